@@ -1,7 +1,7 @@
 """The fold of a batch of events for one row to one net change, relative to a row that nobody has looked at yet.
 
 A row has the position of the event that made it; an event below it is passed over. So the effect of a net change on the row it will meet
-depends on that row's position, column by column. `Net.since` gives the position from which on each column is taken from the net change.
+depends on that row's position, column by column. `NetChange.since` gives the position from which on each column is taken from the net change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEVER = -1
 """The level of a column that no event had: the row keeps what it has."""
 
 
-class Moved(NamedTuple):
+class FormerRow(NamedTuple):
     """The row under its former key."""
 
     key: Key
@@ -30,14 +30,14 @@ class Moved(NamedTuple):
     """The place of the event that gave the row a new key. Later events of the old key are of another row."""
 
 
-class Old(NamedTuple):
+class TargetRow(NamedTuple):
     """A row that the target has."""
 
     values: tuple[Any, ...]
     position: int | None
 
 
-class Net(NamedTuple):
+class NetChange(NamedTuple):
     """The net change of one row."""
 
     put: bool
@@ -51,50 +51,55 @@ class Net(NamedTuple):
     level: int
     """The highest position of a row that this change changes. `ALWAYS` once an event had no position."""
     place: Place
-    moved: Moved | None = None
+    moved: FormerRow | None = None
     """The row from which the columns are taken that no event had."""
 
 
-def put(before: Net | None, values: tuple[Any, ...], position: int | None, place: Place) -> Net | None:
+def put(before: NetChange | None, values: tuple[Any, ...], position: int | None, place: Place) -> NetChange | None:
     """The net change after an upsert. None: the upsert is passed over."""
     if before is None:
         level = ALWAYS if position is None else position
         if KEEP not in values:
-            return Net(True, values, None, position, level, place)
+            return NetChange(True, values, None, position, level, place)
         since = tuple([NEVER if value is KEEP else level for value in values])
-        return Net(True, values, since, position, level, place)
+        return NetChange(True, values, since, position, level, place)
     if position is not None and before.position is not None and position < before.position:
         return None
     level = ALWAYS if position is None or before.level == ALWAYS else position
     if KEEP not in values:
-        return Net(True, values, None, position, level, place)
+        return NetChange(True, values, None, position, level, place)
     filled, since_all = list(values), [level] * len(values)
     for column, value in enumerate(values):
         if value is KEEP:
             filled[column] = before.values[column] if before.put else None
             since_all[column] = _since(before, column)
-    return Net(True, tuple(filled), tuple(since_all), position, level, place, before.moved if before.put else None)
+    return NetChange(True, tuple(filled), tuple(since_all), position, level, place, before.moved if before.put else None)
 
 
-def remove(before: Net | None, width: int, position: int | None, place: Place) -> Net | None:
+def remove(before: NetChange | None, width: int, position: int | None, place: Place) -> NetChange | None:
     """The net change after a delete. None: the delete is passed over."""
     if before is None:
-        return Net(False, (KEEP,) * width, None, position, ALWAYS if position is None else position, place)
+        return NetChange(False, (KEEP,) * width, None, position, ALWAYS if position is None else position, place)
     if position is not None and before.position is not None and position < before.position:
         return None
     level = ALWAYS if position is None or before.level == ALWAYS else position
-    return Net(False, before.values, None, position, level, place)
+    return NetChange(False, before.values, None, position, level, place)
 
 
 def move(
-    origin: Net | None, key: tuple[Any, ...], before: Net | None, values: tuple[Any, ...], position: int | None, place: Place
-) -> Net | None:
+    origin: NetChange | None,
+    key: tuple[Any, ...],
+    before: NetChange | None,
+    values: tuple[Any, ...],
+    position: int | None,
+    place: Place,
+) -> NetChange | None:
     """The net change after an upsert by an event that gave a row its key. Columns that the event lacks come from ``origin``, what is known
     of the row of the old key, ``key``. Columns that ``origin`` lacks too are to be looked up in the target. None: the event is passed over.
     """
     if KEEP not in values or (origin is not None and (not origin.put or _below(position, origin.position))):
         return put(before, values, position, place)  # a repetition: the row has moved already, and another row may have its key
-    moved = Moved(key, position, place)
+    moved = FormerRow(key, position, place)
     if origin is not None:
         values = tuple([old if value is KEEP else value for value, old in zip(values, origin.values, strict=True)])
         moved = origin.moved or moved
@@ -110,7 +115,7 @@ def move(
     return made._replace(level=level, since=since, moved=moved)
 
 
-def merged(one: Net, other: Net) -> Net:
+def merged(one: NetChange, other: NetChange) -> NetChange:
     """The net change of two of one row that came by different queues: by position where both have one, otherwise by place."""
     if one.position is not None and other.position is not None and one.position != other.position:
         first, last = (one, other) if one.position < other.position else (other, one)
@@ -131,14 +136,14 @@ def merged(one: Net, other: Net) -> Net:
     return last._replace(values=tuple(values_all), since=tuple(since_all), level=level)
 
 
-def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
+def truncated(net: NetChange, position: int | None, *, before_it: bool) -> NetChange:
     """The net change after a truncate of the table at ``position``. ``before_it``: the change came before the truncate in the truncate's
     own queue.
     """
     gone = net.position < position if net.position is not None and position is not None else before_it
     level = ALWAYS if position is None or net.level == ALWAYS else max(position, net.level)
     if gone:
-        return Net(False, (None,) * len(net.values), None, position, level, net.place)
+        return NetChange(False, (None,) * len(net.values), None, position, level, net.place)
     if not net.put or net.since is None:
         return net
     reset = ALWAYS if position is None else position
@@ -150,7 +155,7 @@ def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
     return net._replace(values=tuple(values), since=tuple(since), moved=moved)
 
 
-def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
+def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
     """The net change of a row that moved, once the row it came from was looked up: ``found`` has its values.
 
     None: there is no such row, as when a move comes again. Then the row that it meets keeps its values.
@@ -162,7 +167,7 @@ def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
     return net._replace(values=tuple(values), since=tuple(since), moved=None)
 
 
-def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] | None) -> None:
+def finished(nets: dict[Key, NetChange], truncate: int | None, old: Mapping[Key, TargetRow] | None) -> None:
     """Let truncates of other queues remove changes below them, and let rows that moved take their former values along.
 
     ``old``: the target's rows that moved, by their old keys. None: no row moved without saying all of its columns.
@@ -189,7 +194,7 @@ def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] 
                 nets[key] = filled(net, found)
 
 
-def _is_removed(row: Old | None, truncate: int | None) -> bool:
+def _is_removed(row: TargetRow | None, truncate: int | None) -> bool:
     """Whether a row of the target is one that a truncate at this position removes."""
     if row is None or truncate is None:
         return False
@@ -200,5 +205,5 @@ def _below(position: int | None, other: int | None) -> bool:
     return position is not None and other is not None and position < other
 
 
-def _since(net: Net, column: int) -> int:
+def _since(net: NetChange, column: int) -> int:
     return net.level if net.since is None or not net.put else net.since[column]

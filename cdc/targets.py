@@ -15,9 +15,9 @@ from ..log.errors import CallError, InvalidArgument
 from ..log.format.forms import converted
 from ..log.format.stored_json import Number
 from .changes import ALWAYS
-from .events.connect import Written as Form
+from .events.connect import ColumnForm as Form
 from .events.connect import declared_type
-from .events.sources import Source
+from .events.sources import TableId
 
 POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
@@ -31,7 +31,7 @@ APP_ID = "penstock-sync"
 """The application id of Delta's ``txn``. Its number is that of the syncs' commits to the table, whichever sync made them."""
 
 
-class Told(NamedTuple):
+class SourceWatermark(NamedTuple):
     """The positions that one queue has told for one table: whether its events go on where they were, or lie behind.
 
     After a connector's restart some events come again, and lie behind until the connector is where it was. If the source has moved to a
@@ -46,7 +46,7 @@ class Told(NamedTuple):
     """The servers from whose logs they come, as far as events name them."""
 
 
-ByQueue: TypeAlias = Mapping[int, Told]
+ByQueue: TypeAlias = Mapping[int, SourceWatermark]
 
 
 class TargetRefused(CallError):
@@ -63,7 +63,7 @@ class TargetRefused(CallError):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class TableDeclarations:
     """The user's declarations about the tables."""
 
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Declared:
     """How events write a column when their schema does not say so, by table and column."""
 
     @classmethod
-    def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> Declared:
+    def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> TableDeclarations:
         """The checked declarations. Raises `InvalidArgument`."""
         said = {table: {name: declared_type(kind) for name, kind in named.items()} for table, named in (columns or {}).items()}
         typed = {table: {name: kind for name, (kind, _) in named.items()} for table, named in said.items()}
@@ -86,7 +86,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TargetColumn:
     """One column of a target."""
 
     name: str
@@ -102,7 +102,7 @@ class _ProgressForm(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TargetProgress:
     """A target's progress: the metadata of its last commit by the sync."""
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -116,13 +116,13 @@ class Progress:
     of that number.
     """
 
-    def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Progress:
+    def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> TargetProgress:
         """The progress once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves no trace: it tells nothing
         of later events.
         """
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
         newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
-        return Progress(offsets, newest, {**self.told, **(told or {})}, self.commits + 1)
+        return TargetProgress(offsets, newest, {**self.told, **(told or {})}, self.commits + 1)
 
     def document(self) -> dict[str, Any]:
         """The progress as JSON values."""
@@ -133,24 +133,24 @@ class Progress:
         return {**document, "origins": origins} if origins else document
 
     @classmethod
-    def read(cls, document: object) -> Progress:
+    def read(cls, document: object) -> TargetProgress:
         """The inverse of `document`. Raises `ValueError`."""
         try:
             form = converted(document, _ProgressForm, str_keys=True)
         except msgspec.ValidationError as error:  # no ValueError in older versions
             raise ValueError(str(error)) from error
-        told = {queue: Told(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
+        told = {queue: SourceWatermark(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
         return cls(form.offsets, form.truncated, told, form.commits)
 
 
-def behind(progress: Mapping[str, Progress]) -> dict[str, int]:
+def behind(progress: Mapping[str, TargetProgress]) -> dict[str, int]:
     """The number of each target's last events that lie behind what their queues had told before. Targets without such events are left out."""
     found = {name: sum(told.behind for told in one.told.values()) for name, one in progress.items()}
     return {name: events for name, events in found.items() if events}
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class TargetOwner:
     """The owner of a target."""
 
     topic: str
@@ -163,13 +163,13 @@ class Owner:
 class Target:
     """One target table, as the fold and the apply need it. It is small, and travels to every task."""
 
-    source: Source
+    source: TableId
     name: str
     """The folder in which it lies."""
-    columns: tuple[Column, ...]
+    columns: tuple[TargetColumn, ...]
     """The columns of the source's rows."""
     key: tuple[str, ...]
-    progress: Progress = field(default_factory=Progress)
+    progress: TargetProgress = field(default_factory=TargetProgress)
     history: bool = False
     stopped: bool = False
     """Whether nothing is applied to it any more in this run."""
@@ -184,7 +184,7 @@ class Target:
         """The type of a column; None where it is not there."""
         return next((column.type for column in self.columns if column.name == name), None)
 
-    def having(self, columns: Iterable[Column]) -> Target:
+    def having(self, columns: Iterable[TargetColumn]) -> Target:
         """The same with these columns in place of its own of their names."""
         others = {column.name: column for column in columns}
         return replace(self, columns=tuple(others.get(column.name, column) for column in self.columns))
@@ -193,7 +193,7 @@ class Target:
         return replace(self, progress=self.progress.reached(ends, truncated, told))
 
 
-def encode_metadata(owner: Owner, target: Target) -> str:
+def encode_metadata(owner: TargetOwner, target: Target) -> str:
     """The ``userMetadata`` of a commit that records the target's progress."""
     return json.dumps(
         {
@@ -211,14 +211,14 @@ def encode_metadata(owner: Owner, target: Target) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CommitMetadata:
     """The content of a commit's metadata, or of the table's property."""
 
-    owner: Owner
-    source: Source
+    owner: TargetOwner
+    source: TableId
     key: tuple[str, ...]
     history: bool
-    progress: Progress
+    progress: TargetProgress
     forgotten: bool = False
     """Whether only the table's property says it: the commit with the progress was removed with others of its age."""
     changed: str | None = None
@@ -226,14 +226,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExistingTarget:
     """A Delta table that is there."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TargetColumn, ...]
     """The columns that a sync can write."""
     others: frozenset[str]
     """Columns of types that it cannot write, and those that begin with ``__``."""
-    written: Written | None
+    written: CommitMetadata | None
     """The metadata of the newest commit of a sync."""
 
 
@@ -241,23 +241,25 @@ class _WrittenForm(msgspec.Struct, frozen=True):
     topic: str
     life: Number
     name: str
-    source: Source
+    source: TableId
     key: tuple[str, ...]
     history: bool = False
 
 
-def decode_metadata(text: str | None) -> Written | None:
+def decode_metadata(text: str | None) -> CommitMetadata | None:
     """Decode a commit's metadata; None for commits that no sync made."""
     try:
         found = msgspec.json.decode(text or "null")
         found = found.get(METADATA) if isinstance(found, dict) else None
         form = converted(found, _WrittenForm)
-        return Written(Owner(form.topic, form.life, form.name), form.source, form.key, form.history, Progress.read(found))
+        return CommitMetadata(
+            TargetOwner(form.topic, form.life, form.name), form.source, form.key, form.history, TargetProgress.read(found)
+        )
     except (msgspec.MsgspecError, ValueError, RecursionError):  # older versions' errors are no ValueErrors
         return None
 
 
-def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool) -> Written | None:
+def check_owner(path: str, written: CommitMetadata | None, owner: TargetOwner, *, adopt: bool) -> CommitMetadata | None:
     """The record of a Delta table that is there, if it may be written to. Raises `TargetRefused`."""
     if written is not None and written.owner == owner:
         if written.changed is not None and not adopt:
@@ -287,7 +289,7 @@ def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool
     )
 
 
-def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
+def target_names(source: TableId, taken: Mapping[str, TableId]) -> list[str]:
     """The folders that a table may have, except those that others have ``taken`` or could take. The candidates are its name, and its name
     with its schema before it, its database, its server. Raises `TargetRefused` when none is left.
     """
@@ -299,7 +301,7 @@ def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
     return free
 
 
-def folder_names(source: Source) -> list[str]:
+def folder_names(source: TableId) -> list[str]:
     """The possible names of a table's folder, the shortest first, without names that are too long for a folder. Raises `TargetRefused` if
     all are too long.
     """
@@ -348,7 +350,7 @@ def _escaped(text: str) -> str:
     return "".join(f"~{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
-def name_taken(source: Source, folder: str, other: Source | None) -> TargetRefused:
+def name_taken(source: TableId, folder: str, other: TableId | None) -> TargetRefused:
     """The error for a table whose possible folders all belong to other tables, the first one to ``other``."""
     return TargetRefused(
         "the table's folder is that of another table",

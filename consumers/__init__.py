@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from .broadcast import BroadcastConsumer
     from .dead_letters.redrive import RedriveReport
     from .handlers.results import BatchResult, ConsumeResult, RetryAfter
+    from .named_receives import OutstandingDelivery
     from .pull import GroupMixed, PullConsumer
     from .push import PushConsumer
     from .push_options import PushOptions
-    from .receives import Delivered
     from .simple import SimpleConsumer, SimpleOptions
     from .statistics import ConsumerStatistics, QueueStatistics
-    from .trace.status import Fate
+    from .trace.status import DeliveryState
     from .trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 
 __all__ = [
@@ -28,13 +28,13 @@ __all__ = [
     "ConsumeResult",
     "ConsumerStatistics",
     "DeadLetterTrace",
-    "Delivered",
-    "Fate",
+    "DeliveryState",
     "GroupMixed",
     "GroupTrace",
     "MemberTrace",
     "MemoryMetrics",
     "Metrics",
+    "OutstandingDelivery",
     "PullConsumer",
     "PushConsumer",
     "PushOptions",
@@ -58,10 +58,10 @@ if not TYPE_CHECKING:
             ".pull": ["GroupMixed", "PullConsumer"],
             ".push": ["PushConsumer"],
             ".push_options": ["PushOptions"],
-            ".receives": ["Delivered"],
+            ".named_receives": ["OutstandingDelivery"],
             ".simple": ["SimpleConsumer", "SimpleOptions"],
             ".statistics": ["ConsumerStatistics", "QueueStatistics"],
-            ".trace.status": ["Fate"],
+            ".trace.status": ["DeliveryState"],
             ".trace.trace": ["DeadLetterTrace", "GroupTrace", "MemberTrace", "StoredTrace", "Trace"],
         },
     )

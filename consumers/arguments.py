@@ -13,7 +13,7 @@ from ..log import InvalidArgument, Position
 from ..log.filter.filters import parse_stated
 from ..log.paths import check_topic_name
 from ..log.topic.timer_log import check_own
-from .handlers.no_answer import REMEDY, is_annotated_to_return_none, name_of
+from .handlers.missing_result import REMEDY, is_annotated_to_return_none, name_of
 from .membership import Subscription
 
 Topics: TypeAlias = str | Mapping[str, str | None]

@@ -24,7 +24,7 @@ from ..log.errors import (
 )
 from ..log.escapes import escaped
 from ..log.filter.filters import parse_filter
-from ..log.lake import Lake
+from ..log.lake import LogLake
 from ..log.limits import Duration, checked_duration
 from ..log.message.message import MessageView, views
 from ..log.read.reader import Reader
@@ -33,7 +33,7 @@ from ..log.topic.topics import Topic
 from .consumer import Consumer
 from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
-from .handlers.no_answer import NoAnswers
+from .handlers.missing_result import MissingResultLog
 from .limits import CONSUME_TIMEOUT, CONSUME_TIMEOUT_MAX, HUNG_MAX, ROUNDS_PER_TIMEOUT
 from .membership import Subscription, check_subscribed
 from .schedule.lanes import Lane, LaneRun
@@ -84,7 +84,7 @@ class BroadcastConsumer(Consumer):
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         coordination: Coordination,
         *,
         group: str,
@@ -107,7 +107,7 @@ class BroadcastConsumer(Consumer):
         self._listener = listener
         self._timeout_s = timeout.total_seconds()
         self._save_s = save_every.total_seconds()
-        self._no_answers = NoAnswers(group, listener, then="it is logged, and nothing is tried again")
+        self._no_answers = MissingResultLog(group, listener, then="it is logged, and nothing is tried again")
         self._feeds: dict[str, Feed] = {}
         self._progress: dict[str, MemberProgress] = {}
         self._next: dict[tuple[str, int], int] = {}

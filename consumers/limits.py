@@ -41,7 +41,7 @@ def check_counts(options: object, *names: str, operation: str) -> None:
         check_count(name, getattr(options, name), most=MOST[name], operation=operation)
 
 
-class Mode(Enum):
+class QueueMode(Enum):
     """What a queue may do at the moment."""
 
     USUAL = auto()
@@ -54,7 +54,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class QueueLimits:
     """How much one queue takes on."""
 
     run_messages: int = 64

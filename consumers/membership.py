@@ -13,13 +13,13 @@ from ..coordinator.groups.record import GroupDeleted, GroupNotFound, GroupRecord
 from ..coordinator.queues.keeper import QueueKeeper
 from ..coordinator.rebalance.assignment import Assignment
 from ..coordinator.rebalance.balance import Queue
-from ..coordinator.rebalance.ownership import Ownership, Records
+from ..coordinator.rebalance.ownership import GroupRecords, Ownership
 from ..coordinator.registry.groups import check_life
 from ..coordinator.workers.session import LeaseLost
-from ..coordinator.workers.worker import Member
+from ..coordinator.workers.worker import SessionMember
 from ..log.errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, UnknownOutcome
 from ..log.filter.filters import check_filter, parse_filter
-from ..log.lake import Lake
+from ..log.lake import LogLake
 from ..log.read.reader import Position, Reader
 from ..log.runtime.backoff import Backoff
 from ..log.topic.topics import Topic
@@ -65,7 +65,7 @@ class Membership:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         coordination: Coordination,
         *,
         group: str,
@@ -89,7 +89,7 @@ class Membership:
         self._joined: _Joined | None = None
         self._record: GroupRecord | None = None
         """The group's record as it was read last."""
-        self._member: Member | None = None
+        self._member: SessionMember | None = None
         self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
         self._awaited: dict[Queue, asyncio.Task[None]] = {}
@@ -99,7 +99,7 @@ class Membership:
         self._pause = Backoff(_TROUBLE_S)
 
     @property
-    def member(self) -> Member:
+    def member(self) -> SessionMember:
         """The member as which it lives now."""
         assert self._member is not None, "it has begun"
         return self._member
@@ -188,7 +188,7 @@ class Membership:
         if self.leaving:
             await self._ownership.give_up()
 
-    def _ownership_of(self, member: Member) -> Ownership | Assignment:
+    def _ownership_of(self, member: SessionMember) -> Ownership | Assignment:
         assert self._joined is not None, "it has begun"
         common = (self._coordination.cells, self._joined, self._coordination.watch, member, self._lake.runtime)
         lease_s = self._coordination.worker.lease_s
@@ -289,7 +289,7 @@ class _Joined:
     topic's messages are not those of the opened one, though they have the same offsets.
     """
 
-    def __init__(self, groups: Records, lives: int, topics: Mapping[str, int]) -> None:
+    def __init__(self, groups: GroupRecords, lives: int, topics: Mapping[str, int]) -> None:
         """``topics``: the life of each."""
         self._groups = groups
         self._lives = lives

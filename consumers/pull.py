@@ -18,12 +18,12 @@ from ..coordinator.groups.record import GroupRecord
 from ..coordinator.queues.cell import QueueCell
 from ..coordinator.queues.commands import caught_up
 from ..coordinator.queues.keeper import OwnershipLost, QueueKeeper
-from ..coordinator.queues.offsets import Settled
+from ..coordinator.queues.offsets import SettledOffsets
 from ..coordinator.queues.restores import inconsistent, is_ahead, of_another_log, of_another_record, seen
 from ..coordinator.rebalance.balance import Queue
 from ..log.errors import CallError, DataDamaged, InvalidArgument, PenstockError, RetryError
 from ..log.filter.filters import Filter, parse_filter
-from ..log.lake import Lake
+from ..log.lake import LogLake
 from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
 from ..log.limits import MIB, WAIT_MAX, Duration, check_count, checked_duration, plain
 from ..log.message.message import MessageView, views
@@ -84,7 +84,7 @@ class PullConsumer(GroupMember):
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         coordination: Coordination,
         *,
         group: str,
@@ -400,4 +400,4 @@ def _filter_of(record: GroupRecord, queue: Queue) -> Filter:
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:
     """The cell with all offsets below ``position`` settled, unless it was reset meanwhile."""
-    return cell if cell.generation != generation else replace(cell, settled=Settled(max(position, cell.settled.floor)))
+    return cell if cell.generation != generation else replace(cell, settled=SettledOffsets(max(position, cell.settled.floor)))

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups.record import DeliveryOrder
 from ..log.errors import ClosedError
-from ..log.lake import Lake
+from ..log.lake import LogLake
 from .consumer import GroupMember
 from .handlers.executor import executor_of
-from .limits import HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits
+from .limits import HUNG_MAX, ROUNDS_PER_TIMEOUT, QueueLimits
 from .membership import Membership, Subscription
 from .push_options import PushOptions
-from .queues.assigned import AssignedQueues
+from .queues.assigned_queues import AssignedQueues
 from .queues.dispatcher import Dispatcher
 from .queues.failure_log import FailureLog
 from .queues.push_processor import PushContext, PushProcessor
@@ -37,7 +37,7 @@ class PushConsumer(GroupMember):
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         coordination: Coordination,
         *,
         group: str,
@@ -130,10 +130,10 @@ class PushConsumer(GroupMember):
             consume_timeout_s=options.consume_timeout.total_seconds(),
             freed=self._owner.freed,
             on_expired=options.on_expired,
-            limits=Limits(
+            limits=QueueLimits(
                 batch_of=options.batch,
-                run_messages=options.batch_messages if options.batch else Limits().run_messages,
-                retained=max(Limits().retained, options.cache_messages),
+                run_messages=options.batch_messages if options.batch else QueueLimits().run_messages,
+                retained=max(QueueLimits().retained, options.cache_messages),
                 window=options.window,
                 waiting=options.waiting,
                 threads=options.threads,

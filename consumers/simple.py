@@ -17,20 +17,20 @@ from ..coordinator.queues.cell import Receive
 from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration, given_up
 from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, ReceiptRefused, is_genuine
-from ..coordinator.queues.remote_acks import RemoteAcks, Tried
+from ..coordinator.queues.remote_acks import RemoteAcks, UncertainWrite
 from ..coordinator.rebalance.balance import Queue
 from ..coordinator.transactions.members.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
-from ..log.lake import Lake
+from ..log.lake import LogLake
 from ..log.limits import MIB, Duration, checked_duration, is_positive
 from ..log.message.message import MessageView
 from ..log.metrics import MemoryMetrics, Metrics, check_metrics
 from .consumer import GroupMember
-from .limits import Limits, check_counts
+from .limits import QueueLimits, check_counts
 from .membership import Membership, Subscription
-from .queues.assigned import AssignedQueues
+from .named_receives import NamedReceives, OutstandingDelivery
+from .queues.assigned_queues import AssignedQueues
 from .queues.receive_processor import ReceiveContext, ReceiveProcessor, SettlingLost
-from .receives import Delivered, Receives
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
@@ -80,7 +80,7 @@ class SimpleConsumer(GroupMember):
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         coordination: Coordination,
         *,
         group: str,
@@ -107,7 +107,7 @@ class SimpleConsumer(GroupMember):
             cache_messages=self._options.cache_messages,
             cache_bytes=self._options.cache_bytes,
         )
-        self._receives = Receives(group, self._membership, coordination.cells, self._clock, self._owner.queues)
+        self._receives = NamedReceives(group, self._membership, coordination.cells, self._clock, self._owner.queues)
         self._arrived = asyncio.Event()
         self._waiting = 0
         self._turn: Queue = ("", 0)
@@ -136,7 +136,7 @@ class SimpleConsumer(GroupMember):
             room=self._owner.room,
             freed=self._owner.freed,
             in_flight=self._in_flight,
-            limits=Limits(retained=max(Limits().retained, self._options.cache_messages), waiting=None),
+            limits=QueueLimits(retained=max(QueueLimits().retained, self._options.cache_messages), waiting=None),
             arrived=self._notify,
             is_awaited=lambda: self._waiting > 0,
         )
@@ -202,7 +202,7 @@ class SimpleConsumer(GroupMember):
         )
         return found
 
-    async def deliveries(self, *holders: str) -> list[Delivered]:
+    async def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
         """All messages of the consumer's topics that are out to these holders, over all queues, whoever gave them and whoever owns the
         queues.
 
@@ -454,7 +454,7 @@ def _one(handle: ReceiptHandle, change: Change) -> _Change:
     return handle.topic, handle.queue, (handle,), change
 
 
-def _tried(settling: asyncio.Future[None] | None) -> Tried | None:
+def _tried(settling: asyncio.Future[None] | None) -> UncertainWrite | None:
     """The write of a queue's owner that may have made the change."""
     error = None if settling is None else settling.exception()
     return error.tried if isinstance(error, SettlingLost) else None

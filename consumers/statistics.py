@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..coordinator.operators import metrics as lakes
-from ..coordinator.operators.lake_view import LakeSeen
+from ..coordinator.operators.lake_view import LakeOverview
 from ..coordinator.operators.metrics import (
     GROUP_CONSUMERS,
     GROUP_DEAD_LETTERS,
@@ -282,7 +282,7 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
             yield Sample(metric, labels, value)
 
 
-def lake_samples(seen: LakeSeen) -> Iterator[Sample]:
+def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
     """The metrics of all groups and timers of a lake, under the names that queues' owners and players use for the same."""
     for group in seen.groups:
         labels = (group.topic, group.group)

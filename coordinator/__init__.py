@@ -17,7 +17,8 @@ if TYPE_CHECKING:
         GroupSettings,
     )
     from .groups.retry import RetryPolicy, Schedule
-    from .operators.describe import GroupDescription, QueueStanding
+    from .maintenance import LakeMaintenance
+    from .operators.describe import GroupDescription, QueueProgress
     from .operators.operators import Operators
     from .operators.parked import ParkedGroup
     from .queues.keeper import OwnershipLost
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
         ReceiptRefused,
     )
     from .queues.restores import InconsistentRestore
-    from .rebalance.roles import Part, run_roles
+    from .rebalance.roles import OfferedRole, run_roles
     from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
     from .timers.cell.state import NotRecallable
     from .timers.player import TimerStatistics
@@ -51,8 +52,7 @@ if TYPE_CHECKING:
     from .transactions.members.acks import SettledElsewhere, TooManyUnnoted
     from .transactions.sending.transaction import TopicReceipt, TransactionReceipt
     from .transactions.statistics import TransactionStatistics
-    from .upkeep import Upkeep
-    from .workers.liveness import WorkerSeen, WorkerState
+    from .workers.liveness import WorkerState, WorkerStatus
 
 __all__ = [
     "ATTEMPTS_DEFAULT",
@@ -74,12 +74,13 @@ __all__ = [
     "GroupSettings",
     "HalfMessagesMissing",
     "InconsistentRestore",
+    "LakeMaintenance",
     "NotRecallable",
+    "OfferedRole",
     "Operators",
     "OwnershipLost",
     "ParkedGroup",
-    "Part",
-    "QueueStanding",
+    "QueueProgress",
     "ReceiptAhead",
     "ReceiptExpired",
     "ReceiptOutdated",
@@ -102,9 +103,8 @@ __all__ = [
     "TransactionResolution",
     "TransactionRolledBack",
     "TransactionStatistics",
-    "Upkeep",
-    "WorkerSeen",
     "WorkerState",
+    "WorkerStatus",
     "check_coordination",
     "create_table",
     "open_coordination",
@@ -128,7 +128,7 @@ if not TYPE_CHECKING:
                 "GroupSettings",
             ],
             ".groups.retry": ["RetryPolicy", "Schedule"],
-            ".operators.describe": ["GroupDescription", "QueueStanding"],
+            ".operators.describe": ["GroupDescription", "QueueProgress"],
             ".operators.operators": ["Operators"],
             ".operators.parked": ["ParkedGroup"],
             ".queues.keeper": ["OwnershipLost"],
@@ -142,7 +142,7 @@ if not TYPE_CHECKING:
                 "ReceiptRefused",
             ],
             ".queues.restores": ["InconsistentRestore"],
-            ".rebalance.roles": ["Part", "run_roles"],
+            ".rebalance.roles": ["OfferedRole", "run_roles"],
             ".tables": ["CellTable", "TableMismatch", "TableNotFound", "create_table", "open_table"],
             ".timers.cell.state": ["NotRecallable"],
             ".timers.player": ["TimerStatistics"],
@@ -162,7 +162,7 @@ if not TYPE_CHECKING:
             ".transactions.members.acks": ["SettledElsewhere", "TooManyUnnoted"],
             ".transactions.sending.transaction": ["TopicReceipt", "TransactionReceipt"],
             ".transactions.statistics": ["TransactionStatistics"],
-            ".upkeep": ["Upkeep"],
-            ".workers.liveness": ["WorkerSeen", "WorkerState"],
+            ".maintenance": ["LakeMaintenance"],
+            ".workers.liveness": ["WorkerStatus", "WorkerState"],
         },
     )

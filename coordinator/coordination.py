@@ -13,12 +13,12 @@ from .cells.cells import Cells
 from .cells.lake_cell import LakeCell
 from .registry.groups import GroupRegistry
 from .tables import CellTable, open_table
-from .tables.forgiving import ForgivingTable
 from .tables.objectstore import ObjectStoreTable
 from .tables.open import InDynamoDB, InSqlite, InStore, table_place
+from .tables.tolerant_table import TolerantTable
 from .workers.in_flight import ReceivedInFlight
 from .workers.lease import LEASE_ON_STORE_S, LEASE_S
-from .workers.watch import Watch
+from .workers.watch import LeaseWatch
 from .workers.worker import Worker
 
 _NEAR = ("memory://", "file://")
@@ -46,14 +46,14 @@ class Coordination:
             table.url, runtime.clock, checked_duration("refusal_timeout", refusal_timeout, operation="open", most=WAIT_MAX)
         )
         # Cells in the lake's store are refused by that.
-        self.table = table if isinstance(table, ObjectStoreTable) else ForgivingTable(table, self.refusals)
+        self.table = table if isinstance(table, ObjectStoreTable) else TolerantTable(table, self.refusals)
         self.cells = Cells(self.table, runtime)
         self._lake = LakeCell(self.cells, runtime, lake)
         self.groups = GroupRegistry(self.cells, runtime, self._lake)
         self.access = AccessRegistry(self.cells, runtime, self._lake)
         self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
         self.in_flight = ReceivedInFlight(self.worker, runtime.clock)
-        self.watch = Watch(self.cells, runtime)
+        self.watch = LeaseWatch(self.cells, runtime)
 
     async def claim(self) -> None:
         """Check that the table is this lake's, before anything but groups is written. Raises `TableMismatch`, and what the table

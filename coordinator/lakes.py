@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from ..log.errors import InvalidArgument
-from ..log.lake import Lake
+from ..log.lake import LogLake
 from ..log.runtime.portal import Portal
 from ..log.runtime.runtime import Runtime
 from ..log.stores import open_store
@@ -94,7 +94,7 @@ class OpenLake:
         self._portal = Portal()
         runtime = runtime or Runtime()
         store = open_store(place.url, runtime=runtime)
-        self.lake = Lake(store, runtime=runtime, read_only=place.read_only)
+        self.lake = LogLake(store, runtime=runtime, read_only=place.read_only)
         self._coordination: Coordination | None = None
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -134,7 +134,7 @@ class OpenLake:
             await self.lake.close()
 
 
-class Lakes:
+class OpenLakes:
     """The lakes that this process has open, one for each place.
 
     Safe from any thread, and after a fork: the child begins with none. Nobody closes them before the process ends. Its end closes nothing
@@ -176,5 +176,5 @@ class Lakes:
         self._open = {}
 
 
-lakes = Lakes()
+lakes = OpenLakes()
 """The lakes of this process: the one place where Spark's parts share open lakes, as a worker process runs many tasks one after another."""

@@ -10,21 +10,21 @@ from ..aio import Lake
 from ..log.metrics import MemoryMetrics, Metrics
 from ..log.produce.metrics import producer_samples
 from .access.authorizer import Authorizer
-from .clients.gateways import Entry
-from .clients.peers import Peers
-from .clients.registry import Clients
+from .clients.gateways import GatewayEntry
+from .clients.peers import PeerRegistry
+from .clients.registry import ClientRegistry
 from .clients.service import ClientService
-from .clients.topics import Names
+from .clients.topics import TopicDirectory
 from .consuming.service import ConsumerService
-from .producing.pool import Producers
-from .producing.sending import SendService
-from .producing.transactions import Transacting
-from .server.calls import AnyAccess, Calls
+from .producing.pool import ProducerPool
+from .producing.send_service import SendService
+from .producing.transactions import GatewayTransactions
+from .server.calls import AllowAny, CallRunner
 from .server.options import GatewayOptions
 from .server.rpcs import Rpc, by_name
-from .server.server import Server
-from .watching.audit import Audit
-from .watching.counting import Counting
+from .server.server import RpcServer
+from .watching.audit import AuditLog
+from .watching.counters import GatewayCounters
 from .watching.spans import spans
 
 log = logging.getLogger("penstock.gateway")
@@ -40,31 +40,31 @@ class Gateway:
         self.lake = lake
         self.metrics = MemoryMetrics() if metrics is None else metrics
         """It counts calls and clients, and what the library counts of the consumers and producers behind them."""
-        self.clients = Clients(lake.runtime.clock)
-        self.names = Names(lake, self.options)
-        self.peers = Peers(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
+        self.clients = ClientRegistry(lake.runtime.clock)
+        self.names = TopicDirectory(lake, self.options)
+        self.peers = PeerRegistry(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
         self.streams = ClientService(lake, self.clients, self.peers, self.names)
-        self.producers = Producers(lake, self.metrics)
-        self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
+        self.producers = ProducerPool(lake, self.metrics)
+        self.transacting = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)
         balanced = self.options.advertise is not None
         self.consumers = ConsumerService(
             lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
         )
-        self.peers.on_gone.append(self.consumers.keeping.look_again)
+        self.peers.on_gone.append(self.consumers.keeping.adopt_all)
         access = self.options.access
         self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
-        self.calls = Calls(
+        self.calls = CallRunner(
             clock=lake.runtime.clock,
             request_bytes_max=self.options.request_bytes_max,
             seen=self.clients.seen,
-            access=self.authorizer or AnyAccess(),
+            access=self.authorizer or AllowAny(),
         )
-        self._counting = Counting(self.metrics, self.clients, lambda: self.server.health.is_ready)
+        self._counting = GatewayCounters(self.metrics, self.clients, lambda: self.server.health.is_ready)
         self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
-        self.calls.observers += [self._counting, Audit(every=self.options.audit)]
+        self.calls.observers += [self._counting, AuditLog(every=self.options.audit)]
         if (tracing := spans(lake.runtime.clock)) is not None:
             self.calls.observers.append(tracing)
-        self.server = Server(self.options, self.calls, by_name(self._rpcs()))
+        self.server = RpcServer(self.options, self.calls, by_name(self._rpcs()))
         self._sweeping: asyncio.Task[None] | None = None
 
     def _rpcs(self) -> list[Rpc]:
@@ -85,7 +85,7 @@ class Gateway:
         """Return once clients can connect."""
         await self.server.start()
         host = self.options.address or self.options.host
-        own = Entry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
+        own = GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
         await self.peers.join(self.lake.coordination, own)
         await self.consumers.start()
         self._sweeping = asyncio.ensure_future(self._sweep())

@@ -70,7 +70,7 @@ _LISTING_BYTES = 13_400
 """Their bytes. They are kept for `ORPHAN_AGE_MS`."""
 
 
-class Cells(StrEnum):
+class CellStorage(StrEnum):
     """The place of a lake's table of cells."""
 
     DYNAMODB = "dynamodb"
@@ -101,7 +101,7 @@ class Workload:
     linger: timedelta = ProducerOptions().linger
     publish_interval: timedelta = MaintenanceOptions().publish_interval
     retention: timedelta = timedelta(days=3)
-    cells: Cells = Cells.DYNAMODB
+    cells: CellStorage = CellStorage.DYNAMODB
     maintained: bool = True
     """Whether one process maintains all topics."""
     iceberg: bool = False
@@ -143,7 +143,7 @@ class Prices:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Requests:
+class RequestRates:
     """Requests a second, by kind."""
 
     put: float = 0.0
@@ -153,49 +153,49 @@ class Requests:
     """Writes of cells where these are not in the bucket."""
     table_read: float = 0.0
 
-    def __add__(self, other: Requests) -> Requests:
-        return Requests(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+    def __add__(self, other: RequestRates) -> RequestRates:
+        return RequestRates(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
-    def __mul__(self, factor: float) -> Requests:
-        return Requests(**{one.name: factor * getattr(self, one.name) for one in fields(self)})
+    def __mul__(self, factor: float) -> RequestRates:
+        return RequestRates(**{one.name: factor * getattr(self, one.name) for one in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
+class CostEstimate:
     """The requests a second of each part, the bytes stored in the steady state, and the money of a month."""
 
-    producers: Requests
-    consumers: Requests
-    readers: Requests
-    maintenance: Requests
+    producers: RequestRates
+    consumers: RequestRates
+    readers: RequestRates
+    maintenance: RequestRates
     stored_bytes: float
     storage_usd: float
 
     @property
-    def total(self) -> Requests:
+    def total(self) -> RequestRates:
         return self.producers + self.consumers + self.readers + self.maintenance
 
 
-def estimate(workload: Workload, prices: Prices | None = None) -> Estimate:
+def estimate(workload: Workload, prices: Prices | None = None) -> CostEstimate:
     """What a workload asks of the store and of the table, and what it leaves there."""
     stored = stored_bytes(workload)
-    return Estimate(
-        producers=produced(workload),
-        consumers=consumed(workload),
-        readers=followed(workload) * (workload.readers * workload.topics),
-        maintenance=maintained(workload) if workload.maintained else Requests(),
+    return CostEstimate(
+        producers=producer_requests(workload),
+        consumers=consumer_requests(workload),
+        readers=follower_requests(workload) * (workload.readers * workload.topics),
+        maintenance=maintained(workload) if workload.maintained else RequestRates(),
         stored_bytes=stored,
         storage_usd=stored / _GIB * (prices or Prices()).storage_gib_month,
     )
 
 
-def month_usd(requests: Requests, workload: Workload, prices: Prices) -> float:
+def month_usd(requests: RequestRates, workload: Workload, prices: Prices) -> float:
     """The price of a month of such requests. Cells in SQLite cost nothing."""
     table = requests.table_write * prices.table_write_million + requests.table_read * prices.table_read_million
     return SECONDS_A_MONTH * (
         (requests.put + requests.list) * prices.put_thousand / 1e3
         + requests.get * prices.get_thousand / 1e3
-        + (table / 1e6 if workload.cells is Cells.DYNAMODB else 0.0)
+        + (table / 1e6 if workload.cells is CellStorage.DYNAMODB else 0.0)
     )
 
 
@@ -226,7 +226,7 @@ def entries_per_s(workload: Workload) -> float:
     return _COMBINED_ENTRIES * (1 - math.exp(-batches / _COMBINED_SCALE))
 
 
-def produced(workload: Workload) -> Requests:
+def producer_requests(workload: Workload) -> RequestRates:
     """The requests of all producers."""
     batches, entries = batches_per_s(workload), entries_per_s(workload)
     checkpoints = entries / CHECKPOINT_ENTRIES
@@ -235,18 +235,18 @@ def produced(workload: Workload) -> Requests:
         put += batches * (1 - 1 / workload.producers)
         get += _READS_AN_ENTRY * workload.producers * entries
         lists += min(_LISTS_AN_APPEND * batches, _LISTS_MAX)
-    return Requests(put=put, get=get, list=lists) * workload.topics
+    return RequestRates(put=put, get=get, list=lists) * workload.topics
 
 
-def followed(workload: Workload) -> Requests:
+def follower_requests(workload: Workload) -> RequestRates:
     """The requests of one process that follows one topic's log."""
     entries = entries_per_s(workload)
     if not entries:
-        return Requests(get=1 / POLL_QUIET_S)
-    return Requests(get=looks(list(_intervals(workload))) * entries + entries * _staged(workload))
+        return RequestRates(get=1 / POLL_QUIET_S)
+    return RequestRates(get=lookups_per_entry(list(_intervals(workload))) * entries + entries * _staged(workload))
 
 
-def looks(intervals_s: list[float]) -> float:
+def lookups_per_entry(intervals_s: list[float]) -> float:
     """The looks for the next entry, for each entry, of a process that follows entries at these intervals. It looks more and more seldom
     while none comes.
     """
@@ -293,11 +293,11 @@ def _staged(workload: Workload) -> float:
 # --- Groups -------------------------------------------------------------------------------------------------------------------------
 
 
-def consumed(workload: Workload) -> Requests:
+def consumer_requests(workload: Workload) -> RequestRates:
     """The requests of all workers of all groups."""
     groups = workload.groups * workload.topics
     cells = _worker(workload) * (workload.workers * groups) + _cells(workload, write=cell_writes_per_s(workload)) * groups
-    return followed(workload) * (workload.workers * groups) + cells
+    return follower_requests(workload) * (workload.workers * groups) + cells
 
 
 def cell_writes_per_s(workload: Workload) -> float:
@@ -307,39 +307,39 @@ def cell_writes_per_s(workload: Workload) -> float:
         return 0.0
     per_queue = workload.messages_per_s / workload.topics / workload.queues
     arrivals = entries * -math.expm1(-per_queue / entries)
-    write_s = _PUT_S if workload.cells is Cells.STORE else _TABLE_WRITE_S
+    write_s = _PUT_S if workload.cells is CellStorage.STORE else _TABLE_WRITE_S
     return workload.queues * arrivals * (2 + math.exp(-_QUIET_S * per_queue)) / (1 + _COALESCED * arrivals * write_s)
 
 
-def _worker(workload: Workload) -> Requests:
+def _worker(workload: Workload) -> RequestRates:
     """The heartbeat of one worker, and its looks at its group and at the other workers."""
     others = workload.workers - 1
-    reads = 0.2 + 0.14 * others if workload.cells is Cells.STORE else 0.6 + 0.18 * others
+    reads = 0.2 + 0.14 * others if workload.cells is CellStorage.STORE else 0.6 + 0.18 * others
     return _cells(workload, write=0.05, read=reads)
 
 
-def _cells(workload: Workload, *, write: float = 0.0, read: float = 0.0) -> Requests:
+def _cells(workload: Workload, *, write: float = 0.0, read: float = 0.0) -> RequestRates:
     """Writes and reads of cells, which are requests of the store where they lie there."""
-    if workload.cells is Cells.STORE:
-        return Requests(put=write, get=read)
-    return Requests(table_write=write, table_read=read)
+    if workload.cells is CellStorage.STORE:
+        return RequestRates(put=write, get=read)
+    return RequestRates(table_write=write, table_read=read)
 
 
 # --- Maintenance --------------------------------------------------------------------------------------------------------------------
 
 
-def maintained(workload: Workload) -> Requests:
+def maintained(workload: Workload) -> RequestRates:
     """The requests of the process that maintains all topics."""
-    lake = Requests(put=0.005, get=0.02, list=0.018) + _cells(workload, write=0.05, read=0.66)
+    lake = RequestRates(put=0.005, get=0.02, list=0.018) + _cells(workload, write=0.05, read=0.66)
     return lake + _maintained_topic(workload) * workload.topics
 
 
-def _maintained_topic(workload: Workload) -> Requests:
+def _maintained_topic(workload: Workload) -> RequestRates:
     quiet_s = MaintenanceOptions().quiet_interval.total_seconds()
     looks_at_settings = 0.033
     entries = entries_per_s(workload)
     if not entries:
-        return Requests(get=2 / quiet_s + looks_at_settings)
+        return RequestRates(get=2 / quiet_s + looks_at_settings)
     round_s, publications = _publications(workload)
     entries_a_round = entries * round_s
     guessed = 1 + _GUESSED_IN_VAIN * _chance(workload)
@@ -350,7 +350,7 @@ def _maintained_topic(workload: Workload) -> Requests:
     upkeep = min(1 / _UPKEEP_S, entries)
     clocks = _CLOCKS_A_ROUND * upkeep
     in_vain = 2 / quiet_s * (1 - publications * round_s)
-    return Requests(
+    return RequestRates(
         put=files + merged + commits + _LISTING_WRITES * listings + clocks + upkeep,
         get=reads
         + _TABLE_READS_A_FILE * files

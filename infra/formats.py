@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from ..log.errors import InvalidArgument
 from ..log.schema.value_json import jsonable
-from .labels import Labels, Record
+from .labels import InputRecord, MessageLabels
 
 _LINE_BYTES_MAX = 64 * 1024 * 1024
 _PARQUET_ROWS = 4096
@@ -31,7 +31,7 @@ _MOVED_HINT = (
 Skip: TypeAlias = Callable[[InvalidArgument], None]
 
 
-class Format(StrEnum):
+class FileFormat(StrEnum):
     """The format of an import file."""
 
     JSONL = "jsonl"
@@ -40,15 +40,21 @@ class Format(StrEnum):
     DEBEZIUM = "debezium"
 
 
-DEBEZIUM_LABELS = Labels(message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"})
+DEBEZIUM_LABELS = MessageLabels(message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"})
 """The default labels of Debezium events. A row is a message group: its changes stay in order."""
 _NO_ROW = "tm"
 """Operations without a row: a truncate belongs to its table, a message to its prefix."""
 
 
 def read_records(
-    file: BinaryIO, format: Format, *, name: str, labels: Labels | None = None, skip: Skip | None = None, typed: bool = False
-) -> Iterator[Record]:
+    file: BinaryIO,
+    format: FileFormat,
+    *,
+    name: str,
+    labels: MessageLabels | None = None,
+    skip: Skip | None = None,
+    typed: bool = False,
+) -> Iterator[InputRecord]:
     """Read the messages of a file, in its order.
 
     - JSON lines: an object a line; the body is the line as it stands. Empty lines are passed over.
@@ -63,9 +69,14 @@ def read_records(
     `DEBEZIUM_LABELS`. A record that cannot be read raises `InvalidArgument` naming ``name`` and the line; with ``skip`` that
     error is handed over instead and reading goes on. ``typed``: bodies are the JSON of topics with a schema.
     """
-    labels = labels or (DEBEZIUM_LABELS if format is Format.DEBEZIUM else Labels())
-    rows = {Format.JSONL: _json_rows, Format.DEBEZIUM: _json_rows, Format.CSV: _csv_rows, Format.PARQUET: _parquet_rows}
-    make = _debezium_record if format is Format.DEBEZIUM else _plain_record
+    labels = labels or (DEBEZIUM_LABELS if format is FileFormat.DEBEZIUM else MessageLabels())
+    rows = {
+        FileFormat.JSONL: _json_rows,
+        FileFormat.DEBEZIUM: _json_rows,
+        FileFormat.CSV: _csv_rows,
+        FileFormat.PARQUET: _parquet_rows,
+    }
+    make = _debezium_record if format is FileFormat.DEBEZIUM else _plain_record
     for number, (place, row) in enumerate(rows[format](file, name), 1):
         try:
             record = make(jsonable(row) if typed and isinstance(row, dict) else row, number, labels)
@@ -85,17 +96,17 @@ _Row: TypeAlias = bytes | dict[str, Any] | ValueError
 """A line of JSON, a record, or the error in its place."""
 
 
-def _plain_record(row: _Row, number: int, labels: Labels) -> Record:
+def _plain_record(row: _Row, number: int, labels: MessageLabels) -> InputRecord:
     fields, whole = _opened(row)
     if not isinstance(fields, dict):
         raise InvalidArgument("the line is no JSON object", expected="an object", observed=type(fields).__name__)
     return labels.record({"record_number": number, **fields}, whole)
 
 
-def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
+def _debezium_record(row: _Row, number: int, labels: MessageLabels) -> InputRecord | None:
     from ..cdc.events.debezium import parse_change
+    from ..cdc.events.placeholders import PLACEHOLDER
     from ..cdc.events.types import KEEP
-    from ..cdc.events.unavailable import PLACEHOLDER
 
     event, whole = _opened(row)
     change = parse_change(event)
@@ -126,7 +137,7 @@ def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
     return record
 
 
-def _check_stays(record: Record, before: dict[str, Any], labels: Labels) -> None:
+def _check_stays(record: InputRecord, before: dict[str, Any], labels: MessageLabels) -> None:
     """Raise `InvalidArgument` for an update that leaves its message group, and so perhaps its queue: nothing keeps it behind what that has of
     the row, which would stay.
     """

@@ -17,7 +17,7 @@ from ..log.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class InputRecord:
     """One message to produce."""
 
     body: bytes
@@ -31,7 +31,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class MessageLabels:
     """A spec for each part of a message. Raises `InvalidArgument` for a malformed format string."""
 
     message_group: str | None = None
@@ -55,14 +55,14 @@ class Labels:
             if isinstance(spec, str) and "{" in spec:
                 _parts(spec)
 
-    def record(self, fields: Mapping[str, Any], whole: bytes) -> Record:
+    def record(self, fields: Mapping[str, Any], whole: bytes) -> InputRecord:
         """The message of a record with these fields, whose original form is ``whole``. Raises `InvalidArgument`."""
         body = whole
         if self.body is not None:
             value = _value(self.body, fields)
             body = value if isinstance(value, bytes) else text_of(value).encode()
         texts = {name: _text(spec, fields) for name, spec in self.properties.items()}
-        return Record(
+        return InputRecord(
             body=body,
             message_group=self.group(fields),
             tag=_text(self.tag, fields),

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 from ..aio import Lake
 from ..consumers.statistics import REFUSED, lake_samples
-from ..coordinator.operators.lake_view import LakeSeen, LakeView, Unread
+from ..coordinator.maintenance import OnStep
+from ..coordinator.operators.lake_view import LakeOverview, LakeView, UnreadKind
 from ..coordinator.operators.metrics import LOOK_AGE, LOOK_TIME, UNREAD
 from ..coordinator.timers.cell.cell import timer_cells
-from ..coordinator.timers.counting import sent_and_waiting
-from ..coordinator.upkeep import OnStep
+from ..coordinator.timers.waiting_count import sent_and_waiting
 from ..log.errors import PenstockError, unforeseen
 from ..log.metrics import Sample
 from ..log.runtime.backoff import pause
@@ -42,7 +42,7 @@ class LakeMetrics:
         self._clock = lake.runtime.clock
         self._interval_s = interval.total_seconds()
         self._view = view_of(lake, precise=interval, only=only)
-        self._seen: LakeSeen | None = None
+        self._seen: LakeOverview | None = None
 
     def samples(self) -> Iterator[Sample]:
         """The metrics now. Any thread may ask."""
@@ -61,7 +61,7 @@ class LakeMetrics:
     async def look(self, report: OnStep) -> None:
         """Look once. What cannot be read is reported, and left out."""
 
-        def failed(kind: Unread, name: str, error: PenstockError) -> None:
+        def failed(kind: UnreadKind, name: str, error: PenstockError) -> None:
             report(name or "-", f"metrics of {kind}", error)
 
         try:

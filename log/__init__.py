@@ -48,17 +48,17 @@ if TYPE_CHECKING:
     )
     from .filter.tags import TagFilter
     from .format.state import SchemaVersion
-    from .lake import Lake
+    from .lake import LogLake
     from .limits import Duration, TopicLimits
     from .message.message import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageView, views
     from .message.message_type import MessageType
     from .message.routing import queue_of
-    from .produce.accumulator import BatchSent, ProducerOptions, ProducerStatistics
+    from .produce.accumulator import BatchOutcome, ProducerOptions, ProducerStatistics
     from .produce.delay_levels import DELAY_LEVELS, delay_level
     from .produce.delays import WaitingMessage
     from .produce.producer import Producer
-    from .produce.receipts import BatchReceipt, BatchResult, Receipt, SendResult
-    from .read.reader import LeftOut, Position, Reader
+    from .produce.receipts import BatchReceipt, Receipt, SendBatchResult, SendResult
+    from .read.reader import Position, Reader, SkippedRange
     from .runtime.runtime import Clock, Runtime, SystemClock
     from .schema.sources import SchemaLike
     from .schema.topic_schema import TopicSchema
@@ -74,9 +74,8 @@ __all__ = [
     "AccessLost",
     "AccessRefused",
     "BackPressureError",
+    "BatchOutcome",
     "BatchReceipt",
-    "BatchResult",
-    "BatchSent",
     "CallError",
     "Clock",
     "ClockSkewError",
@@ -88,9 +87,8 @@ __all__ = [
     "ForkedError",
     "InternalError",
     "InvalidArgument",
-    "Lake",
-    "LeftOut",
     "LimitExceeded",
+    "LogLake",
     "Message",
     "MessageNotFound",
     "MessageType",
@@ -118,8 +116,10 @@ __all__ = [
     "Runtime",
     "SchemaLike",
     "SchemaVersion",
+    "SendBatchResult",
     "SendResult",
     "SequenceError",
+    "SkippedRange",
     "StorageFull",
     "StoreUnavailable",
     "SystemClock",
@@ -187,17 +187,17 @@ if not TYPE_CHECKING:
             ],
             ".filter.tags": ["TagFilter"],
             ".format.state": ["SchemaVersion"],
-            ".lake": ["Lake"],
+            ".lake": ["LogLake"],
             ".limits": ["Duration", "TopicLimits"],
             ".message.message": ["LOG_SCHEMA", "MESSAGE_SCHEMA", "SEND_SCHEMA", "Message", "MessageView", "views"],
             ".message.message_type": ["MessageType"],
             ".message.routing": ["queue_of"],
-            ".produce.accumulator": ["BatchSent", "ProducerOptions", "ProducerStatistics"],
+            ".produce.accumulator": ["BatchOutcome", "ProducerOptions", "ProducerStatistics"],
             ".produce.delay_levels": ["DELAY_LEVELS", "delay_level"],
             ".produce.delays": ["WaitingMessage"],
             ".produce.producer": ["Producer"],
-            ".produce.receipts": ["BatchReceipt", "BatchResult", "Receipt", "SendResult"],
-            ".read.reader": ["LeftOut", "Position", "Reader"],
+            ".produce.receipts": ["BatchReceipt", "SendBatchResult", "Receipt", "SendResult"],
+            ".read.reader": ["SkippedRange", "Position", "Reader"],
             ".runtime.runtime": ["Clock", "Runtime", "SystemClock"],
             ".schema.sources": ["SchemaLike"],
             ".schema.topic_schema": ["TopicSchema"],

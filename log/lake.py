@@ -42,10 +42,10 @@ from .schema.sources import SchemaLike, fields_of
 from .schema.topic_schema import TopicSchema
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
-from .stores.refusals import ForgivingStore, Refusals
+from .stores.refusals import Refusals, TolerantStore
 from .table.creation import open_table
 from .table.delta.delta_log import DeltaLog
-from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
+from .topic.producer_name import OWN_PREFIX, check_producer_name, open_name
 from .topic.records import list_topics, not_found
 from .topic.settings import TopicRecord, TopicSettings
 from .topic.timer_log import check_dead_letter_topic, check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
@@ -61,7 +61,7 @@ CLOCK_SYNC_S = 3600.0
 CLOCK_RETRY_S = 60.0
 
 
-class Lake:
+class LogLake:
     """Topics, producers and readers of one root, on the running event loop.
 
     ``read_only=True`` never writes. That includes the probe that checks, before the lake's first write, that the store honours
@@ -86,9 +86,7 @@ class Lake:
         checked = checked_duration("refusal_timeout", refusal_timeout, operation="connect", most=_REFUSAL_TIMEOUT_MAX)
         self.refusal_timeout: timedelta = checked
         """How long what the store or the table allowed before is tried again when it is refused."""
-        forgiving = (
-            store if isinstance(store, ForgivingStore) else ForgivingStore(store, Refusals(store.url, machine.clock, checked))
-        )
+        forgiving = store if isinstance(store, TolerantStore) else TolerantStore(store, Refusals(store.url, machine.clock, checked))
         self.store: ObjectStore = forgiving
         self.refusals = forgiving.refusals
         """What the store refuses now, and allowed before."""

@@ -16,13 +16,13 @@ from .errors import DataDamaged, PenstockError, StoreUnavailable
 from .format.entry import encode_entry
 from .format.fold import store_time
 from .format.header import CloseJob, Created, Deleted, Epoch, Header, Repair
-from .format.state import ProducerRow, State, row_sum, state_form
+from .format.state import ProducerRow, TopicState, row_sum, state_form
 from .limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from .paths import TopicPaths
 from .runtime.runtime import Runtime
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail.damage import entry_numbers
-from .tail.salvage import Remains, exact_folds, lost_between, read_remains, salvage
+from .tail.salvage import SalvagedEntry, exact_folds, lost_between, read_remains, salvage
 from .tail.view import View, read_floor
 
 _TRIES = 8
@@ -91,7 +91,7 @@ async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) 
 
 
 async def _repair_behind(
-    store: ObjectStore, paths: TopicPaths, runtime: Runtime, before: State, damage: PenstockError, *, dry_run: bool
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, before: TopicState, damage: PenstockError, *, dry_run: bool
 ) -> RepairReport | None:
     """Append the repair; None when another entry took its place."""
     there = {*await entry_numbers(store, paths, after=before.entry)}
@@ -118,7 +118,7 @@ async def _repair_behind(
     return replace(report, written=True) if await _put(store, paths, header) else None
 
 
-def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms: int) -> tuple[State, bool]:
+def repaired_state(before: TopicState, found: Mapping[int, SalvagedEntry | None], *, now_ms: int) -> tuple[TopicState, bool]:
     """The state after the repairing entry, and whether it is exact, from the last known state and what is left of the entries after it.
 
     This state goes on above everything that any of these entries may have given out: offsets, epochs and sequences.
@@ -137,7 +137,7 @@ def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms
     return replace(state, sum=row_sum(state)), exact
 
 
-def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
+def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> TopicState:
     """The state after entries of which some are lost, each other one taken at its word."""
     unknown_entries = 0
     known_entry = state.entry
@@ -175,7 +175,7 @@ def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
     return replace(state, next_offsets=tuple(jumped))
 
 
-def _with_producers(state: State, header: Header) -> State:
+def _with_producers(state: TopicState, header: Header) -> TopicState:
     """The state with every batch, opening and closing of an entry taken as accepted."""
     time_ms = store_time(state.store_time_ms, header.append_time_ms)
     rows = {True: dict(state.named), False: dict(state.unnamed)}

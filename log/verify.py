@@ -11,9 +11,9 @@ import pyarrow as pa
 from .errors import DataDamaged
 from .format.checkpoint import decode_checkpoint
 from .format.entry import read_header
-from .format.fold import Folded, fold
+from .format.fold import FoldedEntry, fold
 from .format.sealed import check_seal, read_rows
-from .format.state import State
+from .format.state import TopicState
 from .limits import MIB
 from .message.message import MESSAGE_SCHEMA
 from .paths import TopicPaths
@@ -141,7 +141,7 @@ class _Verification:
         if state is not None:
             await self._check_end(state)
 
-    async def _check_end(self, state: State) -> None:
+    async def _check_end(self, state: TopicState) -> None:
         """Report a log that ended the topic, or began another, while its settings exist, unless a process is just finishing that."""
         if state.alive and self._is_mine(state):
             return
@@ -164,7 +164,7 @@ class _Verification:
         await self._read_floor()
         return entry <= self._floor
 
-    async def _start(self) -> State | None:
+    async def _start(self) -> TopicState | None:
         """The state at the floor, or else at the first later checkpoint that can be read. None when there is none."""
         while self._floor:
             floor, self._numbers = self._floor, None
@@ -172,7 +172,7 @@ class _Verification:
             for number in sorted({floor, *(number for number in await self._checkpoint_numbers() if number > floor)}):
                 where = self._paths.checkpoint(number)
                 try:
-                    state: State | None = await self._checkpoint(number)
+                    state: TopicState | None = await self._checkpoint(number)
                     break
                 except (DataDamaged, ObjectMissing) as error:
                     unreadable.append(Finding("checkpoint", where, f"the log cannot be read from here: {error.message}"))
@@ -181,7 +181,7 @@ class _Verification:
             if not unreadable or not await self._is_trimmed(floor + 1):
                 self._findings += unreadable
                 return state
-        return State()
+        return TopicState()
 
     async def _last_entry(self, *, after: int) -> int:
         """The number of the newest entry; the floor's where all up to it are gone."""
@@ -199,22 +199,22 @@ class _Verification:
             if (self._paths.checkpoint_entry(key) or 0) > newest:
                 self._find("checkpoint", key, f"the log ends at entry {newest}, before it")
 
-    def _check_trimmed(self, floor: int, state: State) -> None:
+    def _check_trimmed(self, floor: int, state: TopicState) -> None:
         """Check that everything trimmed from the log is in the table."""
         published = self._snapshot.published
         if self._table_readable and self._is_mine(state) and floor > max(published, state.created_entry):
             reaches = f"the table has entries up to {published} only" if self._snapshot.exists else "there is no table"
             self._find("missing", self._delta.root, f"the log is trimmed up to entry {floor}, and {reaches}")
 
-    def _note_ends(self, state: State) -> None:
+    def _note_ends(self, state: TopicState) -> None:
         if state.entry == self._snapshot.published and self._is_mine(state):
             self._ends = state.next_offsets
 
-    def _is_mine(self, state: State) -> bool:
+    def _is_mine(self, state: TopicState) -> bool:
         """Whether a state is of this life of the topic, not of a former topic of this name."""
         return state.incarnation == self._record.incarnation
 
-    async def _entry(self, state: State) -> State | None:
+    async def _entry(self, state: TopicState) -> TopicState | None:
         """The state after the next entry, or after those that cannot be read. None where the log does not go on."""
         number = state.entry + 1
         where = self._paths.entry(number)
@@ -233,7 +233,7 @@ class _Verification:
         await self._check_checkpoint(folded.state)
         return folded.state
 
-    def _check_repair(self, before: State, after: State, where: str) -> None:
+    def _check_repair(self, before: TopicState, after: TopicState, where: str) -> None:
         """Report a repair that changes the result of the entries before it although each of them can be read: nothing was lost."""
         known = "all entries before it can be read; it was made up, or what it led around was put back since, and they come to {}"
         if (after.incarnation, after.alive, after.queues) != (before.incarnation, before.alive, before.queues):
@@ -245,7 +245,7 @@ class _Verification:
             elif repaired < offset:
                 self._find("repair", where, f"the repair gives offsets out again: {known.format(offset)}", queue, repaired, offset)
 
-    async def _around(self, state: State, number: int, error: DataDamaged | ObjectMissing) -> State | None:
+    async def _around(self, state: TopicState, number: int, error: DataDamaged | ObjectMissing) -> TopicState | None:
         """Report a damaged entry, and go on where every process would."""
         where = self._paths.entry(number)
         self._find("missing" if isinstance(error, ObjectMissing) else "damaged", where, error.message)
@@ -266,7 +266,7 @@ class _Verification:
             self._find("lost", where, "these offsets cannot be read in the log", queue, first, limit)
         return resumption.state
 
-    async def _rows(self, folded: Folded, data: bytes) -> None:
+    async def _rows(self, folded: FoldedEntry, data: bytes) -> None:
         """Read the rows of an entry, and keep those that the table must have for the comparison."""
         published = folded.number <= self._snapshot.published and self._is_mine(folded.state)
         rows = 0
@@ -311,7 +311,7 @@ class _Verification:
                 difference.limit_offset,
             )
 
-    async def _check_checkpoint(self, state: State) -> None:
+    async def _check_checkpoint(self, state: TopicState) -> None:
         try:
             found = await self._checkpoint(state.entry)
         except ObjectMissing:
@@ -323,7 +323,7 @@ class _Verification:
         if found.digest != state.digest:
             self._find("checkpoint", self._paths.checkpoint(state.entry), "it is not what the log folds to")
 
-    async def _checkpoint(self, number: int) -> State:
+    async def _checkpoint(self, number: int) -> TopicState:
         if number not in await self._checkpoint_numbers():
             raise ObjectMissing("there is no such checkpoint", object=self._paths.checkpoint(number))
         key = self._paths.checkpoint(number)

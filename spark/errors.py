@@ -15,7 +15,7 @@ _OURS = re.compile(r"^penstock\.log\.errors\.(\w+): (.*)$", re.MULTILINE)
 _WITHOUT_US = re.compile(r"^ModuleNotFoundError: No module named 'penstock.*$", re.MULTILINE)
 
 
-class Legible(ContextDecorator):
+class CleanTraceback(ContextDecorator):
     """Wraps a method that Spark calls. It lets our errors pass without the calls and causes behind them, which say nothing to a
     user, and says them before Spark's own calls.
 
@@ -31,20 +31,20 @@ class Legible(ContextDecorator):
 
 
 @contextmanager
-def told_shortly() -> Iterator[None]:
+def reraise_ours() -> Iterator[None]:
     """Raise our error that a task ended with, instead of Spark's. Errors that are not ours stay as they are."""
     try:
         yield
     except PenstockError:
         raise
     except Exception as error:
-        ours = of_spark(error)
+        ours = error_in_spark_text(error)
         if ours is None:
             raise
         raise ours from None
 
 
-def of_spark(error: BaseException) -> PenstockError | None:
+def error_in_spark_text(error: BaseException) -> PenstockError | None:
     """Our last error in the text of one of Spark's, or that Penstock is missing where Spark's tasks run."""
     if without := _WITHOUT_US.search(str(error)):
         return MissingDependency(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..log.errors import PenstockError
 from . import jars
-from .quick_start import make_archive
+from .class_archive import make_archive
 from .versions import check_versions
 
 

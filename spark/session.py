@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import jars
+from .class_archive import driver_settings
 from .java import Java, find_java
-from .quick_start import driver_settings
 from .source.register import register, ship
 from .versions import check_versions
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock import aio
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import begin, caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
@@ -38,15 +38,15 @@ def change_cell(
 
 def parked(head: int, *, attempts: int = 17) -> Marker:
     """The marker of a message group that gave up at this offset."""
-    return Marker(head, head + 1, Tries(State.PARKED, attempts, attempts))
+    return Marker(head, head + 1, Tries(MessageState.PARKED, attempts, attempts))
 
 
 def failed(cell: QueueCell, offset: int, *, due_ms: int = 0) -> QueueCell:
     """With a message that failed once, and waits by itself."""
-    return cell.with_tries(offset, Tries(State.WAITING, 1, 1, due_ms))
+    return cell.with_tries(offset, Tries(MessageState.WAITING, 1, 1, due_ms))
 
 
 def blocked(cell: QueueCell, group: int, head: int, *, due_ms: int = 0, behind: OffsetSet | None = None) -> QueueCell:
     """With a message that failed once, and its message group blocked by it: those ``behind`` it had been granted, too."""
     listed = (behind or OffsetSet()).with_range(head, head + 1)
-    return cell.with_markers({group: Marker(head, head + 1, Tries(State.WAITING, 1, 1, due_ms))}, listed)
+    return cell.with_markers({group: Marker(head, head + 1, Tries(MessageState.WAITING, 1, 1, due_ms))}, listed)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import penstock
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import MemoryStore, ObjectStore, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 class Gate(StoreWrapper):
     """Holds the calls that ``holds`` chooses, once it is shut, until it is opened."""
 
-    def __init__(self, inner: ObjectStore, holds: Callable[[Call], bool]) -> None:
+    def __init__(self, inner: ObjectStore, holds: Callable[[StoreCall], bool]) -> None:
         super().__init__(inner)
         self._holds = holds
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -36,7 +36,7 @@ class Gate(StoreWrapper):
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._opened.set)
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         self._loop = asyncio.get_running_loop()  # before the look at `closed`: so `open` never misses who waits
         if self.closed and self._holds(call):
             self.held.set()
@@ -47,7 +47,7 @@ class Gate(StoreWrapper):
 class ReadOnlyCredentials(StoreWrapper):
     """A store that lets nobody write."""
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.is_write or call.verb == "clock":
             raise PermissionDenied("the store refused the credentials, or this use of them", operation=call.verb, object=call.key)
         return await run()
@@ -58,15 +58,15 @@ class Refusing(StoreWrapper):
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
-        self.refuses: Callable[[Call], bool] = lambda _: False
+        self.refuses: Callable[[StoreCall], bool] = lambda _: False
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self.refuses(call):
             raise PermissionDenied("the store refused", operation=call.verb, object=call.key, hint="Check what they may do there")
         return await run()
 
 
-def is_entry(call: Call) -> bool:
+def is_entry(call: StoreCall) -> bool:
     """Whether the call appends to a log."""
     return call.verb == "put" and "/log/0" in call.key
 

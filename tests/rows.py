@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.log.format.fold import Folded
+from penstock.log.format.fold import FoldedEntry
 from penstock.log.message.columns import joined
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.paths import TopicPaths
@@ -11,7 +11,7 @@ from penstock.log.stores.protocol import ObjectStore
 from penstock.log.tail.entry_rows import EntryRows, entry_pieces
 
 
-async def entry_rows(store: ObjectStore, paths: TopicPaths, folded: Folded, data: bytes) -> EntryRows:
+async def entry_rows(store: ObjectStore, paths: TopicPaths, folded: FoldedEntry, data: bytes) -> EntryRows:
     """All rows of an entry, ``data`` being its bytes, by queue and offset; see `entry_pieces` for what is lost."""
     pieces = [piece async for piece in entry_pieces(store, paths, Runtime(threads=False), folded, data)]
     table = joined([piece.table for piece in pieces]) if pieces else MESSAGE_SCHEMA.empty_table()

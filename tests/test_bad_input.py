@@ -17,7 +17,7 @@ from penstock.log.limits import CHECKPOINT_ENTRIES
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
-from penstock.log.table.maintenance import Maintenance
+from penstock.log.table.maintenance import TopicMaintenance
 from penstock.log.topic.records import read_record
 from penstock.testing import HandClock, memory_lake
 from tests.lakes import TIMEOUT_S, bodies, keys, send_all, three_entries
@@ -199,7 +199,7 @@ async def maintain(store: MemoryStore, clock: HandClock) -> None:
     async def append(actions: object) -> None:
         raise AssertionError("no job is left to close")
 
-    done = await Maintenance(store, PATHS, found[0], Runtime(clock=clock), append).run_once()
+    done = await TopicMaintenance(store, PATHS, found[0], Runtime(clock=clock), append).run_once()
     assert not done.errors
 
 

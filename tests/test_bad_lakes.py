@@ -18,7 +18,7 @@ import penstock
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.format.checkpoint import encode_checkpoint
 from penstock.log.format.floor import encode_floor
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.paths import TopicPaths
 from penstock.log.produce import producer as producer_module
 from penstock.log.runtime.runtime import Runtime
@@ -125,7 +125,7 @@ def test_settings_that_were_lost_are_not_taken_for_a_new_topic(store: MemoryStor
 
 
 def test_a_damaged_checkpoint_is_passed_by(store: MemoryStore) -> None:
-    good = encode_checkpoint(State())
+    good = encode_checkpoint(TopicState())
     for at in positions(good):
         put(store, PATHS.checkpoint(2), flipped(good, at))
         with penstock.connect(store=store) as lake:
@@ -224,7 +224,7 @@ def newer_entry(store: MemoryStore) -> None:
 def newer_checkpoint(store: MemoryStore) -> None:
     from penstock.log.format.digest import digest
 
-    body = encode_checkpoint(State(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":3')
+    body = encode_checkpoint(TopicState(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":3')
     put(store, PATHS.checkpoint(3), body + b"\n" + digest(body).encode() + b"\n")
 
 

@@ -18,7 +18,7 @@ import pytest
 import penstock
 from penstock.aio import transactions
 from penstock.coordinator.transactions import limits
-from penstock.coordinator.transactions.sending import sending
+from penstock.coordinator.transactions.sending import half_message_sender
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.testing import HandClock, memory_lake
@@ -167,7 +167,7 @@ def test_nothing_to_send() -> None:
 )
 def test_a_transaction_bigger_than_the_limits(limit: str, most: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert getattr(limits, limit) > most
-    monkeypatch.setattr(sending, limit, most)
+    monkeypatch.setattr(half_message_sender, limit, most)
     with opened() as lake, lake.transaction(producer_group="shop") as transaction:
         sends = 0 if limit == "TOPICS_MAX" else 2
         for _ in range(sends):

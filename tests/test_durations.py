@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cdc.postgres.capture import CaptureOptions
+from penstock.cdc.postgres.capture import PostgresOptions
 from penstock.consumers import PushOptions
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.log import ProducerOptions, TopicSettings
@@ -167,7 +167,7 @@ def test_consumers_take_seconds(lake: penstock.Lake) -> None:
         penstock.RetryPolicy(interval=1, interval_max=2.5),
         penstock.RetryAfter(1.5),
         penstock.TopicLimits(delay=1),
-        CaptureOptions(patience=1),
+        PostgresOptions(patience=1),
     ],
     ids=lambda made: type(made).__name__,
 )

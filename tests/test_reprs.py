@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock import aio
-from penstock.spark.errors import Legible
+from penstock.spark.errors import CleanTraceback
 from tests.lakes import TIMEOUT_S
 from tests.test_wrong_arguments import listen, unknown
 
@@ -105,7 +105,7 @@ def test_pandas_has_properties_as_dicts(lake: penstock.Lake) -> None:
 
 
 def test_spark_is_told_our_sentence_first() -> None:
-    @Legible()
+    @CleanTraceback()
     def reader() -> None:
         raise penstock.InvalidArgument("there is no such option", observed="starting")
 

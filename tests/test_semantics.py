@@ -17,12 +17,12 @@ from penstock.consumers import PushOptions, SimpleOptions
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_MAX, INVISIBLE_MIN
 from penstock.coordinator import RetryPolicy
 from penstock.log import StoreUnavailable, TopicLimits, TopicSettings
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.routing import queue_of
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.testing import HandClock
-from tests.coordinator.timers.test_play import Played
+from tests.coordinator.timers.test_delivery import Played
 from tests.lakes import TIMEOUT_S
 from tests.tree import ROOT
 from tests.waiting import wait_until
@@ -109,7 +109,7 @@ def test_an_empty_body_is_a_body() -> None:
 def test_a_time_in_the_past_is_delivered_at_once(late: timedelta) -> None:
     """In virtual time: within a second, though nothing else happens."""
 
-    async def script(played: Played, lake: Lake) -> None:
+    async def script(played: Played, lake: LogLake) -> None:
         due = datetime.fromtimestamp(lake.runtime.clock.wall_ms() / 1000, UTC) - late
         producer = await lake.producer("orders")
         producer.send(Message(b"x", delivery_timestamp=due))
@@ -145,7 +145,7 @@ class Unanswered(StoreWrapper):
 
     uploads = 0
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         done = await run()
         if call.verb == "put" and "/staged/jobs/" in call.key:
             self.uploads += 1

@@ -42,6 +42,10 @@ HOSTS = ("py" + "pi.org", "pythonh" + "osted", "maven" + ".org", "proxy.go" + "l
 REGISTRIES = re.compile("|".join(map(re.escape, HOSTS)), re.IGNORECASE)
 LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3})\b")
 
+# The synchronous classes have the names of the asynchronous ones that they are generated from.
+BLOCKING = "penstock/blocking/"
+NAMED_FILE = re.compile(r"`([a-z_][\w/]*/\w+\.py)(?:`|::)")
+
 # Folders whose docstrings are checked: each opens with its subject or verb, and its sentences are short.
 PLAIN = ("cdc", "consumers", "coordinator", "infra", "log", "penstock", "spark")
 SENTENCE_WORDS_MAX = 40
@@ -75,6 +79,26 @@ def calls(tree: ast.AST, *names: str) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and dotted(node.func) in names:
             yield node.lineno
+
+
+def test_a_class_name_occurs_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in modules(*AREAS, DOOR):
+        if not path.startswith(BLOCKING):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(path)
+    assert len(places) > 1000
+    assert not {name: found for name, found in places.items() if len(found) > 1}, "name the class by what only it is"
+
+
+def test_pages_name_files_that_exist() -> None:
+    ends = {"/".join(path.parts[start:]) for one in files() for path in [one.relative_to(ROOT)] for start in range(len(path.parts))}
+    pages = {path: path.read_text() for path in files() if path.suffix == ".md"}
+    gone = {
+        f"{page.relative_to(ROOT)}: {name}" for page, text in pages.items() for name in NAMED_FILE.findall(text) if name not in ends
+    }
+    assert not gone
 
 
 def test_modules_are_short() -> None:
@@ -257,9 +281,9 @@ def looks_at_types(tree: ast.Module) -> Iterator[int]:
 def test_delta_tables_are_read_in_one_place() -> None:
     """Other ways of deltalake's show NULL in columns that are mapped."""
     found = [
-        f"{path}:{line}" for path, tree in modules(*AREAS, DOOR) if path != "cdc/delta/reading.py" for line in reads_of_delta(tree)
+        f"{path}:{line}" for path, tree in modules(*AREAS, DOOR) if path != "cdc/delta/reader.py" for line in reads_of_delta(tree)
     ]
-    assert not found, "use cdc/delta/reading.py"
+    assert not found, "use cdc/delta/reader.py"
 
 
 def test_reads_of_delta_tables_are_found() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.coordinator import Upkeep
+from penstock.coordinator import LakeMaintenance
 from penstock.log import Runtime
 from penstock.log.limits import MIB
 from penstock.log.stores import MemoryStore
@@ -86,7 +86,7 @@ def test_the_table_has_what_was_committed() -> None:
     async def work() -> list[bytes]:
         async with penstock.aio.Lake(MemoryStore()) as lake:
             await lake.create_topic("paid", penstock.aio.TopicSettings(**SETTINGS))
-            upkeep = Upkeep(lake, lake.coordination.cells, lake.coordination.groups)
+            upkeep = LakeMaintenance(lake, lake.coordination.cells, lake.coordination.groups)
             lake.check_transactions("shop", lambda _: UNKNOWN)
             open_one = lake.transaction(producer_group="shop")
             await open_one.send("paid", Message(b"open"))

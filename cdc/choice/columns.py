@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..events.connect import RowSchema
-from ..events.debezium import Change
+from ..events.connect import ConnectRowSchema
+from ..events.debezium import ChangeEvent
 from ..events.patterns import exactness, is_pattern, matches
-from ..events.types import Unfit
-from ..events.unavailable import NOTHING, Unavailable
+from ..events.placeholders import NOTHING, UnavailablePlaceholder
+from ..events.types import UnfitValue
 from .masks import Mask
 
 
-class Contradiction(Unfit):
+class DisallowedEvent(UnfitValue):
     """An event that the user's own choices do not allow for. It stops its table, whatever else is chosen for unfit events."""
 
 
@@ -26,15 +26,15 @@ class ColumnRules:
         without: Sequence[str],
         masks: Mapping[str, Mask],
         key: Sequence[str] | None,
-        unavailable: Unavailable,
+        unavailable: UnavailablePlaceholder,
     ) -> None:
         self._only, self._without, self._masks, self._declared_key = only, without, masks, key
         self._unavailable = unavailable
         self._known: dict[str, Mask | None] = {}
         self._kept: dict[str, bool] = {}
 
-    def applied(self, change: Change) -> Change:
-        """The event as its target's table may know it. Raises `Contradiction`."""
+    def applied(self, change: ChangeEvent) -> ChangeEvent:
+        """The event as its target's table may know it. Raises `DisallowedEvent`."""
         key = tuple(self._declared_key or change.key)
         for name in key:
             self.check_key(name)
@@ -74,19 +74,21 @@ class ColumnRules:
         return self._kept[column]
 
     def check_key(self, name: str) -> None:
-        """Raise `Contradiction` for a column of the key that must stay as it is, and is to become something else."""
+        """Raise `DisallowedEvent` for a column of the key that must stay as it is, and is to become something else."""
         mask = self.mask(name)
         if mask is not None and not mask.keeps_apart:
-            raise Contradiction(
+            raise DisallowedEvent(
                 f"column {name} is of the key, and the mask {mask.name} may make one row of two: mask it with sha256 (or a Mask that keeps_apart)"
             )
         if _named(self._without, name):
-            raise Contradiction(f"column {name} is of the key, and cannot be left out: mask it with sha256, or declare another key")
+            raise DisallowedEvent(
+                f"column {name} is of the key, and cannot be left out: mask it with sha256, or declare another key"
+            )
 
     def _chosen(self, row: Mapping[str, Any], key: tuple[str, ...]) -> Mapping[str, Any]:
         return {name: value for name, value in row.items() if self.keeps(name) or name in key}
 
-    def _masked(self, row: Mapping[str, Any], unavailable: Unavailable) -> Mapping[str, Any]:
+    def _masked(self, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> Mapping[str, Any]:
         masked = dict(row)
         for name, value in row.items():
             mask = self.mask(name)
@@ -96,7 +98,7 @@ class ColumnRules:
                 except MemoryError:
                     raise
                 except Exception as error:
-                    raise Contradiction(f"column {name}: its mask, {mask.name}, raised {type(error).__name__}") from error
+                    raise DisallowedEvent(f"column {name}: its mask, {mask.name}, raised {type(error).__name__}") from error
         return masked
 
     def _typed(self, column: str) -> bool:
@@ -104,10 +106,10 @@ class ColumnRules:
         mask = self.mask(column)
         return mask is None or mask.keeps_type
 
-    def _schema(self, schema: RowSchema | None) -> RowSchema | None:
+    def _schema(self, schema: ConnectRowSchema | None) -> ConnectRowSchema | None:
         if schema is None or all(map(self._typed, schema.fields)):
             return schema
-        return RowSchema({name: field for name, field in schema.fields.items() if self._typed(name)})
+        return ConnectRowSchema({name: field for name, field in schema.fields.items() if self._typed(name)})
 
 
 def names_column(name: str, column: str) -> bool:

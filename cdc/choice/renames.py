@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 from ...log.errors import InvalidArgument
-from ..events.sources import Source, named
+from ..events.sources import TableId, named
 from ..targets import TargetRefused, folder_name
 
 _PARTS = ("server", "database", "schema", "table")
@@ -27,7 +27,7 @@ def _bad(template: object) -> InvalidArgument:
     return InvalidArgument("this is no name of a target", operation="sync", expected=expected, observed=repr(template))
 
 
-def renamed(template: str, source: Source) -> str:
+def target_folder_of(template: str, source: TableId) -> str:
     """The folder of a table's target. Raises `TargetRefused` where the table lacks a part of the name."""
     parts = {"server": source.server, "database": source.database, "schema": source.schema, "table": source.table}
     lacking = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None and not parts[name]]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from ...log.errors import InvalidArgument
-from ..events.sources import Source, all_of_table
-from ..events.unavailable import Unavailable
-from .columns import ColumnRules, Contradiction
+from ..events.placeholders import UnavailablePlaceholder
+from ..events.sources import TableId, all_of_table
+from .columns import ColumnRules, DisallowedEvent
 from .masks import Mask, MaskLike
-from .renames import check_template, renamed
+from .renames import check_template, target_folder_of
 
 Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
 """The truncates that count. ``ordered``: those with a position; the others stop their table. ``queue``: also those without, after the
@@ -63,11 +63,11 @@ class TableOptions:
         if self.target is not None:
             check_template(self.target)
         masks = {column: Mask.of(said) for column, said in self.masks.items()}
-        rules = ColumnRules(None, self.without_columns, masks, self.key, Unavailable.of())
+        rules = ColumnRules(None, self.without_columns, masks, self.key, UnavailablePlaceholder.of())
         for column in self.key or ():
             try:
                 rules.check_key(column)
-            except Contradiction as error:
+            except DisallowedEvent as error:
                 raise InvalidArgument(str(error), operation="sync", object=table) from error
         return replace(self, masks=masks)
 
@@ -101,7 +101,7 @@ class Choices:
 
     by_name: Mapping[str, TableOptions] = field(default_factory=dict)
 
-    def of(self, source: Source) -> TableOptions:
+    def of(self, source: TableId) -> TableOptions:
         """The options of one table."""
         found: dict[str, Any] = {name: {} for name in _JOINED}
         for one in reversed(all_of_table(self.by_name, source)):
@@ -127,12 +127,12 @@ class Choices:
             types[table] = {**types.get(table, {}), **named}
         return types, {**{table: one.key for table, one in self.by_name.items() if one.key is not None}, **(keys or {})}
 
-    def folder(self, source: Source) -> str | None:
+    def folder(self, source: TableId) -> str | None:
         """The folder that a table's target is to have; None: that of its name. Raises `TargetRefused`."""
         template = self.of(source).target
-        return None if template is None else renamed(template, source)
+        return None if template is None else target_folder_of(template, source)
 
-    def rules(self, source: Source, key: Sequence[str] | None, unavailable: Unavailable) -> ColumnRules | None:
+    def rules(self, source: TableId, key: Sequence[str] | None, unavailable: UnavailablePlaceholder) -> ColumnRules | None:
         """The rules for a table's columns; None where there are none. ``key``: the declared one."""
         options = self.of(source)
         if options.only_columns is None and not options.without_columns and not options.masks:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ...log.errors import MissingDependency, StoreUnavailable
 from ..delta.location import Location
-from ..delta.merging import Commit
-from ..delta.reading import open_table, plain_schema_of, rows_of
+from ..delta.merge_rules import TableCommit
+from ..delta.reader import open_table, plain_schema_of, rows_of
 from ..delta.tables import commits_of
-from .reading import Which, kept_cuts
-from .versions import Newest, TablesOfCut
+from .cut_history import Which, kept_cuts
+from .versions import CurrentVersion, CutTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GONE = "not found"
 
 
-class ByDeltalake:
+class DeltalakeReader:
     """Tables read by deltalake."""
 
     def __init__(self, into: str) -> None:
@@ -40,9 +40,9 @@ class ByDeltalake:
     def path(self, name: str) -> str:
         return self._into.inside(name).root
 
-    def newest(self, name: str) -> Newest | None:
+    def newest(self, name: str) -> CurrentVersion | None:
         table = self.table(name)
-        return None if table is None else Newest(table.version(), str(table.metadata().id))
+        return None if table is None else CurrentVersion(table.version(), str(table.metadata().id))
 
     def table(self, name: str, version: int | None = None) -> DeltaTable | None:
         """A version of a table, or the newest; None where it is not there. Raises `StoreUnavailable`."""
@@ -69,12 +69,12 @@ class ByDeltalake:
             raise _unreadable(self.path(name), error) from error
         return {uri.rpartition("/")[2] for uri in table.file_uris()}
 
-    def commits(self, name: str) -> Iterable[Commit]:
+    def commits(self, name: str) -> Iterable[TableCommit]:
         table = self.table(name)
         return () if table is None else commits_of(table)
 
 
-class AtCut(TablesOfCut[ByDeltalake, "pa.Table"]):
+class AtCut(CutTables[DeltalakeReader, "pa.Table"]):
     """The tables of a cut, by the names of their folders. Each is read when it is asked for."""
 
     def __getitem__(self, table: str) -> pa.Table:
@@ -123,7 +123,7 @@ def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | N
     """
     place = folder_of(into)
     kept = kept_cuts(place, sync=sync, latest_only=cut == "latest")
-    return AtCut(kept, kept.one(cut), ByDeltalake(place))
+    return AtCut(kept, kept.find(cut), DeltalakeReader(place))
 
 
 def folder_of(into: str | os.PathLike[str]) -> str:

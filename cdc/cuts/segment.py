@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ...log.format.stored_json import Number, Stored, damaged, parse_stored
+from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
 from .cut import Cut, TableVersion
 
 CUTS_MAX, BYTES_MAX = 256, 256 * 1024
@@ -36,12 +36,12 @@ class Segment:
         return replace(self, cuts=cuts) if cuts else None
 
 
-class _PlaceForm(Stored, frozen=True):
+class _PlaceForm(StoredForm, frozen=True):
     position: Number
     place: str
 
 
-class _CutForm(Stored, frozen=True):
+class _CutForm(StoredForm, frozen=True):
     number: Number
     life: Number
     entry: Number
@@ -55,7 +55,7 @@ class _CutForm(Stored, frozen=True):
     source_us: int | None = None
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     format: int
     topic: str
     sync: str

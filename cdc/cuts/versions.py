@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from ..delta.merging import Commit, version_with
-from ..targets import Owner
+from ..delta.merge_rules import TableCommit, version_with
+from ..targets import TargetOwner
 from .cut import Cut, CutTooOld, TableVersion
-from .reading import Kept, files_of, kept_cuts, time_text
+from .cut_history import CutHistory, files_of, kept_cuts, time_text
 
 T = TypeVar("T")
-TablesT = TypeVar("TablesT", bound="Tables")
+ReaderT = TypeVar("ReaderT", bound="TableReader")
 
 
-class Newest(NamedTuple):
+class CurrentVersion(NamedTuple):
     """What a table is now."""
 
     version: int
@@ -22,11 +22,11 @@ class Newest(NamedTuple):
     """What tells it from a table that is made under its name later."""
 
 
-class Tables(Protocol):
+class TableReader(Protocol):
     """The Delta tables in one folder, for an engine that reads them."""
 
     def path(self, name: str) -> str: ...
-    def newest(self, name: str) -> Newest | None:
+    def newest(self, name: str) -> CurrentVersion | None:
         """What a table is now; None where there is none."""
         ...
 
@@ -34,15 +34,15 @@ class Tables(Protocol):
         """The names of a version's files; None where the table's log has it no more, or what marks its deleted rows is not there."""
         ...
 
-    def commits(self, name: str) -> Iterable[Commit]:
+    def commits(self, name: str) -> Iterable[TableCommit]:
         """The commits that the table's log has, the newest first."""
         ...
 
 
-class TablesOfCut(Mapping[str, T], Generic[TablesT, T]):
+class CutTables(Mapping[str, T], Generic[ReaderT, T]):
     """The tables of a cut, by the names of their folders, whichever engine reads them."""
 
-    def __init__(self, kept: Kept, cut: Cut, tables: TablesT) -> None:
+    def __init__(self, kept: CutHistory, cut: Cut, tables: ReaderT) -> None:
         self.cut = cut
         """The cut itself: its number, the places in the sources' logs, the versions of tables."""
         self._kept, self._tables = kept, tables
@@ -65,7 +65,7 @@ class TablesOfCut(Mapping[str, T], Generic[TablesT, T]):
         return readable_version(self._tables, self._kept, self.cut, table)
 
 
-def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
+def readable_version(tables: TableReader, kept: CutHistory, cut: Cut, name: str) -> int:
     """The version to be read. Raises `TableNotInCut`, and `CutTooOld` which names the oldest cut whose version of this table is there."""
     wanted = cut.of(name)
     newest = tables.newest(name)
@@ -89,22 +89,22 @@ def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
     )
 
 
-def _readable(tables: Tables, kept: Kept, cut: Cut, name: str, wanted: TableVersion, newest: int) -> int | None:
+def _readable(tables: TableReader, kept: CutHistory, cut: Cut, name: str, wanted: TableVersion, newest: int) -> int | None:
     if _is_readable(tables, kept, name, wanted.version, newest):
         return wanted.version
     # What has only put files together since has the same rows.
-    alike = version_with(tables.commits(name), Owner(kept.topic, cut.life, kept.sync), wanted.commits)
+    alike = version_with(tables.commits(name), TargetOwner(kept.topic, cut.life, kept.sync), wanted.commits)
     return alike if alike is not None and alike > wanted.version and _is_readable(tables, kept, name, alike, newest) else None
 
 
-def _is_readable(tables: Tables, kept: Kept, name: str, version: int, newest: int) -> bool:
+def _is_readable(tables: TableReader, kept: CutHistory, name: str, version: int, newest: int) -> bool:
     if version >= newest:
         return version == newest
     files = tables.files(name, version)
     return files is not None and {*files} <= files_of(kept.into, name)
 
 
-def _first_readable(tables: Tables, kept: Kept, cuts: list[Cut], name: str, newest: int) -> Cut | None:
+def _first_readable(tables: TableReader, kept: CutHistory, cuts: list[Cut], name: str, newest: int) -> Cut | None:
     low, high = 0, len(cuts)
     while low < high:
         middle = (low + high) // 2

@@ -7,8 +7,8 @@ begins. How it works: docs/0019-capturing-by-debezium.md.
 from .capture import EngineCapture, EngineOptions
 from .configuration import Connector, connector_of, read_properties
 from .errors import BinlogLost, ConnectorStopped, EventUnreadable, HistoryLost, SourceReplaced
-from .lives import SourceProgress
-from .state import EngineStates
+from .source_capture import SourceProgress
+from .state import EngineStateStore
 
 __all__ = [
     "BinlogLost",
@@ -16,7 +16,7 @@ __all__ = [
     "ConnectorStopped",
     "EngineCapture",
     "EngineOptions",
-    "EngineStates",
+    "EngineStateStore",
     "EventUnreadable",
     "HistoryLost",
     "SourceProgress",

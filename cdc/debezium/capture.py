@@ -18,21 +18,21 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
 from ..scratch import scratch_folder
+from .binlog_listener import BinlogListener
 from .configuration import Connector, for_stream, without_tables
 from .effects import Effects
-from .engine import Engine, java_ms, offsets_file
+from .engine import EmbeddedEngine, java_ms, offsets_file
 from .errors import DateUnreadable, HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
-from .follow import Follower, boundary
-from .hearing import Ear
-from .history import History, has_known, lines_of
-from .lives import Parts, SourceCapture, SourceOptions
+from .follower import EngineFollower, boundary
+from .history import SchemaHistory, has_known, lines_of
 from .outbox import table_of
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
 from .records import KeylessTable
-from .records import stopped as stopped_record
+from .records import stop_record as stopped_record
 from .rows import RowsReader
-from .source import Server
-from .state import CHOOSING, EngineState, LearntTable
+from .source import BinlogServer
+from .source_capture import CaptureResources, SourceCapture, SourceCaptureOptions
+from .state import CHOOSING, EngineState, RelearnedTable
 from .statements import Name
 
 log = logging.getLogger("penstock.cdc.debezium")
@@ -43,13 +43,13 @@ NOT_UNDERSTOOD = "Debezium does not understand its definition"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineOptions(SourceOptions):
+class EngineOptions(SourceCaptureOptions):
     """What is captured by Debezium's engine, and how."""
 
     kind: ClassVar[str] = "debezium"
 
 
-class Learnt(NamedTuple):
+class SchemaSnapshot(NamedTuple):
     """What a connector has learnt of tables."""
 
     offset: str
@@ -69,10 +69,10 @@ class EngineCapture(SourceCapture):
         connector: Connector,
         properties: Mapping[str, str],
         options: EngineOptions,
-        **parts: Unpack[Parts],
+        **parts: Unpack[CaptureResources],
     ) -> None:
         self._connector, self._properties = connector, dict(properties)
-        self._server = Server(connector, properties)
+        self._server = BinlogServer(connector, properties)
         self._stopped: tuple[str, ...] = ()
         """The tables that the next life of the engine leaves out."""
         self._captured: list[Name] = []
@@ -161,10 +161,10 @@ class EngineCapture(SourceCapture):
         history: Path,
         offset: str | None,
         more: Mapping[str, str],
-        ear: Ear | None = None,
+        ear: BinlogListener | None = None,
         *,
         without: Iterable[str] = (),
-    ) -> Iterator[Engine]:
+    ) -> Iterator[EmbeddedEngine]:
         offsets = folder / f"{name}.offsets"
         offsets.unlink(missing_ok=True)
         if offset is not None:
@@ -177,7 +177,7 @@ class EngineCapture(SourceCapture):
             history=history,
             more=more,
         )
-        engine = Engine(
+        engine = EmbeddedEngine(
             {**properties, "connector.class": self._connector.class_name}, characters_of=self._server.characters, ear=ear
         )
         try:
@@ -186,7 +186,7 @@ class EngineCapture(SourceCapture):
         finally:
             engine.close()
 
-    def _ended(self, engine: Engine, ear: Ear | None = None, since: str | None = None) -> PenstockError:
+    def _ended(self, engine: EmbeddedEngine, ear: BinlogListener | None = None, since: str | None = None) -> PenstockError:
         """Why the engine has ended, though nobody told it to. ``ear``: knows where. ``since``: the place of an earlier transaction."""
         if isinstance(engine.failure, PenstockError):
             return engine.failure
@@ -248,7 +248,7 @@ class EngineCapture(SourceCapture):
         self._states.save(state)
         return state
 
-    def _learn(self, folder: Path, stopped: Callable[[], bool]) -> Learnt | None:
+    def _learn(self, folder: Path, stopped: Callable[[], bool]) -> SchemaSnapshot | None:
         """Learn the tables and a place in the log that fits them. None: it was told to stop."""
         path = folder / "beginning.history"
         path.unlink(missing_ok=True)
@@ -260,13 +260,13 @@ class EngineCapture(SourceCapture):
                     found = engine.metric(self._connector.domain, "snapshot", "CapturedTables")
                     ear.check()
                     tables = sorted(str(table) for table in found or ())
-                    return Learnt(said(boundary(batch.offset)), tables, ear.captured(), path.read_bytes())
+                    return SchemaSnapshot(said(boundary(batch.offset)), tables, ear.captured(), path.read_bytes())
                 if batch is None and engine.ended:
                     raise self._ended(engine)
         return None
 
-    def _ear(self) -> Ear:
-        return Ear(self._connector.domain, java_ms, lowers_names=self._server.lowers_names())
+    def _ear(self) -> BinlogListener:
+        return BinlogListener(self._connector.domain, java_ms, lowers_names=self._server.lowers_names())
 
     def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
         """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
@@ -328,7 +328,7 @@ class EngineCapture(SourceCapture):
             table: f"{NOT_UNDERSTOOD}: {why}" for table, why in state.unknown if table in learnt.tables and table not in known
         }
         tables = [
-            LearntTable(table, learnt.offset, lines_of(learnt.history, self._server.name_of(table), learnt.offset))
+            RelearnedTable(table, learnt.offset, lines_of(learnt.history, self._server.name_of(table), learnt.offset))
             for table, _ in state.unknown
             if table not in refused
         ]
@@ -401,8 +401,8 @@ class EngineCapture(SourceCapture):
         first = min((one.offset for one in state.learnt), key=place_of, default=None)
         more = {"snapshot.mode": "no_data"}
         with self._life_of(folder, "stream", path, state.offset, more, ear, without=without) as engine:
-            history = History(path, self._states, state.history)
-            follower = Follower(
+            history = SchemaHistory(path, self._states, state.history)
+            follower = EngineFollower(
                 engine,
                 Effects(
                     ear,

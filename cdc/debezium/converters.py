@@ -14,9 +14,9 @@ from typing import Any, Literal
 from ...log.errors import DataDamaged, NotSupported, PenstockError
 from .charsets import JAVA, Characters, decoded, is_ours
 from .configuration import CONNECTORS, Connector
-from .door import CLASS, open_door
 from .errors import load_jpype
-from .handles import Handles
+from .handles import ConversionHandles
+from .java_bridge import CLASS, define_bridge_class
 
 NAME = "penstock"
 """The name of our converter among those that the user names."""
@@ -90,7 +90,7 @@ def install(properties: Mapping[str, str], characters_of: CharactersOf, fail: Ca
     """Have our converter for the connector's life that has these properties. ``fail``: is told why that life has to end."""
     connector = CONNECTORS[properties["connector.class"]]
     reads = properties.get("snapshot.mode") == "initial_only"
-    open_door(Converters(_own_converters(connector, properties), characters_of, fail, reads=reads))
+    define_bridge_class(Converters(_own_converters(connector, properties), characters_of, fail, reads=reads))
 
 
 class Converters:
@@ -99,7 +99,7 @@ class Converters:
     def __init__(self, own: Any, characters_of: CharactersOf, fail: Callable[[PenstockError], None], *, reads: bool) -> None:  # noqa: ANN401 - Java's
         """``own``: the connector's own converters."""
         self._own, self._characters_of, self._fail, self._reads = own, characters_of, fail, reads
-        self._handles = Handles(load_jpype())
+        self._handles = ConversionHandles(load_jpype())
 
     def configure(self, properties: object) -> None:
         """It has no properties of its own."""

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ...log.errors import LimitExceeded, NotSupported
-from .hearing import Ear, Heard
+from .binlog_listener import BinlogEvent, BinlogListener
 from .positions import between, file_number
-from .prepared import PreparedTransactions
-from .records import Record, emptied, moved
-from .source import Server
+from .prepared_transactions import PreparedTransactions
+from .records import ChangeRecord, record_at, truncate_record
+from .source import BinlogServer
 from .state import EngineState
-from .statements import Name, Statement
+from .statements import BinlogStatement, Name
 
 log = logging.getLogger("penstock.cdc.debezium")
 
@@ -28,7 +28,15 @@ class Effects:
     """What takes effect in one life of the engine."""
 
     def __init__(
-        self, ear: Ear, server: Server, state: EngineState, *, kind: str, name: str, there: int, now_ms: Callable[[], int]
+        self,
+        ear: BinlogListener,
+        server: BinlogServer,
+        state: EngineState,
+        *,
+        kind: str,
+        name: str,
+        there: int,
+        now_ms: Callable[[], int],
     ) -> None:
         """``kind``: of the connector. ``name``: of the capture. ``there``: the last sequence in the topic."""
         self._ear, self._server, self._kind, self._name, self._there, self._now_ms = ear, server, kind, name, there, now_ms
@@ -60,17 +68,17 @@ class Effects:
         """Raise `InternalError` where nothing listens to the log."""
         self._ear.check()
 
-    def fresh_then(self, fresh: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def take_fresh_tables(self, fresh: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         """The tables that were read, and the places behind which, once those that are due are read."""
         if not self.due:
             return fresh
         return tuple({**dict(fresh), **dict.fromkeys(self.due, between(*self._server.end(), 0))}.items())
 
-    def end_at(self, place: tuple[int, int]) -> None:
+    def set_end(self, place: tuple[int, int]) -> None:
         """Have nothing take effect that lies at a place or behind it."""
         self._end_at = place
 
-    def meet(self, records: list[Record], *, before: tuple[int, int] = (-1, 0), made_before_ms: int = 0) -> None:
+    def apply_before(self, records: list[ChangeRecord], *, before: tuple[int, int] = (-1, 0), made_before_ms: int = 0) -> None:
         """Have what was heard take effect that lies before a place, or was heard before a record was made that is out by now: all records
         before it are out then. It may add records, or have tables read.
         """
@@ -83,7 +91,7 @@ class Effects:
                 return
             self._meet_one(heard.popleft(), records)
 
-    def _meet_one(self, heard: Heard, records: list[Record]) -> None:
+    def _meet_one(self, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
         statement = heard.statement
         if statement is None:
             raise NotSupported(
@@ -115,7 +123,7 @@ class Effects:
             case _:
                 pass
 
-    def _ask_for(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
+    def _ask_for(self, statement: BinlogStatement, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
         """Have the columns of tables asked for that the log does not tell, and their rows read."""
         unknown = self._wanted(statement.unknown)
         if statement.makes:  # a session may have renamed a table of its own, that hides this one: nothing tells
@@ -127,7 +135,7 @@ class Effects:
         if statement.does in ("redefined", "filled"):
             self._empty(unknown, heard, records, 0)
 
-    def _commit(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
+    def _commit(self, statement: BinlogStatement, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
         """Tell the rows of a transaction of two phases where it is committed."""
         found = self.prepared.committed(statement.xid, between(heard.file, heard.pos, 0))
         if self._there > between(heard.file, heard.pos + heard.size_bytes, 0):
@@ -141,11 +149,11 @@ class Effects:
                 "a transaction of two phases has too many rows", operation="capture", object=statement.text, observed=len(held)
             )
         for count, record in enumerate(held):
-            records.append(moved(record, heard.file, heard.pos + count // _ROWS_A_PLACE, count % _ROWS_A_PLACE))
+            records.append(record_at(record, heard.file, heard.pos + count // _ROWS_A_PLACE, count % _ROWS_A_PLACE))
         if tables:
             self._again(map(self._server.name_of, tables), heard, records, f"its rows were prepared before: {statement.text}")
 
-    def _changed_by(self, statement: Statement) -> list[Name]:
+    def _changed_by(self, statement: BinlogStatement) -> list[Name]:
         """The captured tables that a statement may have changed, also by triggers of what it names. Where these may not be seen, a statement that
         names no captured table is taken to change none.
         """
@@ -154,14 +162,16 @@ class Effects:
         more = self._server.runs_more({name for _, name in statement.tables}) if statement.tables else True
         return captured if more or (more is None and named) else named
 
-    def _end(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
+    def _end(self, statement: BinlogStatement, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
         """Empty tables that are gone, or have other rows by a definition; and have those read."""
         gone = self._wanted(statement.tables)
         read = self._wanted(statement.read)
         self._again(read, heard, records, statement.text)
         self._empty([table for table in gone if table not in read], heard, records, len(read))
 
-    def _again(self, tables: Iterable[Name], heard: Heard, records: list[Record], why: str, *, empties: bool = True) -> None:
+    def _again(
+        self, tables: Iterable[Name], heard: BinlogEvent, records: list[ChangeRecord], why: str, *, empties: bool = True
+    ) -> None:
         """Empty tables at a place, and have their rows read, unless that was done behind it. Where no row came or went untold, none is emptied."""
         tables = tuple(tables)
         if empties:
@@ -172,10 +182,10 @@ class Effects:
                 log.warning("%s is read again, as events do not tell what has become of its rows: %s", table, why)
                 self.due[table] = None
 
-    def _empty(self, tables: Iterable[Name], heard: Heard, records: list[Record], first: int) -> None:
-        no_tables = {table for table in heard.strange if not self._server.has(".".join(table))}
+    def _empty(self, tables: Iterable[Name], heard: BinlogEvent, records: list[ChangeRecord], first: int) -> None:
+        no_tables = {table for table in heard.unknown_tables if not self._server.has(".".join(table))}
         for row, table in enumerate((table for table in tables if table not in no_tables), first):
-            record = emptied(self._kind, self._name, table, (heard.file, heard.pos, row), self._now_ms())
+            record = truncate_record(self._kind, self._name, table, (heard.file, heard.pos, row), self._now_ms())
             records.append(record)
 
     def _wanted(self, names: Iterable[Name]) -> list[Name]:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ...log.errors import InternalError, MissingDependency, PenstockError
+from .binlog_listener import BinlogListener
 from .converters import CharactersOf, install, with_converter
 from .errors import load_jpype
-from .hearing import Ear
 from .java import find_jvm
 from .memory import give_back
-from .records import Schemas, schemas_of
+from .records import ConnectSchemas, schemas_of
 
 log = logging.getLogger("penstock.cdc.debezium")
 
@@ -85,10 +85,10 @@ def java_ms() -> int:
     return int(load_jpype().JClass("java.lang.System").currentTimeMillis())
 
 
-class Engine:
+class EmbeddedEngine:
     """One life of the engine. `start`, `next` until it gives None, `close`."""
 
-    def __init__(self, properties: Mapping[str, str], *, characters_of: CharactersOf, ear: Ear | None = None) -> None:
+    def __init__(self, properties: Mapping[str, str], *, characters_of: CharactersOf, ear: BinlogListener | None = None) -> None:
         """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log that the engine reads; None: it reads none, or
         not for long.
         """
@@ -102,7 +102,7 @@ class Engine:
         """What the engine said when it ended by a failure."""
         self.failure: BaseException | None = None
         """What went wrong on this side of it."""
-        self.schemas: dict[str, Schemas] = {}
+        self.schemas: dict[str, ConnectSchemas] = {}
         self._engine: Any = None
         self._functions: _Functions | None = None
 
@@ -116,7 +116,7 @@ class Engine:
             properties.setProperty(name, value)
         outer = self
 
-        class Consumer:
+        class RecordConsumer:
             def handleBatch(self, records: Any, committer: Any) -> None:  # noqa: N802, ANN401 - Java's
                 outer._take(functions, records)
 
@@ -132,7 +132,7 @@ class Engine:
         self._engine = (
             create.using(properties)
             .using(jpype.JProxy("io.debezium.engine.DebeziumEngine$CompletionCallback", inst=Completion()))
-            .notifying(jpype.JProxy("io.debezium.engine.DebeziumEngine$ChangeConsumer", inst=Consumer()))
+            .notifying(jpype.JProxy("io.debezium.engine.DebeziumEngine$ChangeConsumer", inst=RecordConsumer()))
             .build()
         )
         if self._ear is not None:
@@ -263,7 +263,7 @@ class _Functions:
         self._json.configure(jpype.JClass("java.util.Collections").emptyMap(), False)
         self._mapper = jpype.JClass("com.fasterxml.jackson.databind.ObjectMapper")()
 
-    def batch(self, records: Any, schemas: dict[str, Schemas]) -> RecordBatch:  # noqa: ANN401 - Java's
+    def batch(self, records: Any, schemas: dict[str, ConnectSchemas]) -> RecordBatch:  # noqa: ANN401 - Java's
         """What a list of events says."""
         import json
 
@@ -282,7 +282,7 @@ class _Functions:
     def _joined(self, records: Any, function: Any) -> list[bytes]:  # noqa: ANN401 - Java's
         return bytes(records.stream().map(function).collect(self._lines).getBytes("UTF-8")).split(b"\n")
 
-    def _note(self, record: Any, schemas: dict[str, Schemas]) -> None:  # noqa: ANN401 - Java's
+    def _note(self, record: Any, schemas: dict[str, ConnectSchemas]) -> None:  # noqa: ANN401 - Java's
         value = record.valueSchema()
         if value is None or self._names.get(value) is not None:
             return

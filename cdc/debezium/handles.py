@@ -16,7 +16,7 @@ class _Called:
         self.convert = function
 
 
-class Handles:
+class ConversionHandles:
     """Makes handles of conversions: of one object, to one."""
 
     def __init__(self, jpype: Any) -> None:  # noqa: ANN401 - a module

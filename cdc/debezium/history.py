@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .state import EngineStates
+from .state import EngineStateStore
 from .statements import Name, quoted_name
 
 
-class History:
+class SchemaHistory:
     """The file of one life of the engine, all of which was in the lake when that began."""
 
-    def __init__(self, path: Path, states: EngineStates, parts: int) -> None:
+    def __init__(self, path: Path, states: EngineStateStore, parts: int) -> None:
         self._path, self._states, self.parts = path, states, parts
         self._bytes = path.stat().st_size
 

@@ -14,7 +14,7 @@ EVENTS_MIN = 10_000
 """A burst is of so many changes: giving memory back takes a few tenths of a second."""
 
 
-class Burst:
+class BurstDetector:
     """Tells when a burst is over; pure. What went before, such as reading tables' rows, counts as one."""
 
     def __init__(self, now_s: float) -> None:

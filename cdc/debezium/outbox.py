@@ -14,9 +14,9 @@ from ...log.errors import DataDamaged
 from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
-from ..events.named_rows import send_events
+from ..events.row_refusals import send_events
 from .positions import is_between, is_of_same_reading
-from .records import Record
+from .records import ChangeRecord
 
 PENDING_BATCHES_MAX = 8
 HELD_RECORDS_MAX = 2048
@@ -49,7 +49,7 @@ class RecordOutbox:
     """
 
     def __init__(
-        self, producer: Producer, *, whole_from: int | None = None, heartbeat: Callable[[int], Record] | None = None
+        self, producer: Producer, *, whole_from: int | None = None, heartbeat: Callable[[int], ChangeRecord] | None = None
     ) -> None:
         """``whole_from``: the number of the place from which on the topic equals the source between transactions, for the rows that were read
         from tables are of before; None: it is of no place. ``heartbeat`` makes the record of a place that says so where no change does.
@@ -57,7 +57,7 @@ class RecordOutbox:
         self._producer, self._whole_from, self._heartbeat = producer, whole_from, heartbeat
         self._there = self._sent = producer.last_sequence
         self._last = -1
-        self._held: list[Record] = []
+        self._held: list[ChangeRecord] = []
         self._held_bytes = 0
         self._held_since_s = 0.0
         self._pending: deque[_Pending] = deque()
@@ -71,12 +71,12 @@ class RecordOutbox:
         """Whether anything is not durable yet."""
         return bool(self._pending or self._held)
 
-    def raise_whole_from(self, number: int) -> None:
+    def raise_consistent_from(self, number: int) -> None:
         """Note that something was read from tables that is of a place as late as this."""
         if self._whole_from is not None:
             self._whole_from = max(self._whole_from, number)
 
-    def add(self, records: Sequence[Record], boundary: Boundary | None, now_s: float) -> bool:
+    def add(self, records: Sequence[ChangeRecord], boundary: Boundary | None, now_s: float) -> bool:
         """Take records over, and send those before the boundary; None: it is not known. Returns whether any was sent. Raises `DataDamaged` for a
         record whose position is not above the last one's: it could not be told from one that was sent before.
         """
@@ -90,7 +90,7 @@ class RecordOutbox:
             sent = self._send(len(self._held)) or sent
         return sent
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: ChangeRecord) -> None:
         if record.sequence <= self._last:
             raise DataDamaged(
                 "two changes have one position in the binlog, so a change that comes again could not be told",
@@ -169,7 +169,7 @@ class RecordOutbox:
         self.offset = first.offset or self.offset
 
 
-def table_of(records: Sequence[Record]) -> pa.Table:
+def table_of(records: Sequence[ChangeRecord]) -> pa.Table:
     """The batch that a producer takes."""
     columns: dict[str, list[object]] = {
         "message_group": [record.message_group for record in records],

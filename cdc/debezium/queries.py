@@ -43,7 +43,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceTable:
+class ServerTable:
     """A table, as the server has it now."""
 
     database: str
@@ -74,7 +74,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def quoted_table(table: SourceTable) -> str:
+def quoted_table(table: ServerTable) -> str:
     """A table's name, likewise."""
     return f"{quoted(table.database)}.{quoted(table.name)}"
 
@@ -84,7 +84,7 @@ def pattern_of(name: str) -> str:
     return re.escape(name).replace(",", r"\x2c")
 
 
-def rows_query(table: SourceTable, after: Sequence[int | str] | None) -> str:
+def rows_query(table: ServerTable, after: Sequence[int | str] | None) -> str:
     """The query for a table's rows in the order of its key, or those behind a key."""
     key = ", ".join(f"r.{quoted(column.name)}" for column in table.key)
     words = ["SELECT", ", ".join(map(_read, table.columns)) or "*", "FROM", quoted_table(table), "AS r"]

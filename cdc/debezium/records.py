@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...log.errors import DataDamaged, InvalidArgument
-from ..events.stopped import STOPPED
+from ..events.stop_message import STOPPED
 from ..postgres.envelopes import message_group_of
 from ..postgres.values import key_text
 from .positions import sequence_of
@@ -55,7 +55,7 @@ _ANY = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
 
-class Record(NamedTuple):
+class ChangeRecord(NamedTuple):
     """A change of a row, or a truncate, on its way into the topic."""
 
     sequence: int
@@ -71,7 +71,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Schemas:
+class ConnectSchemas:
     """Connect's schemas of the keys and rows of a table, as JSON."""
 
     key: bytes
@@ -85,14 +85,14 @@ class Schemas:
         return b"".join((*parts, b"}}"))
 
 
-def schemas_of(key: str | None, value: str) -> Schemas:
+def schemas_of(key: str | None, value: str) -> ConnectSchemas:
     """The parts of a record's schemas that say the columns' types, from JSON."""
     fields = _ANY.decode(value).get("fields", ())
     after = [field for field in fields if field.get("field") == "after"]
-    return Schemas(b"null" if key is None else key.encode(), _encode({"type": "struct", "fields": after}))
+    return ConnectSchemas(b"null" if key is None else key.encode(), _encode({"type": "struct", "fields": after}))
 
 
-def row_fields(schemas: Schemas) -> tuple[str, ...]:
+def row_fields(schemas: ConnectSchemas) -> tuple[str, ...]:
     """The columns that a record's schemas name."""
     (after,) = _ANY.decode(schemas.value)["fields"]
     return tuple(field["field"] for field in after["fields"])
@@ -104,7 +104,7 @@ def heartbeat_ms(value: bytes) -> int | None:
     return event.ts_ms if event.source is None and event.op is None and value.startswith(b'{"ts_ms"') else None
 
 
-def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: str) -> Record | None:
+def record_of(key: bytes, value: bytes, schemas: Mapping[str, ConnectSchemas], schema: str) -> ChangeRecord | None:
     """The message of one record. None for records about the stream itself. Raises `InvalidArgument`, `DataDamaged`, `LimitExceeded`."""
     event = _VALUE.decode(value)
     op, source = event.op, event.source
@@ -127,7 +127,7 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: 
         )
     values = None if op == "t" else _ANY.decode(key)
     said = None if values is None else key_text(tuple(values.values()))
-    return Record(
+    return ChangeRecord(
         # A truncate has no rows: its number of one is that of some change before it.
         sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),
         schemas[schema].body(None if values is None else key, value),
@@ -151,13 +151,13 @@ def lookup_keys(table: str, said: str | None) -> tuple[str, ...]:
     return () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
 
 
-def heartbeat(name: str, sequence: int, now_ms: int) -> Record:
+def heartbeat(name: str, sequence: int, now_ms: int) -> ChangeRecord:
     """The message that tells of nothing but the stream itself, as Debezium's heartbeats do."""
     body = _encode({"key": {"serverName": name}, "value": {"ts_ms": now_ms}})
-    return Record(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, RecordSource())
+    return ChangeRecord(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, RecordSource())
 
 
-def moved(record: Record, file: str, pos: int, row: int) -> Record:
+def record_at(record: ChangeRecord, file: str, pos: int, row: int) -> ChangeRecord:
     """A change that counts at a later place than where the log has it. Raises `LimitExceeded`."""
     body = _BODY.decode(record.body)
     envelope = body.value if body.value.get("payload") is None else _ENVELOPE.decode(body.value["payload"])
@@ -177,14 +177,14 @@ def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def emptied(connector: str, name: str, table: Name, place: tuple[str, int, int], made_ms: int) -> Record:
+def truncate_record(connector: str, name: str, table: Name, place: tuple[str, int, int], made_ms: int) -> ChangeRecord:
     """The message that empties a table at a place of the log: file, position and a number that tells it from others there."""
     file, pos, row = place
-    record = truncated(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
+    record = snapshot_truncate(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
     return record._replace(sequence=sequence_of(file, pos, row, "t"))
 
 
-def stopped(connector: str, name: str, table: Name, reason: str, end: tuple[str, int], now_ms: int) -> Record:
+def stop_record(connector: str, name: str, table: Name, reason: str, end: tuple[str, int], now_ms: int) -> ChangeRecord:
     """The message that says that a table is not captured any more. No row changes. It lies two places before the log's end: behind all that was
     told of the table, and before the truncate of a later snapshot, which takes it back.
     """
@@ -201,12 +201,14 @@ def stopped(connector: str, name: str, table: Name, reason: str, end: tuple[str,
     }
     value = {"op": "m", "source": said, "message": {"prefix": STOPPED, "content": reason}, "ts_ms": now_ms}
     body = _encode({"key": None, "value": value})
-    return Record(0, body, message_group_of(*table, None), None, (), "m", ".".join(table), None, RecordSource(*table))
+    return ChangeRecord(0, body, message_group_of(*table, None), None, (), "m", ".".join(table), None, RecordSource(*table))
 
 
-def truncated(connector: str, name: str, table: Name, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true") -> Record:
+def snapshot_truncate(
+    connector: str, name: str, table: Name, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true"
+) -> ChangeRecord:
     """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
     source = RecordSource(*table, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
     said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
     body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
-    return Record(0, body, message_group_of(*table, None), _tag_of(table[1]), (), "t", ".".join(table), None, source)
+    return ChangeRecord(0, body, message_group_of(*table, None), _tag_of(table[1]), (), "t", ".".join(table), None, source)

@@ -14,16 +14,16 @@ from typing import Any
 from ...log.errors import InvalidArgument, PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from ..events.named_rows import send_events
+from ..events.row_refusals import send_events
 from .configuration import as_written
-from .engine import Engine
+from .engine import EmbeddedEngine
 from .errors import ConnectorStopped
 from .outbox import table_of
 from .positions import rows_go_on_at
-from .queries import KeyColumn, SourceTable, pattern_of, quoted_table, rows_query
-from .records import Record, Schemas, record_of, row_fields, truncated
-from .source import Server
-from .state import EngineState, EngineStates, RowsChunk
+from .queries import KeyColumn, ServerTable, pattern_of, quoted_table, rows_query
+from .records import ChangeRecord, ConnectSchemas, record_of, row_fields, snapshot_truncate
+from .source import BinlogServer
+from .state import EngineState, EngineStateStore, RowsChunk
 
 CHUNK_ROWS_MAX = 10_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
@@ -37,9 +37,9 @@ class RowsReader:
         self,
         connector: str,
         name: str,
-        server: Server,
+        server: BinlogServer,
         producer: Producer,
-        states: EngineStates,
+        states: EngineStateStore,
         clock: Clock,
         *,
         followed: int,
@@ -48,8 +48,8 @@ class RowsReader:
         """``followed``: the last sequence of the changes. Where it names a place, the topic equals the source there only until rows come."""
         self._connector, self._name, self._server = connector, name, server
         self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
-        self._tables: dict[str, SourceTable] = {}
-        self._checked: set[Schemas] = set()
+        self._tables: dict[str, ServerTable] = {}
+        self._checked: set[ConnectSchemas] = set()
         self._after: tuple[int | str, ...] | None = None
         self._going_on: str | None = None
         self._count = 0
@@ -86,14 +86,14 @@ class RowsReader:
     def read(
         self,
         state: EngineState,
-        engine: Engine,
+        engine: EmbeddedEngine,
         stopped: Callable[[], bool],
         *,
         ended: Callable[[], PenstockError],
         tell: Callable[[], None],
     ) -> EngineState:
         """Send the rows that come out of the engine, until all tables are done. Ends early when it is told to stop."""
-        rows: list[Record] = []
+        rows: list[ChangeRecord] = []
         size_bytes = 0
         table: str | None = None
         offset: Mapping[str, Any] = {}
@@ -129,7 +129,7 @@ class RowsReader:
             state = self._finished(self._send(state, empty, [], offset), empty)
         return state
 
-    def _check_columns(self, table: str, schemas: Schemas) -> None:
+    def _check_columns(self, table: str, schemas: ConnectSchemas) -> None:
         """Refuse rows of other columns than were asked for: a column that has come meanwhile would be NULL."""
         if schemas in self._checked or not self._tables[table].columns:
             return
@@ -144,12 +144,14 @@ class RowsReader:
             )
         self._checked.add(schemas)
 
-    def _send(self, state: EngineState, table: str, rows: list[Record], offset: Mapping[str, Any]) -> EngineState:
+    def _send(self, state: EngineState, table: str, rows: list[ChangeRecord], offset: Mapping[str, Any]) -> EngineState:
         going_on = self._going_on == table
         sent = list(rows)
         if not going_on and table in state.emptied:
             found = self._tables[table]
-            sent.insert(0, truncated(self._connector, self._name, (found.database, found.name), offset, self._clock.wall_ms()))
+            sent.insert(
+                0, snapshot_truncate(self._connector, self._name, (found.database, found.name), offset, self._clock.wall_ms())
+            )
         if not sent:
             return state
         after = self._after if going_on else None
@@ -180,7 +182,7 @@ class RowsReader:
         return state
 
 
-def listed_name(table: SourceTable) -> str:
+def listed_name(table: ServerTable) -> str:
     """A table's name in the connector's list of queries. Raises `InvalidArgument`."""
     name = quoted_table(table)
     if "," in name:

@@ -17,8 +17,8 @@ from .queries import (
     KEY_QUERY,
     TABLES_QUERY,
     KeyColumn,
+    ServerTable,
     SourceColumn,
-    SourceTable,
     characters_query,
     quoted,
     table_behind,
@@ -32,7 +32,7 @@ _EVENTS_MAX = 10_000
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
-class Server:
+class BinlogServer:
     """One database server."""
 
     def __init__(self, connector: Connector, properties: Mapping[str, str]) -> None:
@@ -214,7 +214,7 @@ class Server:
             self._characters[charset] = {bytes.fromhex(str(data)): str(text) for data, text in rows}
         return self._characters[charset]
 
-    def table(self, joined: str) -> SourceTable:
+    def table(self, joined: str) -> ServerTable:
         """The table of a name as the connector has it, ``database.table``, of which either part may have dots. Raises `InvalidArgument`."""
         places = self._places(joined)
         if len(places) > 1:
@@ -226,12 +226,12 @@ class Server:
                 hint="rename one of them",
             )
         if not places:
-            return SourceTable(*self.name_of(joined))
+            return ServerTable(*self.name_of(joined))
         ((database, name),) = places
         columns = {str(column): str(kind).lower() for column, kind in self.ask(COLUMNS_QUERY, database, name)}
         # A table WITH SYSTEM VERSIONING has a column in its key that it has nowhere else: all rows that it shows have the same there.
         key = [str(one) for (one,) in self.ask(KEY_QUERY, database, name) if one in columns]
-        return SourceTable(
+        return ServerTable(
             database,
             name,
             tuple(SourceColumn(*one) for one in columns.items()),

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from ...log.errors import FencedError
-from ...log.format.stored_json import Number, Stored, parse_stored
+from ...log.format.stored_json import Number, StoredForm, parse_stored
 from ...log.paths import topic_folder
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 from ..events.table_types import CAPTURES
-from ..postgres.state import Runner
+from ..postgres.state import AsyncRunner
 from .errors import HistoryLost
 
 FORMAT = 1
@@ -28,17 +28,17 @@ _NO_NAME = re.compile(r"(?<!\\)[*+?()\[\]{}|^$]|\\\w")
 """What a pattern has that means more than one name. A dot may mean any character, but lists of names have it without a backslash too."""
 
 
-Chosen = tuple[tuple[str, str], ...]
+ChosenTables = tuple[tuple[str, str], ...]
 """Properties that choose tables, as `CHOOSING` has them."""
 CHOOSING = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
 
 
-def choice_text(chosen: Chosen) -> str:
+def choice_text(chosen: ChosenTables) -> str:
     """A choice of tables, for people."""
     return ", ".join(f"{name}={value}" for name, value in chosen) or "all tables"
 
 
-def may_overlap(one: Chosen, other: Chosen) -> bool:
+def may_overlap(one: ChosenTables, other: ChosenTables) -> bool:
     """Whether two choices may have a table in both. Only lists of plain names, without a common one, are told apart."""
     mine, theirs = dict(one), dict(other)
     for name in ("table.include.list", "database.include.list"):
@@ -86,7 +86,7 @@ class StoppedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class LearntTable:
+class RelearnedTable:
     """A table whose columns were asked for, as the log does not tell them: the connector is told them at a later place, and nothing of it before."""
 
     table: str
@@ -114,7 +114,7 @@ class EngineState:
     emptied: tuple[str, ...] = ()
     """Pending tables that are emptied in the topic before their rows come."""
     chunk: RowsChunk | None = None
-    chosen: Chosen | None = None
+    chosen: ChosenTables | None = None
     """What chooses the tables; None: an earlier release did not note it."""
     renewed: bool = False
     """Whether the topic may have rows of an earlier beginning, also where its producers' names are forgotten by now."""
@@ -128,7 +128,7 @@ class EngineState:
     """Tables that were read again, with a place in the log (`positions.between`) that is not behind that reading."""
     unknown: tuple[tuple[str, str], ...] = ()
     """Tables whose columns the log does not tell from a place on that is behind this one, and why."""
-    learnt: tuple[LearntTable, ...] = ()
+    learnt: tuple[RelearnedTable, ...] = ()
     """Such tables, once their columns are known."""
     opened: tuple[int, int] = (0, 0)
     """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
@@ -156,7 +156,7 @@ class EngineState:
         return f"{found['sec']}:{found['ord']}" if self.connector == "mongodb" else f"{found['file']}:{found['pos']}"
 
 
-class _ChunkForm(Stored, frozen=True):
+class _ChunkForm(StoredForm, frozen=True):
     table: str
     begins: bool
     after: tuple[int | str, ...] | None
@@ -164,19 +164,19 @@ class _ChunkForm(Stored, frozen=True):
     end: Number
 
 
-class _StoppedForm(Stored, frozen=True):
+class _StoppedForm(StoredForm, frozen=True):
     table: str
     reason: str
     is_told: bool = False
 
 
-class _LearntForm(Stored, frozen=True):
+class _LearntForm(StoredForm, frozen=True):
     table: str
     offset: str
     lines: str
 
 
-class _Offset(Stored, frozen=True):
+class _Offset(StoredForm, frozen=True):
     file: str
     pos: Number
     ts_sec: Number | None = None
@@ -184,14 +184,14 @@ class _Offset(Stored, frozen=True):
     server_id: Number | None = None
 
 
-class _ClusterTime(Stored, frozen=True):
+class _ClusterTime(StoredForm, frozen=True):
     sec: Number
     ord: Number
     token: str | None = None
     event: str | None = None
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     format: int
     life: str
     connector: str
@@ -212,10 +212,10 @@ class _Form(Stored, frozen=True):
     learnt: tuple[_LearntForm, ...] = ()
 
 
-class EngineStates:
+class EngineStateStore:
     """Reads and writes the state. Only the process that read or wrote it last may write it next."""
 
-    def __init__(self, store: ObjectStore, run: Runner, *, topic: str, name: str, kind: str = KINDS[0]) -> None:
+    def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, name: str, kind: str = KINDS[0]) -> None:
         self._store, self._run = store, run
         self._folder = f"{CAPTURES}{topic_folder(topic)}/{kind}/{name}/"
         self.key = f"{self._folder}state"
@@ -403,11 +403,11 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
         tuple(StoppedTable(one.table, one.reason, one.is_told) for one in form.stopped),
         form.fresh,
         form.unknown,
-        tuple(LearntTable(one.table, one.offset, one.lines) for one in form.learnt),
+        tuple(RelearnedTable(one.table, one.offset, one.lines) for one in form.learnt),
         form.opened,
     )
 
 
-class _Signal(Stored, frozen=True):
+class _Signal(StoredForm, frozen=True):
     format: int
     tables: tuple[str, ...]

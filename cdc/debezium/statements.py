@@ -15,14 +15,14 @@ from typing import Literal
 Name = tuple[str, str]
 """A database and a table, of which either may have dots: joined by one, they do not tell which dot that is."""
 
-Does = Literal["nothing", "rows", "ends", "redefined", "filled", "prepares", "prepared", "commits", "rolls back"]
+StatementEffect = Literal["nothing", "rows", "ends", "redefined", "filled", "prepares", "prepared", "commits", "rolls back"]
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class BinlogStatement:
     """What a statement does."""
 
-    does: Does = "nothing"
+    does: StatementEffect = "nothing"
     """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others.
     ``filled``: so they may, and rows have values of columns that no event tells. The rest are steps of a transaction of two phases.
     """
@@ -47,7 +47,7 @@ class Statement:
     text: str = ""
     """Its beginning, for people."""
 
-    def lowered(self) -> Statement:
+    def lowered(self) -> BinlogStatement:
         """The same, of names in small letters."""
         tables, read, makes, unknown = (
             tuple(dict.fromkeys((database.lower(), table.lower()) for database, table in names))
@@ -56,7 +56,7 @@ class Statement:
         databases = tuple(database.lower() for database in self.databases)
         return replace(self, tables=tables, read=read, databases=databases, makes=makes, unknown=unknown)
 
-    def of_key(self, key: Iterable[str]) -> Statement:
+    def of_key(self, key: Iterable[str]) -> BinlogStatement:
         """The same, of a table that has this key before it: rows that get values of it are other rows."""
         if self.does != "filled" or not {*self.columns} & {name.lower() for name in key}:
             return self
@@ -132,7 +132,7 @@ class _Token:
         return self.text[1:-1].replace('""', '"') if self.text[:1] == '"' else None
 
 
-def statement_of(sql: str, database: str, *, of_session: bool = False) -> Statement:
+def statement_of(sql: str, database: str, *, of_session: bool = False) -> BinlogStatement:
     """What a statement does whose session was in this database. ``of_session``: tables that it names may be the session's own, which hide others."""
     opened = _opened(sql)
     tokens = _tokens(opened)
@@ -143,19 +143,19 @@ def statement_of(sql: str, database: str, *, of_session: bool = False) -> Statem
     words = [token.upper for token in tokens]
     match words:
         case []:
-            return Statement()
+            return BinlogStatement()
         case ["XA", verb, *_]:
             does = _XA.get(verb, "nothing")
-            return Statement(does, xid=_xid(tokens[2:]), text=text)  # type: ignore[arg-type]
+            return BinlogStatement(does, xid=_xid(tokens[2:]), text=text)  # type: ignore[arg-type]
         case ["CREATE" | "DROP" | "ALTER" | "RENAME", *_]:
             said = _definition(tokens, words, database, text, opened)
         case ["TRUNCATE", *_] if of_session:
             listed = tuple(_listed(tokens[1 + (words[1:2] == ["TABLE"]) :], database))
-            return Statement("ends", listed, listed, told=_SAYS_NOTHING, text=text)
+            return BinlogStatement("ends", listed, listed, told=_SAYS_NOTHING, text=text)
         case [first, *_] if first in _NOTHING:
-            said = Statement()
+            said = BinlogStatement()
         case _:  # what is not known may change rows
-            return Statement("rows", tuple(dict.fromkeys(_names(tokens, database))), text=text)
+            return BinlogStatement("rows", tuple(dict.fromkeys(_names(tokens, database))), text=text)
     if of_session and said.makes and (words[0] != "CREATE" or "LIKE" in words):
         said = _unknown(said, tuple(dict.fromkeys((*said.tables, *said.makes))))
     return said if said.told is not None or opened == sql else replace(said, told=opened)
@@ -174,7 +174,7 @@ def _opened(sql: str) -> str:
     )
 
 
-def _unknown(statement: Statement, tables: tuple[Name, ...]) -> Statement:
+def _unknown(statement: BinlogStatement, tables: tuple[Name, ...]) -> BinlogStatement:
     """A statement behind which nobody knows the columns of tables, so that the connector is to forget them."""
     gone = "DROP TABLE IF EXISTS " + ", ".join(map(quoted_name, tables))
     every = tuple(dict.fromkeys((*statement.tables, *tables)))
@@ -196,13 +196,13 @@ def _xid(tokens: Sequence[_Token]) -> str:
     return "".join(token.text for token in tokens if token.kind == "text" or token.text == "," or token.text.isdigit())
 
 
-def _definition(tokens: list[_Token], words: list[str], database: str, text: str, sql: str) -> Statement:
+def _definition(tokens: list[_Token], words: list[str], database: str, text: str, sql: str) -> BinlogStatement:
     """What a definition of a table or a database does."""
     kind = next((place for place, word in enumerate(words[:8]) if word in ("TABLE", "TABLES", "DATABASE", "SCHEMA")), None)
     if kind is None:
-        return Statement()
+        return BinlogStatement()
     if "TEMPORARY" in words[:kind]:
-        return Statement(told=_SAYS_NOTHING)
+        return BinlogStatement(told=_SAYS_NOTHING)
     others = {
         "VIEW",
         "TRIGGER",
@@ -218,7 +218,7 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
         "PACKAGE",
     }
     if others & set(words[:kind]):
-        return Statement()
+        return BinlogStatement()
     begins = kind + 1
     while begins < len(words) and words[begins] in ("IF", "NOT", "EXISTS", "WAIT", "NOWAIT"):
         begins += 1
@@ -227,25 +227,25 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
     if words[kind] in ("DATABASE", "SCHEMA"):
         goes = words[0] == "DROP" or replaces
         if not goes or not rest:
-            return Statement()
+            return BinlogStatement()
         gone = f"DROP DATABASE IF EXISTS {quoted_name((rest[0].name or '',))}"
         told = f"{gone}; CREATE {sql[tokens[3].begins :]}" if replaces else None
-        return Statement("ends", databases=(rest[0].name or "",), anew=replaces, told=told, text=text)
+        return BinlogStatement("ends", databases=(rest[0].name or "",), anew=replaces, told=told, text=text)
     if words[0] == "DROP":
-        return Statement("ends", tuple(dict.fromkeys(_listed(rest, database))), text=text)
+        return BinlogStatement("ends", tuple(dict.fromkeys(_listed(rest, database))), text=text)
     if words[0] == "RENAME":
         listed = _listed(rest, database)
         there: dict[Name, None] = {}
         for old, new in zip(listed[::2], listed[1::2], strict=False):
             there.pop(old, None)
             there[new] = None
-        return Statement("ends", tuple(dict.fromkeys(listed)), tuple(there), makes=tuple(there), text=text)
+        return BinlogStatement("ends", tuple(dict.fromkeys(listed)), tuple(there), makes=tuple(there), text=text)
     named = _name_at(rest, 0, database)
     if named is None:
-        return Statement("rows", text=text)
+        return BinlogStatement("rows", text=text)
     table, after = named
     if words[0] == "CREATE":
-        made = Statement("ends" if replaces else "redefined", (table,), makes=(table,), text=text)
+        made = BinlogStatement("ends" if replaces else "redefined", (table,), makes=(table,), text=text)
         if _is_of_a_query(verbs[after:]):
             return _unknown(replace(made, read=(table,)), (table,))
         # Two statements, as the connector reads its history by itself: there nobody has it forget the table.
@@ -262,7 +262,7 @@ def _is_of_a_query(verbs: list[str]) -> bool:
     return any(word in ("SELECT", "TABLE") or (word == "VALUES" and following == "(") for word, following in pairs)
 
 
-def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str, *, changes: bool) -> Statement:
+def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str, *, changes: bool) -> BinlogStatement:
     """What an ALTER TABLE does. ``changes``: whether it may change rows, whatever its actions are."""
     tables, filled, fills = [table], dict[str, None](), False
     depth = 0
@@ -274,7 +274,7 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
         if word == "RENAME" and following[:1] and following[0] not in ("COLUMN", "INDEX", "KEY"):
             named = _name_at(rest, place + 1 + (following[0] in ("TO", "AS", "=")), database)
             if named is not None:
-                return Statement("ends", tuple(dict.fromkeys((table, named[0]))), (named[0],), makes=(named[0],), text=text)
+                return BinlogStatement("ends", tuple(dict.fromkeys((table, named[0]))), (named[0],), makes=(named[0],), text=text)
         elif _changes_rows(verbs, place):
             tables += _tables_behind(rest, verbs, place, database)
             changes = True
@@ -284,10 +284,10 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
             filled |= dict.fromkeys(_columns_of(action))
     every = tuple(dict.fromkeys(tables))
     if changes:
-        return Statement("ends", every, every, makes=every, text=text)
+        return BinlogStatement("ends", every, every, makes=every, text=text)
     if fills:
-        return Statement("filled", every, columns=tuple(filled), makes=every, text=text)
-    return Statement("redefined", every, makes=every, text=text)
+        return BinlogStatement("filled", every, columns=tuple(filled), makes=every, text=text)
+    return BinlogStatement("redefined", every, makes=every, text=text)
 
 
 def _action(tokens: list[_Token]) -> list[_Token]:

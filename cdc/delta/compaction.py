@@ -24,7 +24,7 @@ _FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
 """A merge writes whole files anew, so those of a target that changes are better not large."""
 
 
-class Compacted(NamedTuple):
+class TargetCompactionResult(NamedTuple):
     """What a compaction did."""
 
     removed: int
@@ -32,13 +32,13 @@ class Compacted(NamedTuple):
     added: int
 
 
-NOTHING = Compacted(0, 0)
+NOTHING = TargetCompactionResult(0, 0)
 
 
-class CompactedTables(Protocol):
+class CompactableTables(Protocol):
     """Targets that can be compacted."""
 
-    def compact(self, name: str) -> Compacted | None:
+    def compact(self, name: str) -> TargetCompactionResult | None:
         """Put a target's small files together. None: another commit came between. None are removed where there are few."""
         ...
 
@@ -57,10 +57,10 @@ def is_due(commits: int, every: int) -> bool:
     return every > 0 and commits % every == 0
 
 
-class Compaction:
+class TargetCompactor:
     """Compacts targets, one at a time, for one thread that merges."""
 
-    def __init__(self, tables: CompactedTables, *, every: int, done: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(self, tables: CompactableTables, *, every: int, done: Callable[[str], None] = lambda name: None) -> None:
         """``every``: the number of commits to a target between two looks at it; 0: none is compacted. ``done`` is told of each target that was,
         from another thread.
         """

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from ..targets import decode_metadata
 from .location import Location
-from .reading import open_table
+from .reader import open_table
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class SyncCommit:
     """A commit of a sync to one target."""
 
     time_ms: int
@@ -37,15 +37,15 @@ class Freshness:
     max_ms: float
 
 
-def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> list[Commit]:
+def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> list[SyncCommit]:
     """The commits of syncs to the target at ``url``, by deltalake; none where there is no table."""
     table = open_table(Location(url, storage_options or {}))
     history = () if table is None else table.history()
     written = [(commit["timestamp"], decode_metadata(commit.get("userMetadata"))) for commit in history]
-    return [Commit(time_ms, found.progress.offsets) for time_ms, found in written if found is not None]
+    return [SyncCommit(time_ms, found.progress.offsets) for time_ms, found in written if found is not None]
 
 
-def visible_ms(events: pa.Table, commits: Sequence[Commit]) -> np.ndarray:
+def visible_ms(events: pa.Table, commits: Sequence[SyncCommit]) -> np.ndarray:
     """The time of the first commit that shows each event of one target (columns ``queue``, ``offset``); -1 for none yet.
 
     ``commits`` are all of the target's, in any order.

@@ -12,16 +12,39 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
-from ..changes import Key, Old
+from ..changes import Key, TargetRow
 from ..events.arrays import array_of
 from ..events.types import arrow_type, normal_type
-from ..fold.folded import Truncate
-from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Progress, Target, TargetRefused, Written, encode_metadata
-from .compaction import FILES_MIN, NOTHING, Compacted, file_bytes
+from ..fold.fold_result import LastTruncate
+from ..targets import (
+    APP_ID,
+    POSITION,
+    PROPERTY,
+    CommitMetadata,
+    ExistingTarget,
+    Target,
+    TargetColumn,
+    TargetOwner,
+    TargetProgress,
+    TargetRefused,
+    encode_metadata,
+)
+from .compaction import FILES_MIN, NOTHING, TargetCompactionResult, file_bytes
+from .key_ranges import KeyRanges, key_ranges_of, table_of
 from .location import Location
-from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, newest_of, one_line, removed_by, until_committed
-from .reach import Reach, reach_of, table_of
-from .reading import open_table, query, schema_of
+from .merge_rules import (
+    NEWEST,
+    PUT,
+    SINCE,
+    TableCommit,
+    apply_condition,
+    newest,
+    newest_of,
+    one_line,
+    truncate_condition,
+    until_committed,
+)
+from .reader import open_table, query, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +58,7 @@ _STORE = "Object Store error"
 _KEPT_MAX = 128
 
 
-class DeltaTables:
+class DeltalakeTargets:
     """The targets in one folder."""
 
     def __init__(self, into: str, *, guard: bool) -> None:
@@ -63,27 +86,27 @@ class DeltaTables:
 
         return DeltaTable.is_deltatable(self.path(name), storage_options=self._options)
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ExistingTarget | None:
         """The Delta table that is there for a target; None where there is none."""
         table = self.open(name)
-        return None if table is None else found_in(table)
+        return None if table is None else existing_target_of(table)
 
-    def written(self, name: str) -> Written | None:
+    def written(self, name: str) -> CommitMetadata | None:
         """The metadata of the newest commit of a sync."""
         table = self.open(name)
         return None if table is None else _written(table)
 
-    def newest_of(self, name: str, owner: Owner, *, anew: bool = False) -> tuple[int, Progress] | None:
+    def newest_of(self, name: str, owner: TargetOwner, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
         """The newest version whose rows are those after the owner's newest commit, and that commit's progress; None: the log does not tell.
 
         Unless it is looked for ``anew``, this may be the commit that this object has made last.
         """
-        if not anew and (made := self.made_last(name, owner)) is not None:
+        if not anew and (made := self.last_merge(name, owner)) is not None:
             return made
         table = self.open(name)
         return None if table is None else newest_of(commits_of(table, NEWEST), owner) or newest_of(commits_of(table), owner)
 
-    def made_last(self, name: str, owner: Owner) -> tuple[int, Progress] | None:
+    def last_merge(self, name: str, owner: TargetOwner) -> tuple[int, TargetProgress] | None:
         """The version that this object's last merge made, and its progress. Nothing is read."""
         with self._keeping:
             _, left_at = self._kept.get(name, (None, None))
@@ -96,7 +119,7 @@ class DeltaTables:
         table = table or self.open(name)
         return None if table is None else str(table.metadata().id)
 
-    def create(self, target: Target, owner: Owner) -> None:
+    def create(self, target: Target, owner: TargetOwner) -> None:
         """Make a target; nothing happens when it is there."""
         import pyarrow as pa
         from deltalake import DeltaTable
@@ -117,7 +140,7 @@ class DeltaTables:
             commit_properties=properties_of(owner, target),
         )
 
-    def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
+    def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None:
         """Give a target columns that it lacks. The commit does not carry the target's progress: a change of it does not hold this commit up."""
         import pyarrow as pa
         from deltalake import Schema
@@ -134,41 +157,41 @@ class DeltaTables:
             )
         table.alter.add_columns(fields)
 
-    def widen(self, target: Target, columns: Sequence[Column]) -> None:
+    def widen(self, target: Target, columns: Sequence[TargetColumn]) -> None:
         """Raises `NotSupported`."""
         raise NotSupported("deltalake knows no type widening", operation="sync", object=self.path(target.name))
 
-    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
         """The rows of a target with these keys."""
         return self.rows_of(self._table(target), target, keys)
 
-    def rows_of(self, table: DeltaTable, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
+    def rows_of(self, table: DeltaTable, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
         """The rows with these keys in a version of a target."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        wanted, found = set(keys), dict[Key, Old]()
+        wanted, found = set(keys), dict[Key, TargetRow]()
         names = ", ".join([*(quoted(column.name) for column in target.columns), POSITION if self._guard else f"null as {POSITION}"])
         listed = table_of(target, wanted)
         fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
         schema = pa.schema([*fields, pa.field(POSITION, pa.int64())])
-        near = " AND ".join(["true", *within(reach_of(listed, target.key))])
+        near = " AND ".join(["true", *key_condition(key_ranges_of(listed, target.key))])
         for read in query(table, f"select {names} from t where {near}"):  # noqa: S608 - names and values are quoted
             batch = pa.table(read).cast(schema)
             alike = batch.filter(pc.is_in(batch.column(target.key_places[0]), listed.column(0)))
             for *row, position in zip(*(column.to_pylist() for column in alike.columns), strict=True):
                 key = tuple(row[place] for place in target.key_places)
                 if key in wanted:
-                    found[key] = Old(tuple(row), position)
+                    found[key] = TargetRow(tuple(row), position)
         return found
 
     def merge(
         self,
         target: Target,
         rows: pa.Table,
-        owner: Owner,
+        owner: TargetOwner,
         *,
-        truncate: Truncate | None = None,
+        truncate: LastTruncate | None = None,
         partial: bool = True,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
@@ -187,7 +210,7 @@ class DeltaTables:
         )
 
     def merge_into(
-        self, table: DeltaTable, target: Target, rows: pa.Table, owner: Owner, *, truncate: Truncate | None, partial: bool
+        self, table: DeltaTable, target: Target, rows: pa.Table, owner: TargetOwner, *, truncate: LastTruncate | None, partial: bool
     ) -> bool:
         """Merge once, into the version of the target that was opened: raises deltalake's `CommitFailedError` if that is not the newest."""
         if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
@@ -195,9 +218,9 @@ class DeltaTables:
         source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
         same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key]
         # deltalake looks for one range of keys by itself.
-        reach = {} if truncate is not None else {name: one for name, one in reach_of(rows, target.key).items() if len(one) > 1}
-        on = " AND ".join([*same, *within(reach, "t.")])
-        counts = applies(guard=self._guard)
+        reach = {} if truncate is not None else {name: one for name, one in key_ranges_of(rows, target.key).items() if len(one) > 1}
+        on = " AND ".join([*same, *key_condition(reach, "t.")])
+        counts = apply_condition(guard=self._guard)
         least = f"coalesce(t.{POSITION}, 0)" if self._guard else "0"
         changed, inserted = {}, {}
         for column in target.columns:
@@ -225,7 +248,7 @@ class DeltaTables:
             merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
         merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
         if truncate is not None:
-            merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
+            merging = merging.when_not_matched_by_source_delete(truncate_condition(truncate, guard=self._guard))
         version = table.version()
         merging.execute()
         if table.version() == version:  # no row has changed, so there was no commit, which has to carry the target's progress
@@ -233,12 +256,12 @@ class DeltaTables:
         self._keep(target.name, table)
         return True
 
-    def compact(self, name: str) -> Compacted | None:
+    def compact(self, name: str) -> TargetCompactionResult | None:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between."""
         table = self.open(name)
         return NOTHING if table is None else self.compacted(table)
 
-    def compacted(self, table: DeltaTable) -> Compacted | None:
+    def compacted(self, table: DeltaTable) -> TargetCompactionResult | None:
         """Put the small files of a table together, behind the version that was opened."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -253,7 +276,7 @@ class DeltaTables:
             done = table.optimize.compact(target_size=size, commit_properties=CommitProperties(max_commit_retries=0))
         except CommitFailedError:
             return None
-        return Compacted(done["numFilesRemoved"], done["numFilesAdded"])
+        return TargetCompactionResult(done["numFilesRemoved"], done["numFilesAdded"])
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
@@ -269,7 +292,7 @@ class DeltaTables:
         """The newest version of a table; None where there is none."""
         return open_table(self._into.inside(name))
 
-    def as_of_now(self, name: str) -> DeltaTable | None:
+    def current_table(self, name: str) -> DeltaTable | None:
         """A target's table as it is now; None where there is none. Its log is not read anew if this object's merge is the newest commit."""
         from deltalake.exceptions import DeltaError
 
@@ -292,7 +315,7 @@ class DeltaTables:
                 del self._kept[next(iter(self._kept))]
 
     def _as_of_now(self, target: Target) -> DeltaTable:
-        return self._known(target, self.as_of_now(target.name))
+        return self._known(target, self.current_table(target.name))
 
     def _table(self, target: Target) -> DeltaTable:
         return self._known(target, self.open(target.name))
@@ -303,7 +326,7 @@ class DeltaTables:
         return table
 
 
-def found_in(table: DeltaTable) -> Found:
+def existing_target_of(table: DeltaTable) -> ExistingTarget:
     """What a version of a table is."""
     columns, others = [], []
     for one in schema_of(table):
@@ -311,8 +334,8 @@ def found_in(table: DeltaTable) -> Found:
         if kind is None or one.name.startswith("__"):
             others.append(one.name)
         else:
-            columns.append(Column(one.name, kind))
-    return Found(tuple(columns), frozenset(others), _written(table))
+            columns.append(TargetColumn(one.name, kind))
+    return ExistingTarget(tuple(columns), frozenset(others), _written(table))
 
 
 def quoted(name: str) -> str:
@@ -320,7 +343,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def within(reach: Reach, table: str = "") -> Iterator[str]:
+def key_condition(reach: KeyRanges, table: str = "") -> Iterator[str]:
     """The conditions, as deltalake's SQL, that a row's key is in the ranges; of columns of integers and text.
 
     ``table``: what stands before the columns' names.
@@ -347,7 +370,7 @@ def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]
     return spread, names
 
 
-def properties_of(owner: Owner, target: Target, *, once: bool = False) -> CommitProperties:
+def properties_of(owner: TargetOwner, target: Target, *, once: bool = False) -> CommitProperties:
     """The properties of a commit that records the target's progress. ``once``: that is for one commit of its number."""
     from deltalake import CommitProperties, Transaction
 
@@ -364,18 +387,18 @@ def _newest_commit(table: DeltaTable) -> Mapping[str, Any] | None:
     return next((commit for commit in table.history(1) if commit["version"] == table.version()), None)
 
 
-def _written(table: DeltaTable) -> Written | None:
+def _written(table: DeltaTable) -> CommitMetadata | None:
     said = table.metadata().configuration.get(PROPERTY)
     return newest(commits_of(table, NEWEST)) or newest(commits_of(table, None), said)
 
 
-def commits_of(table: DeltaTable, limit: int | None = None) -> Iterator[Commit]:
+def commits_of(table: DeltaTable, limit: int | None = None) -> Iterator[TableCommit]:
     """The newest commits of a table, the newest first."""
     yield from map(_commit_of, table.history(limit))
 
 
-def _commit_of(commit: Mapping[str, Any]) -> Commit:
-    return Commit(commit["version"], commit["operation"], commit.get(_METADATA))
+def _commit_of(commit: Mapping[str, Any]) -> TableCommit:
+    return TableCommit(commit["version"], commit["operation"], commit.get(_METADATA))
 
 
 def _type_name(kind: pa.DataType) -> str | None:

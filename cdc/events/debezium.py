@@ -12,9 +12,9 @@ import msgspec
 
 from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
-from .connect import RowSchema, schema_of_envelope, schema_of_key
+from .connect import ConnectRowSchema, schema_of_envelope, schema_of_key
 from .connect.schema import member
-from .sources import Source, source_of
+from .sources import TableId, source_of
 from .types import KEEP
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
@@ -26,10 +26,10 @@ _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
 
-class Change(NamedTuple):
+class ChangeEvent(NamedTuple):
     """One change of one row, a truncate of a table, or a message that an application wrote into the source's log."""
 
-    source: Source
+    source: TableId
     """The table. For a message, its prefix in place of a table."""
     op: str
     """c(reate), u(pdate), d(elete), r(ead by a snapshot), t(runcate) or m(essage)."""
@@ -45,9 +45,9 @@ class Change(NamedTuple):
     """The row before the change, as far as the source was told to log it."""
     time_us: int | None = None
     """When the source made the change."""
-    schema_of_key: RowSchema | None = None
+    schema_of_key: ConnectRowSchema | None = None
     """Connect's schema of the key, if the event has it."""
-    schema_of_row: RowSchema | None = None
+    schema_of_row: ConnectRowSchema | None = None
     types: Mapping[str, str] | None = None
     """The types of the columns, by Spark's names, where the topic's schema says them. Values are Python's own of these types then."""
     modes: bool = False
@@ -147,7 +147,7 @@ def is_control(event: object) -> bool:
     return outer.keys() == {"ts_ms"} or ends or ddl
 
 
-def table_of(event: object) -> Source | None:
+def table_of(event: object) -> TableId | None:
     """The table of an event that may be no change at all; None when the event does not say."""
     outer = _unwrapped(event)[0]
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
@@ -156,7 +156,7 @@ def table_of(event: object) -> Source | None:
     return source_of(source) if isinstance(source, dict) else None
 
 
-def parse_change(event: object) -> Change | None:
+def parse_change(event: object) -> ChangeEvent | None:
     """Read one event: ``{"key": …, "value": envelope}`` or the envelope alone, each with or without the schema/payload wrapper.
 
     None for a tombstone, which adds nothing to the delete before it. Raises `InvalidArgument` for anything else.
@@ -195,7 +195,7 @@ def parse_change(event: object) -> Change | None:
     if after is None and op in _PUTS:
         # The row before the change is not the row now.
         raise InvalidArgument("the event does not say the row", expected=f"an object as after, op being {op}", observed="null")
-    return Change(
+    return ChangeEvent(
         source=table,
         op=op,
         key=_fields(key),

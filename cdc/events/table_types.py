@@ -14,10 +14,10 @@ from functools import cached_property
 from hashlib import blake2b
 
 from ...log.errors import DataDamaged, InvalidArgument
-from ...log.format.stored_json import Stored, parse_stored
+from ...log.format.stored_json import StoredForm, parse_stored
 from ...log.paths import topic_folder
+from .type_widening import widest
 from .types import normal_type
-from .wider import widest
 
 CAPTURES = "captures/"
 """The folder of what captures keep besides their topics."""
@@ -61,7 +61,7 @@ def is_types_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     format: int
     schema: str
     table: str

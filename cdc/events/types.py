@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from ...log.errors import InvalidArgument
 from .arrays import array_of, each, element_of
 from .floats import double, single
-from .unavailable import Unavailable
+from .placeholders import UnavailablePlaceholder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 KEEP: Final[EllipsisType] = ...
 """The mark in place of a value: the event does not have it, so the row keeps its value."""
-_DEBEZIUM = Unavailable.of()
+_DEBEZIUM = UnavailablePlaceholder.of()
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _ALIASES = {
@@ -68,7 +68,7 @@ _SHOWN = 200
 _LEVELS = 200
 
 
-class Unfit(ValueError):
+class UnfitValue(ValueError):
     """A value that its column cannot hold."""
 
     column: str | None = None
@@ -80,7 +80,7 @@ class Unfit(ValueError):
         return self
 
 
-class UnfitTime(Unfit):
+class UnfitTime(UnfitValue):
     """A time that no column of its type can hold: infinite, in no year from 1 to 9999, or more precise than microseconds."""
 
 
@@ -172,8 +172,8 @@ def joined(one: str | None, other: str | None) -> str | None:
 # --- Conversion -----------------------------------------------------------------------------------------------------------------
 
 
-def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
-    """A converter from an event's value (never None) to a column's. It gives `KEEP` for a placeholder, and raises `Unfit`."""
+def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
+    """A converter from an event's value (never None) to a column's. It gives `KEEP` for a placeholder, and raises `UnfitValue`."""
     texts, is_it = unavailable.texts, unavailable.is_it
     if name == "string":
 
@@ -236,12 +236,12 @@ def _array(convert: Convert) -> Convert:
     return checked
 
 
-def _refusal(name: str, value: object, error: Exception) -> Unfit:
+def _refusal(name: str, value: object, error: Exception) -> UnfitValue:
     beyond = name in TEMPORAL and (isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value)))
-    return (UnfitTime if beyond else Unfit)(f"{_shown(value)} does not fit {name}{_why(error)}")
+    return (UnfitTime if beyond else UnfitValue)(f"{_shown(value)} does not fit {name}{_why(error)}")
 
 
-def key_converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
+def key_converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
     """A converter for a column of a key, where equal values must be one: zero has no sign, and NaN, which equals nothing, does not fit."""
     convert = converter(name, unavailable)
     if name not in ("float", "double") and not _DECIMAL.fullmatch(name):
@@ -250,7 +250,7 @@ def key_converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
     def of_key(value: Any) -> Any:  # noqa: ANN401
         found = convert(value)
         if found != found:  # noqa: PLR0124 - NaN
-            raise Unfit("NaN cannot be in a key")
+            raise UnfitValue("NaN cannot be in a key")
         return found or abs(found)
 
     return of_key
@@ -283,24 +283,24 @@ def text_of(value: Any) -> str:  # noqa: ANN401
 
 
 def characters(text: str) -> str:
-    """The same text, if it can be written. Raises `Unfit`: JSON can say half of a surrogate pair, UTF-8 cannot."""
+    """The same text, if it can be written. Raises `UnfitValue`: JSON can say half of a surrogate pair, UTF-8 cannot."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise Unfit("it has half of a surrogate pair, which is no character") from error
+            raise UnfitValue("it has half of a surrogate pair, which is no character") from error
     return text
 
 
 def check_levels(value: object) -> None:
-    """Raise `Unfit` for arrays and objects that are nested deeper than any stack allows for."""
+    """Raise `UnfitValue` for arrays and objects that are nested deeper than any stack allows for."""
     level, number = [value], 0
     while level := [
         one for outer in level if isinstance(outer, dict | list) for one in _inside(outer) if isinstance(one, dict | list)
     ]:
         number += 1
         if number >= _LEVELS:
-            raise Unfit(f"it is nested deeper than {_LEVELS} levels")
+            raise UnfitValue(f"it is nested deeper than {_LEVELS} levels")
 
 
 def _inside(value: dict[str, Any] | list[Any]) -> Iterable[object]:

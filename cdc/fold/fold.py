@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ...log.errors import InvalidArgument, PenstockError
-from ..changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
-from ..choice.columns import ColumnRules, Contradiction
+from ..changes import ALWAYS, NEVER, Key, NetChange, Place, move, put, remove, truncated
+from ..choice.columns import ColumnRules, DisallowedEvent
 from ..choice.tables import Choices, Policy, Truncates
-from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
-from ..events.sources import Source, of_table, wanted
-from ..events.stopped import stopped_because
-from ..events.typed import TypedEvent
-from ..events.types import KEEP, Unfit, characters
-from ..events.usual import usual_change
+from ..events.debezium import ChangeEvent, NestedTooDeep, decode_event, is_control, parse_change, table_of
+from ..events.sources import TableId, is_selected, of_table
+from ..events.standard_envelope import standard_change
+from ..events.stop_message import stop_reason
+from ..events.typed_events import TypedEvent
+from ..events.types import KEEP, UnfitValue, characters
 from ..targets import Target
-from .aside import Aside, key_text
-from .folded import Folded, Left, NamedTypes, Refused, Truncate, Version
-from .reading import Reading, said
-from .seen import Seen, types_said
+from .fold_result import FoldResult, LastTruncate, RefusedEvent, RowVersion, TableCoverage, TypesReference
+from .observed_columns import ObservedColumns, types_said
+from .rejected_events import RejectedEvent, key_text
+from .row_reader import ValueOptions, said
 from .table import TableFold
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -37,75 +37,75 @@ UNORDERED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FoldPlan:
     """The fold's inputs."""
 
-    targets: Mapping[Source, Target]
+    targets: Mapping[TableId, Target]
     tables: frozenset[str] | None = None
     """Only these tables; None: all."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Declared keys."""
     guard: bool = True
     """Whether positions count."""
-    bars: Mapping[Source, Mapping[int, Refused]] = field(default_factory=dict)
+    bars: Mapping[TableId, Mapping[int, RefusedEvent]] = field(default_factory=dict)
     """The first event that cannot be applied, by table and queue, where that is known beforehand. Later events of the table in that queue
     are not applied either.
     """
-    reading: Reading = field(default_factory=Reading)
+    reading: ValueOptions = field(default_factory=ValueOptions)
     truncates: Truncates = "ordered"
     one_queue: bool = False
     """Whether the topic has one queue only, so that a truncate without a position removes what came before it."""
     choices: Choices = field(default_factory=Choices)
     policy: Policy = "stop"
-    unwritable: Mapping[Source, Mapping[str, str]] = field(default_factory=dict)
+    unwritable: Mapping[TableId, Mapping[str, str]] = field(default_factory=dict)
     """Columns that a target refuses, by table, with the reason. Events that have them are rejected."""
 
-    def policy_of(self, source: Source | None) -> Policy:
+    def policy_of(self, source: TableId | None) -> Policy:
         """What events of a table do that cannot be applied; also of one that does not say its table."""
         chosen = None if source is None else self.choices.of(source).policy
         return chosen or self.policy
 
-    def truncates_of(self, source: Source) -> Truncates:
+    def truncates_of(self, source: TableId) -> Truncates:
         """The truncates of a table that count."""
         chosen = self.choices.of(source).truncates or self.truncates
         return "queue" if chosen == "ordered" and self.one_queue else chosen
 
-    def reading_of(self, source: Source) -> Reading:
+    def reading_of(self, source: TableId) -> ValueOptions:
         """How a table's values are read."""
         times = self.choices.of(source).unfit_times or self.reading.unfit_times
         return replace(self.reading, unfit_times=times, unfit_nulls=self.policy_of(source) == "null")
 
 
-Meet: TypeAlias = Callable[[Source, Seen], Target | None]
+TargetResolver: TypeAlias = Callable[[TableId, ObservedColumns], Target | None]
 """Gives a table a target when its first event comes, if that event alone tells enough."""
 
 
 class Fold:
     """Takes events in the order of each queue; queues may take turns."""
 
-    def __init__(self, plan: Plan, meet: Meet | None = None) -> None:
+    def __init__(self, plan: FoldPlan, meet: TargetResolver | None = None) -> None:
         """``meet``: called once for each table without a target, unless a truncate comes first."""
         self._plan = plan
-        self._meet = meet
-        self._asked: set[Source] = set()
+        self._resolve_target = meet
+        self._asked: set[TableId] = set()
         """The tables without a target for which ``meet`` is not called any more."""
-        self._tables: dict[Source, TableFold] = {}
+        self._tables: dict[TableId, TableFold] = {}
         """The tables with a target that had events. Others cost nothing."""
-        self._rules: dict[Source, ColumnRules | None] = {}
-        self._truncates: dict[Source, Truncates] = {}
-        self._policies: dict[Source | None, Policy] = {}
+        self._rules: dict[TableId, ColumnRules | None] = {}
+        self._truncates: dict[TableId, Truncates] = {}
+        self._policies: dict[TableId | None, Policy] = {}
         self._told: tuple[bytes | TypedEvent | None, int] = (None, 0)
         """The event under way, and when it was stored."""
-        self._folded = Folded()
-        self._wanted: dict[Source, bool] = {}
+        self._folded = FoldResult()
+        self._wanted: dict[TableId, bool] = {}
         """Whether a table without a target is among those that were asked for."""
         self._passed_us: int | None = None
         """When the newest change was committed that its target has already."""
         self._names: set[str] = set()
         """The columns whose names can be written."""
-        self._keyless: dict[Source, dict[int, Refused]] = {}
+        self._keyless: dict[TableId, dict[int, RefusedEvent]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
-        self._keyless_aside: dict[Source, list[Aside]] = {}
+        self._keyless_aside: dict[TableId, list[RejectedEvent]] = {}
         """All of them, of tables whose events are rejected then."""
 
     def add(self, queue: int, offset: int, told: bytes | TypedEvent | None, time_us: int = 0) -> None:
@@ -118,8 +118,8 @@ class Fold:
         try:
             if isinstance(told, TypedEvent):
                 event = told
-                change: Change | None = told.change()
-            elif (change := usual_change(told or b"")) is None:
+                change: ChangeEvent | None = told.change()
+            elif (change := standard_change(told or b"")) is None:
                 event = decode_event(told or b"")
                 change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
@@ -148,14 +148,14 @@ class Fold:
             if (rules := self._rules_of(source)) is not None:
                 change = rules.applied(change)
             self._fold(table, change, (queue, offset), time_us)
-        except Contradiction as error:
-            self._refuse(source, Refused((queue, offset), str(error)))
-        except Unfit as error:
+        except DisallowedEvent as error:
+            self._refuse(source, RefusedEvent((queue, offset), str(error)))
+        except UnfitValue as error:
             if table is not None:
                 table.nulled.clear()
             self._unfit(source, (queue, offset), str(error), change, error.column)
 
-    def result(self) -> Folded:
+    def result(self) -> FoldResult:
         """The result for all events taken."""
         folded = self._folded
         folded.columns = {source: rules.met for source, rules in self._rules.items() if rules is not None and rules.met}
@@ -182,30 +182,30 @@ class Fold:
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate
             named = [
-                NamedTypes(_or_never(one.position), one.types_name) for one in table.last.values() if one.types_name is not None
+                TypesReference(_or_never(one.position), one.types_name) for one in table.last.values() if one.types_name is not None
             ]
             if named:
                 folded.types[source] = max(named)
         return folded
 
-    def _known(self, source: Source) -> TableFold | None:
+    def _known(self, source: TableId) -> TableFold | None:
         """The fold of a table that has a target."""
         if source not in self._tables and (target := self._plan.targets.get(source)) is not None:
             self._tables[source] = TableFold(target, self._plan)
         return self._tables.get(source)
 
-    def _asked_for(self, source: Source) -> bool:
+    def _asked_for(self, source: TableId) -> bool:
         if source not in self._wanted:
-            self._wanted[source] = wanted(self._plan.tables, source)
+            self._wanted[source] = is_selected(self._plan.tables, source)
         return self._wanted[source]
 
-    def _rules_of(self, source: Source) -> ColumnRules | None:
+    def _rules_of(self, source: TableId) -> ColumnRules | None:
         if source not in self._rules:
             plan = self._plan
             self._rules[source] = plan.choices.rules(source, of_table(plan.keys, source), plan.reading.unavailable)
         return self._rules[source]
 
-    def _truncates_of(self, source: Source) -> Truncates:
+    def _truncates_of(self, source: TableId) -> Truncates:
         if source not in self._truncates:
             self._truncates[source] = self._plan.truncates_of(source)
         return self._truncates[source]
@@ -216,12 +216,12 @@ class Fold:
             event = error.outline
         source = event.source if isinstance(event, TypedEvent) else table_of(event)
         hidden = source is None and self._plan.choices.hides
-        if is_control(event) or (source is not None and not wanted(self._plan.tables, source)):
+        if is_control(event) or (source is not None and not is_selected(self._plan.tables, source)):
             self._folded.ignored += 1
         elif source is None and self._policy_of(None) == "reject":
             self._folded.aside.append(self._aside(None, (queue, offset), _reason(error, hidden=hidden)))
         elif source is None:
-            self._folded.broken[queue] = Refused((queue, offset), _reason(error, hidden=hidden))
+            self._folded.broken[queue] = RefusedEvent((queue, offset), _reason(error, hidden=hidden))
         else:
             table = self._known(source)
             if table is not None and (table.target.stopped or offset < table.done.get(queue, 0)):
@@ -229,65 +229,69 @@ class Fold:
             elif queue not in self._folded.refused.get(source, ()):
                 self._unfit(source, (queue, offset), _reason(error))
 
-    def _changes_no_row(self, change: Change, event: object) -> bool:
+    def _changes_no_row(self, change: ChangeEvent, event: object) -> bool:
         """Whether a message or a truncate changes no row. Note that a capture has a table no more, or again: what it has read anew begins with a
         truncate.
         """
-        reason = stopped_because(event) if change.op == "m" else None
+        reason = stop_reason(event) if change.op == "m" else None
         if change.position is not None and (change.op == "t" or (reason is not None and self._asked_for(change.source))):
-            left = Left(change.position, reason)
+            left = TableCoverage(change.position, reason)
             self._folded.left[change.source] = max(self._folded.left.get(change.source, left), left, key=lambda one: one.position)
         return change.op == "m" or self._truncates_of(change.source) == "ignore"
 
-    def _check_order(self, change: Change) -> None:
+    def _check_order(self, change: ChangeEvent) -> None:
         positioned = change.position is not None and self._plan.guard
         if not positioned and self._truncates_of(change.source) == "ordered":
-            raise Unfit(UNORDERED)
+            raise UnfitValue(UNORDERED)
 
-    def _barred(self, source: Source, queue: int, offset: int) -> bool:
+    def _barred(self, source: TableId, queue: int, offset: int) -> bool:
         bar = self._plan.bars.get(source, {}).get(queue)
         if bar is None or offset < bar.place[1]:
             return False
         self._folded.refused.setdefault(source, {}).setdefault(queue, bar)
         return True
 
-    def _check_writable(self, change: Change) -> None:
-        """Raise `Unfit` for an event with a column that its target is known to refuse."""
+    def _check_writable(self, change: ChangeEvent) -> None:
+        """Raise `UnfitValue` for an event with a column that its target is known to refuse."""
         if refused := self._plan.unwritable.get(change.source):
             for name, reason in refused.items():
                 if name in change.row:
-                    raise Unfit(reason)
+                    raise UnfitValue(reason)
 
-    def _unfit(self, source: Source, place: Place, reason: str, change: Change | None = None, column: str | None = None) -> None:
+    def _unfit(
+        self, source: TableId, place: Place, reason: str, change: ChangeEvent | None = None, column: str | None = None
+    ) -> None:
         """Let an event that cannot be applied stop its table, or keep it aside."""
         if self._policy_of(source) == "reject":
             self._folded.aside.append(self._aside(source, place, reason, change))
         else:
             known = None if change is None else change.types_name
             said = {} if change is None or column is None else types_said(change)
-            self._refuse(source, Refused(place, reason, column, known, said))
+            self._refuse(source, RefusedEvent(place, reason, column, known, said))
 
-    def _note_nulls(self, table: TableFold, change: Change, place: Place) -> None:
+    def _note_nulls(self, table: TableFold, change: ChangeEvent, place: Place) -> None:
         for column, reason in table.nulled:
             aside = self._aside(change.source, place, f"column {column}: {reason}", change)
             self._folded.aside.append(replace(aside, action="null", column=column))
         table.nulled.clear()
 
-    def _aside(self, source: Source | None, place: Place, reason: str, change: Change | None = None) -> Aside:
+    def _aside(self, source: TableId | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
         told, time_us = self._told
         hidden = self._plan.choices.hides if source is None else self._rules_of(source) is not None
         body = told.decode("utf-8", "replace") if isinstance(told, bytes) and not hidden else None
-        return Aside(place, source, "rejected", reason, time_us, key=None if change is None else key_text(change.key), body=body)
+        return RejectedEvent(
+            place, source, "rejected", reason, time_us, key=None if change is None else key_text(change.key), body=body
+        )
 
-    def _policy_of(self, source: Source | None) -> Policy:
+    def _policy_of(self, source: TableId | None) -> Policy:
         if source not in self._policies:
             self._policies[source] = self._plan.policy_of(source)
         return self._policies[source]
 
-    def _refuse(self, source: Source, refused: Refused) -> None:
+    def _refuse(self, source: TableId, refused: RefusedEvent) -> None:
         self._folded.refused.setdefault(source, {})[refused.place[0]] = refused
 
-    def _fold(self, table: TableFold | None, change: Change, place: Place, time_us: int) -> None:
+    def _fold(self, table: TableFold | None, change: ChangeEvent, place: Place, time_us: int) -> None:
         if change.op == "t":
             self._check_order(change)
         if self._plan.unwritable:
@@ -306,7 +310,7 @@ class Fold:
 
     # --- Known tables -----------------------------------------------------------------------------------------------------------
 
-    def _apply(self, table: TableFold, change: Change, place: Place, time_us: int) -> None:
+    def _apply(self, table: TableFold, change: ChangeEvent, place: Place, time_us: int) -> None:
         if change.key and change.key.keys() != table.key_names:
             self._check_key(table, change)
         position = change.position if self._plan.guard else None
@@ -328,22 +332,22 @@ class Fold:
             self._put(table, nets, change, position, place)
         table.count += 1
 
-    def _check_key(self, table: TableFold, change: Change) -> None:
-        """Raise `Unfit` where rows may become one, or two, because the source tells rows apart by another key than the target."""
+    def _check_key(self, table: TableFold, change: ChangeEvent) -> None:
+        """Raise `UnfitValue` where rows may become one, or two, because the source tells rows apart by another key than the target."""
         if of_table(self._plan.keys, change.source) is None:
-            raise Unfit(
+            raise UnfitValue(
                 f"its key is {', '.join(change.key)}, the target's {', '.join(table.target.key)}: has the source's primary key changed? Capture the "
                 "table into a new topic, for a new target; or declare the target's key if it still tells all rows apart (keys=, --key)"
             )
         before = change.before or {}
         unsaid = change.op == "u" and any(before.get(name) is None for name in table.target.key)
         if unsaid and not table.key_names <= change.key.keys():
-            raise Unfit(
+            raise UnfitValue(
                 f"it does not say the row's key before: {', '.join(table.target.key)} is declared, the event's is {', '.join(change.key)}. Let the "
                 "source log whole rows (REPLICA IDENTITY FULL)"
             )
 
-    def _gone(self, table: TableFold, change: Change, position: int, place: Place, time_us: int) -> None:
+    def _gone(self, table: TableFold, change: ChangeEvent, position: int, place: Place, time_us: int) -> None:
         """Handle an event older than the last truncate, which has removed its row, also a row of unknown position."""
         if change.op == "t":
             self._folded.passed += 1
@@ -354,11 +358,11 @@ class Fold:
         for one in {key, self._moved(table, change, key) or key}:
             if table.target.history:
                 at_us = _changed_at(change, time_us)
-                table.versions.append(Version(one, "d", (None,) * width, position, at_us, place))
+                table.versions.append(RowVersion(one, "d", (None,) * width, position, at_us, place))
             elif (after := remove(nets.get(one), width, position, place)) is not None:
                 nets[one] = after
 
-    def _put(self, table: TableFold, nets: dict[Key, Net], change: Change, position: int | None, place: Place) -> None:
+    def _put(self, table: TableFold, nets: dict[Key, NetChange], change: ChangeEvent, position: int | None, place: Place) -> None:
         values = self._row(table, change, place)
         key = tuple([values[column] for column in table.key_places])
         if None in key or KEEP in key:
@@ -376,17 +380,17 @@ class Fold:
         if after is not None:
             nets[key] = after
 
-    def _row(self, table: TableFold, change: Change, place: Place) -> tuple[Any, ...]:
+    def _row(self, table: TableFold, change: ChangeEvent, place: Place) -> tuple[Any, ...]:
         if not table.names.issuperset(change.row):
             self._see(change.source, change, place, known=table.names)
         return table.values(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
 
-    def _key(self, table: TableFold, change: Change) -> Key:
+    def _key(self, table: TableFold, change: ChangeEvent) -> Key:
         if change.key and table.key_names <= change.key.keys():
             return table.key(change.key, change.schema_of_key, modes=change.modes, exact=change.says_unsent)
         return table.key(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
 
-    def _moved(self, table: TableFold, change: Change, key: Key) -> Key | None:
+    def _moved(self, table: TableFold, change: ChangeEvent, key: Key) -> Key | None:
         """The row's former key, if the event says that it was another."""
         before = change.before
         if before is None or change.op != "u":
@@ -398,23 +402,23 @@ class Fold:
         origin = table.key(old, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
         return origin if origin != key else None
 
-    def _truncate(self, table: TableFold, nets: dict[Key, Net], position: int | None, queue: int, time_us: int) -> None:
+    def _truncate(self, table: TableFold, nets: dict[Key, NetChange], position: int | None, queue: int, time_us: int) -> None:
         for key, net in nets.items():
             nets[key] = truncated(net, position, before_it=True)
-        table.note(Truncate(ALWAYS if position is None else position, time_us))
+        table.note(LastTruncate(ALWAYS if position is None else position, time_us))
         if position is not None:
             table.truncates[queue] = max(table.truncates.get(queue, table.truncate or 0), position)
 
-    def _version(self, table: TableFold, change: Change, position: int | None, place: Place, time_us: int) -> None:
+    def _version(self, table: TableFold, change: ChangeEvent, position: int | None, place: Place, time_us: int) -> None:
         at_us = _changed_at(change, time_us)
         table.count += 1
         if change.op == "t":
-            table.versions.append(Version((), "t", (), position, at_us, place))
-            table.note(Truncate(ALWAYS if position is None else position, at_us))
+            table.versions.append(RowVersion((), "t", (), position, at_us, place))
+            table.note(LastTruncate(ALWAYS if position is None else position, at_us))
             return
         if change.op == "d":
             key = self._key(table, change)
-            table.versions.append(Version(key, "d", (None,) * len(table.columns), position, at_us, place))
+            table.versions.append(RowVersion(key, "d", (None,) * len(table.columns), position, at_us, place))
             return
         values = self._row(table, change, place)
         key = tuple([values[column] for column in table.key_places])
@@ -422,36 +426,36 @@ class Fold:
             key = self._key(table, change)
             values = _with_key(values, table.key_places, key)
         if (origin := self._moved(table, change, key)) is not None:
-            table.versions.append(Version(origin, "d", (None,) * len(values), position, at_us, place))
-        table.versions.append(Version(key, change.op, values, position, at_us, place))
+            table.versions.append(RowVersion(origin, "d", (None,) * len(values), position, at_us, place))
+        table.versions.append(RowVersion(key, change.op, values, position, at_us, place))
 
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
 
-    def _met(self, change: Change) -> TableFold | None:
+    def _met(self, change: ChangeEvent) -> TableFold | None:
         """The table of a change, if it got a target just now."""
         source = change.source
-        if self._meet is None or source in self._asked:
+        if self._resolve_target is None or source in self._asked:
             return None
         self._asked.add(source)
         key = tuple(of_table(self._plan.keys, source) or change.key)
         if change.op == "t" or not key:
             return None
-        unavailable, seen = self._plan.reading.of(change), Seen(key=key)
+        unavailable, seen = self._plan.reading.of(change), ObservedColumns(key=key)
         try:
             if (rules := self._rules_of(source)) is not None:
                 change = rules.applied(change)
             self._check_names(change)
             for name in key:
                 said(name, change.key if name in change.key else change.row, unavailable)
-        except Unfit:
+        except UnfitValue:
             return None  # it is refused where it is noted
         seen.note(change, (0, 0), frozenset(), unavailable)
-        target = self._meet(source, seen)
+        target = self._resolve_target(source, seen)
         if target is not None:
             self._tables[source] = TableFold(target, self._plan)
         return self._tables.get(source)
 
-    def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
+    def _see(self, source: TableId, change: ChangeEvent, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table and the types that they call for; for a new table its key too."""
         folded, unavailable = self._folded, self._plan.reading.of(change)
         if not self._asked_for(source):
@@ -461,39 +465,39 @@ class Fold:
             folded.unfolded.add(source)
         self._check_names(change)
         if known:
-            folded.seen.setdefault(source, Seen()).note(change, place, known, unavailable)
+            folded.seen.setdefault(source, ObservedColumns()).note(change, place, known, unavailable)
         elif change.op == "t":
             folded.ignored += 1  # it is folded again once the target is known
-            folded.seen.setdefault(source, Seen()).note_truncate(change.position if self._plan.guard else None, place)
+            folded.seen.setdefault(source, ObservedColumns()).note_truncate(change.position if self._plan.guard else None, place)
         else:
             key = tuple(of_table(self._plan.keys, source) or change.key)
             for name in key:
                 said(name, change.key if name in change.key else change.row, unavailable)
-            seen = folded.seen.setdefault(source, Seen())
+            seen = folded.seen.setdefault(source, ObservedColumns())
             seen.key = seen.key or key
             if not key:
                 reason = "it has no key, and no key is declared for its table"
-                self._keyless.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
+                self._keyless.setdefault(source, {}).setdefault(place[0], RefusedEvent(place, reason))
                 if self._policy_of(source) == "reject":
                     self._keyless_aside.setdefault(source, []).append(self._aside(source, place, reason, change))
             seen.note(change, place, known, unavailable)
 
-    def _check_names(self, change: Change) -> None:
+    def _check_names(self, change: ChangeEvent) -> None:
         for name in change.row.keys() - self._names:
             try:
                 self._names.add(characters(name))
-            except Unfit as error:
-                raise Unfit(f"column {name!r}: {error}") from error
+            except UnfitValue as error:
+                raise UnfitValue(f"column {name!r}: {error}") from error
 
 
 def _or_never(position: int | None) -> int:
     return NEVER if position is None else position
 
 
-def _changed_at(change: Change, stored_us: int) -> int:
+def _changed_at(change: ChangeEvent, stored_us: int) -> int:
     at_us = stored_us if change.time_us is None else change.time_us
     if not _FIRST_US <= at_us <= _LAST_US:
-        raise Unfit(f"it was changed in no year from 1 to 9999: {at_us} microseconds after 1970")
+        raise UnfitValue(f"it was changed in no year from 1 to 9999: {at_us} microseconds after 1970")
     return at_us
 
 

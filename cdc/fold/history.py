@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from ..changes import ALWAYS, NEVER, Key
 from ..events.types import KEEP
-from .folded import Version
+from .fold_result import RowVersion
 
 
-class Link(NamedTuple):
+class VersionLink(NamedTuple):
     """One version in the chain of its row. A delete is a link too, though nobody will see it: it ends the version before."""
 
     key: Key
@@ -38,16 +38,16 @@ class Link(NamedTuple):
     """Whether it is the last of its chain's links of this position: a whole MySQL transaction may have one position."""
 
 
-def chains(versions: Iterable[Version]) -> list[Link]:
+def chains(versions: Iterable[RowVersion]) -> list[VersionLink]:
     """The chains of all rows of one table; truncates end all of them."""
-    by_key: dict[Key, list[Version]] = {}
+    by_key: dict[Key, list[RowVersion]] = {}
     truncates = []
     for version in versions:
         if version.op == "t":
             truncates.append(version)
         else:
             by_key.setdefault(version.key, []).append(version)
-    links: list[Link] = []
+    links: list[VersionLink] = []
     for key, of_row in by_key.items():
         width = len(of_row[0].values)
         ends = [replace(one, key=key, values=(None,) * width) for one in truncates]
@@ -55,18 +55,18 @@ def chains(versions: Iterable[Version]) -> list[Link]:
     return links
 
 
-def _ordered(versions: Sequence[Version]) -> Sequence[Version]:
+def _ordered(versions: Sequence[RowVersion]) -> Sequence[RowVersion]:
     """The versions by position where all have one. Otherwise each queue is in its order, and the queues by the times of their next changes."""
     if all(version.position is not None for version in versions):
         return sorted(versions, key=lambda version: (version.position, version.place))
-    queues: dict[int, list[Version]] = {}
+    queues: dict[int, list[RowVersion]] = {}
     for version in sorted(versions, key=lambda version: version.place):
         queues.setdefault(version.place[0], []).append(version)
     return list(merge(*queues.values(), key=lambda version: version.time_us))
 
 
-def _chain(versions: Sequence[Version]) -> list[Link]:
-    taken: list[Link] = []
+def _chain(versions: Sequence[RowVersion]) -> list[VersionLink]:
+    taken: list[VersionLink] = []
     level = -1
     for version in versions:
         if taken and _told_again(version, taken[-1]):
@@ -78,11 +78,11 @@ def _chain(versions: Sequence[Version]) -> list[Link]:
         if before is not None:
             taken[-1] = before._replace(valid_to_us=version.time_us, last=position is None or position != before.position)
         op = "d" if version.op == "t" else version.op
-        taken.append(Link(version.key, op, values, since, position, level, version.time_us, None, len(taken)))
+        taken.append(VersionLink(version.key, op, values, since, position, level, version.time_us, None, len(taken)))
     return taken
 
 
-def _told_again(version: Version, before: Link) -> bool:
+def _told_again(version: RowVersion, before: VersionLink) -> bool:
     """Whether a version lies behind the one before it, or repeats at its position what that one said."""
     if version.position is None or before.position is None or version.position > before.position:
         return False
@@ -93,7 +93,7 @@ def _told_again(version: Version, before: Link) -> bool:
     return all(value is KEEP or value == old for value, old in zip(version.values, before.values, strict=True))
 
 
-def _filled(version: Version, level: int, before: Link | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _filled(version: RowVersion, level: int, before: VersionLink | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """A version's values, with columns that it lacks taken from the one before it, and the level from which on each counts."""
     values, since = list(version.values), [level] * len(version.values)
     for column, value in enumerate(values):

@@ -6,30 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..events.arrays import element_of
-from ..events.sources import Source, named, of_table, united
-from ..targets import Column, Declared, Target, TargetRefused
-from .seen import Seen
+from ..events.sources import TableId, merged_declarations, named, of_table
+from ..targets import TableDeclarations, Target, TargetColumn, TargetRefused
+from .observed_columns import ObservedColumns
 
 _OWN = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """Columns in the order in which they came. Each has the declared type, or the type that the events call for."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TargetColumn, ...]
     key: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: Source, seen: Seen, declared: Declared, told: Mapping[str, str] | None = None) -> Shape:
+    def of(
+        cls, source: TableId, seen: ObservedColumns, declared: TableDeclarations, told: Mapping[str, str] | None = None
+    ) -> TableShape:
         """The shape of what was seen. Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits
         until it has a value, unless its type is declared or ``told`` by the source's catalogue.
         """
         key = tuple(of_table(declared.keys, source) or seen.key)
         said = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
-        types = united(declared.columns, source)
+        types = merged_declarations(declared.columns, source)
         typed = {name: types.get(name, of_key(kind) if name in key else kind) for name, kind in said.items()}
-        columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
+        columns = [TargetColumn(name, kind) for name, kind in typed.items() if kind is not None]
         names: dict[str, str] = {}
         for column in columns:
             if column.name.lower().startswith(_OWN):
@@ -45,7 +47,7 @@ class Shape:
         return cls(tuple(columns), key)
 
 
-def check_key(source: Source, column: Column) -> None:
+def check_key(source: TableId, column: TargetColumn) -> None:
     """Raise `TargetRefused` for a column that cannot be in a key."""
     if element_of(column.type) is not None:
         raise TargetRefused(
@@ -62,13 +64,13 @@ def of_key(kind: str | None) -> str | None:
     return "string" if kind is not None and element_of(kind) is not None else kind
 
 
-def key_of(shape: Shape) -> tuple[Column, ...]:
+def key_of(shape: TableShape) -> tuple[TargetColumn, ...]:
     """A new target's columns, those of the key first."""
     first = [column for name in shape.key for column in shape.columns if column.name == name]
     return (*first, *(column for column in shape.columns if column not in first))
 
 
-def new_columns(target: Target, shape: Shape) -> list[Column]:
+def new_columns(target: Target, shape: TableShape) -> list[TargetColumn]:
     """The columns that a target lacks. Raises `TargetRefused` for one whose name the target has in another case: Delta cannot hold both."""
     known = {column.name.lower(): column.name for column in target.columns}
     for column in shape.columns:

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..changes import NEVER, Key, Net
-from ..choice.columns import Contradiction
-from ..events.debezium import Change
-from ..targets import Target, Told
-from .reading import RowReader
+from ..changes import NEVER, Key, NetChange
+from ..choice.columns import DisallowedEvent
+from ..events.debezium import ChangeEvent
+from ..targets import SourceWatermark, Target
+from .row_reader import RowReader
 
 if TYPE_CHECKING:
-    from .fold import Plan
-    from .folded import Truncate, Version
+    from .fold import FoldPlan
+    from .fold_result import LastTruncate, RowVersion
 
 
-class SourceMoved(Contradiction):
+class ForeignServerEvent(DisallowedEvent):
     """An event of another server, whose position cannot be compared with those of its table's other events."""
 
 
 class TableFold(RowReader):
     """The fold of one table in all queues."""
 
-    def __init__(self, target: Target, plan: Plan) -> None:
+    def __init__(self, target: Target, plan: FoldPlan) -> None:
         super().__init__(target, plan.reading_of(target.source))
         self.done = target.progress.offsets
-        self.nets: dict[int, dict[Key, Net]] = {}
-        self.versions: list[Version] = []
+        self.nets: dict[int, dict[Key, NetChange]] = {}
+        self.versions: list[RowVersion] = []
         self.truncate: int | None = target.progress.truncated
         self.truncates: dict[int, int] = {}
         """The highest truncate of this range, by queue. Removing rows of other queues is left to the caller that puts the queues together."""
-        self.new_truncate: Truncate | None = None
+        self.new_truncate: LastTruncate | None = None
         self.count = 0
-        self.last: dict[int, Change] = {}
+        self.last: dict[int, ChangeEvent] = {}
         """The last event by queue."""
         self.newest = {queue: told.position for queue, told in target.progress.told.items()}
         """The highest position told, by queue."""
@@ -41,18 +41,21 @@ class TableFold(RowReader):
         self.origins = {queue: told.origins for queue, told in target.progress.told.items()}
         """The servers whose positions these are, by queue."""
 
-    def told(self) -> dict[int, Told]:
+    def told(self) -> dict[int, SourceWatermark]:
         """How far the positions are, by queue, where something new is known."""
-        told = {queue: Told(position, self.behind[queue], self.origins.get(queue, ())) for queue, position in self.newest.items()}
+        told = {
+            queue: SourceWatermark(position, self.behind[queue], self.origins.get(queue, ()))
+            for queue, position in self.newest.items()
+        }
         return {queue: one for queue, one in told.items() if one != self.target.progress.told.get(queue)}
 
-    def check_origin(self, queue: int, change: Change) -> None:
-        """Raise `SourceMoved` for a position of a server that has told none before, if it cannot be later than those of the others."""
+    def check_origin(self, queue: int, change: ChangeEvent) -> None:
+        """Raise `ForeignServerEvent` for a position of a server that has told none before, if it cannot be later than those of the others."""
         known, position = self.origins.get(queue, ()), change.position
         if not known or change.origin in known or change.origin is None or position is None:
             return
         if position < self.newest.get(queue, NEVER):
-            raise SourceMoved(
+            raise ForeignServerEvent(
                 f"it comes from server {change.origin} and lies behind what server {', '.join(known)} has told: the source has moved to another "
                 "server, whose positions say nothing beside those. Let it send a new snapshot, and go on with guard='offset' (--guard offset)"
             )
@@ -66,6 +69,6 @@ class TableFold(RowReader):
         else:
             self.behind[queue] += 1
 
-    def note(self, truncate: Truncate) -> None:
+    def note(self, truncate: LastTruncate) -> None:
         """Note a truncate."""
         self.new_truncate = max(self.new_truncate or truncate, truncate)

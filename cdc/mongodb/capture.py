@@ -14,10 +14,10 @@ from typing import ClassVar, Unpack
 
 from ...log.errors import InvalidArgument
 from ..debezium.errors import SourceReplaced
-from ..debezium.lives import Parts, SourceCapture, SourceOptions
 from ..debezium.positions import reading_of
+from ..debezium.source_capture import CaptureResources, SourceCapture, SourceCaptureOptions
 from ..debezium.state import EngineState
-from .follow import ChangeFollower
+from .follower import ChangeFollower
 from .places import StreamPlace
 from .positions import time_of
 from .rows import DocumentsReader
@@ -32,7 +32,7 @@ that comes from another database.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MongoOptions(SourceOptions):
+class MongoOptions(SourceCaptureOptions):
     """What is captured of a MongoDB, and how."""
 
     kind: ClassVar[str] = "mongodb"
@@ -47,7 +47,7 @@ class MongoCapture(SourceCapture):
         self,
         server: MongoServer,
         options: MongoOptions,
-        **parts: Unpack[Parts],
+        **parts: Unpack[CaptureResources],
     ) -> None:
         self._server = server
         self._named = {name.removeprefix(f"{server.database}.") for name in options.collections}

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ..debezium.records import Record, RecordSource, Schemas, lookup_keys
+from ..debezium.records import ChangeRecord, ConnectSchemas, RecordSource, lookup_keys
 from ..events.debezium import UNSENT
 from ..postgres.envelopes import message_group_of
-from .positions import time_of, told
+from .positions import envelope_position, time_of
 
 CONNECTOR = "mongodb"
 _encode = msgspec.json.Encoder().encode
@@ -28,7 +28,7 @@ def _struct(*fields: dict[str, Any]) -> dict[str, Any]:
 
 _ID = {"type": "string", "optional": False, "field": "_id"}
 _DOCUMENT = {"type": "string", "optional": True, "field": "document"}
-_SCHEMAS = Schemas(_encode(_struct(_ID)), _encode(_struct({**_struct(_ID, _DOCUMENT), "optional": True, "field": "after"})))
+_SCHEMAS = ConnectSchemas(_encode(_struct(_ID)), _encode(_struct({**_struct(_ID, _DOCUMENT), "optional": True, "field": "after"})))
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
@@ -85,7 +85,7 @@ def key_of(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
     return str(json_util.dumps(value, json_options=json_util.CANONICAL_JSON_OPTIONS, ensure_ascii=False, separators=(",", ":")))
 
 
-def told_apart_by(identity: Any) -> str:  # noqa: ANN401 - of any of BSON's types
+def identity_text(identity: Any) -> str:  # noqa: ANN401 - of any of BSON's types
     """The text that two ids share if, and only if, MongoDB takes them for equal. Python's own idea is wider: True is 1, fields have no order."""
     return key_of(plain_id(identity))
 
@@ -101,7 +101,7 @@ def record_of(
     made_ms: int,
     name: str,
     is_read: bool = False,
-) -> Record:
+) -> ChangeRecord:
     """The message of a change: c(reate), u(pdate), d(elete), r(ead) of a document, or t(runcate) of a collection.
 
     ``where``: the database and the collection. ``document``: as it is behind the change. ``position``: its place in the log, as `positions` has
@@ -110,7 +110,7 @@ def record_of(
     database, collection = where
     said = None if op == "t" else json_text(plain_id(identity))
     row = {"_id": said, "document": None if document is None else json_text(document)}
-    commit, order = told(position)
+    commit, order = envelope_position(position)
     source = {
         "connector": CONNECTOR,
         "name": name,
@@ -129,7 +129,7 @@ def record_of(
         "ts_ms": made_ms,
         "transaction": {"id": str(time_of(position)), "total_order": order},
     }
-    return Record(
+    return ChangeRecord(
         sequence,
         _SCHEMAS.body(None if said is None else _encode({"_id": said}), _encode(value)),
         message_group_of(database, collection, said),

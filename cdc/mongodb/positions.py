@@ -51,7 +51,7 @@ def sequence_of(time: ClusterTime, index: int) -> int:
     return _number(time) + more << INDEX_BITS | index
 
 
-def told(position: int) -> tuple[int, int]:
+def envelope_position(position: int) -> tuple[int, int]:
     """The number as an envelope tells it, from which a sync makes it again: as PostgreSQL's connector tells a commit's LSN, and the order in it."""
     commit, order = divmod(position, 1 << _ORDER_BITS)
     return commit << 3, order

@@ -13,9 +13,9 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ..debezium.outbox import table_of
 from ..debezium.positions import rows_go_on_at
-from ..debezium.records import Record
-from ..debezium.state import EngineState, EngineStates, RowsChunk
-from ..events.named_rows import send_events
+from ..debezium.records import ChangeRecord
+from ..debezium.state import EngineState, EngineStateStore, RowsChunk
+from ..events.row_refusals import send_events
 from .documents import key_of, record_of, value_of
 from .positions import ClusterTime, read_at
 from .server import MongoServer
@@ -32,7 +32,7 @@ class DocumentsReader:
         server: MongoServer,
         name: str,
         producer: Producer,
-        states: EngineStates,
+        states: EngineStateStore,
         clock: Clock,
         *,
         since: ClusterTime,
@@ -87,7 +87,7 @@ class DocumentsReader:
         behind = chunk.last if self._producer.last_sequence >= chunk.end else chunk.after
         return None if behind is None else str(behind[0])
 
-    def _record(self, op: str, collection: str, identity: object, document: dict[str, object] | None) -> Record:
+    def _record(self, op: str, collection: str, identity: object, document: dict[str, object] | None) -> ChangeRecord:
         number, self._next = self._next, self._next + 1
         return record_of(
             op,
@@ -107,7 +107,7 @@ class DocumentsReader:
         collection: str,
         after: str | None,
         last: str | None,
-        records: list[Record],
+        records: list[ChangeRecord],
         tell: Callable[[int], None],
     ) -> EngineState:
         def key(text: str | None) -> tuple[str] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...log.errors import InvalidArgument, NotSupported
-from .documents import told_apart_by
+from .documents import identity_text
 from .errors import load_pymongo, no_replica_set, translated
 from .places import StreamPlace, token_of
 from .positions import ClusterTime
@@ -140,7 +140,7 @@ class MongoServer:
             last = self._db[collection].find({"_id": MaxKey()}, session=session)  # which `min` leaves out
             for number, document in enumerate(itertools.chain(found.min([("_id", after)]), last)):
                 # Ids are unique, so only the first may be that one.
-                if number or told_apart_by(document["_id"]) != told_apart_by(after):
+                if number or identity_text(document["_id"]) != identity_text(after):
                     yield document
 
     def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:

@@ -3,8 +3,17 @@
 Needs the extra ``postgres`` (psycopg), which is imported when a capture begins. How it works: docs/0011-capturing-postgres.md.
 """
 
-from .capture import Capture, CaptureOptions, Progress
+from .capture import PostgresCapture, PostgresOptions, PostgresProgress
 from .errors import SlotInUse, SlotLost, SourceUnavailable
 from .state import StateStore, TypesStore
 
-__all__ = ["Capture", "CaptureOptions", "Progress", "SlotInUse", "SlotLost", "SourceUnavailable", "StateStore", "TypesStore"]
+__all__ = [
+    "PostgresCapture",
+    "PostgresOptions",
+    "PostgresProgress",
+    "SlotInUse",
+    "SlotLost",
+    "SourceUnavailable",
+    "StateStore",
+    "TypesStore",
+]

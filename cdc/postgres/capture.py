@@ -19,23 +19,23 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ...log.schema.fields import Field
 from ...log.schema.topic_schema import TopicSchema
-from .captured import CapturedTables
-from .catalog import SETTINGS, Catalog, Slot, check_history
-from .checked import Checked
-from .envelopes import Envelopes, Event, Source, Table
+from .captured_tables import CapturedTables
+from .catalog import SETTINGS, Catalog, ReplicationSlot, check_history
+from .catalog_tables import CapturePlan, Name, plan_capture
+from .envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin
 from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
-from .follow import Follower
-from .lives import Name, Plan, planned
+from .follower import SlotFollower
 from .outbox import Outbox
 from .pgoutput import UNCHANGED, Row
 from .positions import base_of, lsn_text, split
-from .snapshot import Snapshot
-from .state import Captured, CaptureState, StateStore, TypesStore
+from .preflight import CapturePreflight
+from .query_watch import StopRequested
+from .snapshot import SnapshotReader
+from .state import CapturedTable, CaptureState, StateStore, TypesStore
 from .stream import open_stream
 from .tables import own_rows
-from .typed import CatalogColumn, TypedEvents, evolved_fields
-from .values import Conversions
-from .watch import ToldToStop
+from .typed_events import CatalogColumn, TypedEvents, evolved_fields
+from .values import TypeConversions
 
 log = logging.getLogger("penstock.cdc.postgres")
 
@@ -49,7 +49,7 @@ _VISIBLE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaptureOptions:
+class PostgresOptions:
     """What is captured, and how."""
 
     tables: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class CaptureOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PostgresProgress:
     """How far a capture is."""
 
     snapshot_rows: int
@@ -112,13 +112,13 @@ class TopicSchemas(Protocol):
         ...
 
 
-class Capture:
+class PostgresCapture:
     """One slot into one topic. ``reached`` is told of the points between steps, for tests."""
 
     def __init__(
         self,
         dsn: str,
-        options: CaptureOptions,
+        options: PostgresOptions,
         *,
         producer: Producer,
         states: StateStore,
@@ -134,27 +134,27 @@ class Capture:
         self._dsn, self._options, self._clock, self._pause, self._reached = dsn, options, clock, pause, reached
         self._producer, self._states, self._life = producer, states, life
         self._catalog = Catalog(dsn, clock.monotonic_s)
-        self._conversions = Conversions(self._catalog.describe_type)
+        self._conversions = TypeConversions(self._catalog.describe_type)
         self._outbox = Outbox(producer, whole_from=self._whole_from, heartbeat=self._beat if options.heartbeat else None)
         self._whole_from_lsn: int | None = None
         """The place in the log behind all that was read from tables, by this process or earlier ones; None: rows are still to be read."""
         self._has_reread = False
         """Whether tables were read since that place was found."""
         self._tables = CapturedTables(self._catalog, states, options.publication)
-        self._envelopes: Envelopes | None = None
-        self._snapshot: Snapshot | None = None
+        self._envelopes: EnvelopeEncoder | None = None
+        self._snapshot: SnapshotReader | None = None
         self._renewed = False
         self._answered_s = clock.monotonic_s()
-        self._tell: Callable[[Progress], None] = lambda progress: None
+        self._tell: Callable[[PostgresProgress], None] = lambda progress: None
         self._stopped: Callable[[], bool] = lambda: False
-        self._told = Progress(0, 0, 0, None, None)
+        self._told = PostgresProgress(0, 0, 0, None, None)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> PostgresProgress:
         """The capture's progress."""
         confirmed = self._outbox.confirmed_lsn
         end_lsn = self._catalog.current_lsn() if confirmed else 0
-        return Progress(
+        return PostgresProgress(
             snapshot_rows=self._snapshot.rows if self._snapshot else 0,
             events=self._outbox.events,
             duplicates=self._outbox.duplicates,
@@ -163,8 +163,8 @@ class Capture:
         )
 
     def run(
-        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[Progress], None] = lambda progress: None
-    ) -> Progress:
+        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[PostgresProgress], None] = lambda progress: None
+    ) -> PostgresProgress:
         """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
 
         A database that goes away is waited for. Raises `SourceUnavailable` when it stays away, `SlotLost`, `SlotInUse`, `PermissionDenied`,
@@ -180,7 +180,7 @@ class Capture:
                 try:
                     self._run(stopped)
                     return self.progress
-                except ToldToStop:
+                except StopRequested:
                     return self._told
                 except (SourceUnavailable, SlotInUse) as error:
                     now_s = self._clock.monotonic_s()
@@ -203,7 +203,7 @@ class Capture:
     def _run(self, stopped: Callable[[], bool]) -> None:
         while True:
             self._tables.has_changed, self._whole_from_lsn = False, None
-            checked = Checked(self._catalog, self._options)
+            checked = CapturePreflight(self._catalog, self._options)
             plan, slot = self._prepared(checked)
             self._answered_s = self._clock.monotonic_s()
             snapshot = self._snapshot or self._begun(checked, stopped)
@@ -212,16 +212,16 @@ class Capture:
                 self._fit(self._catalog.typed_columns(table.schema, table.name), table.key)
             if self._catch_up(checked, plan, slot, snapshot, stopped) and not stopped():
                 self._reached("snapshot done")
-                self._outbox.passed()
+                self._outbox.skip_to()
                 self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
                 until_lsn = max(self._whole_from_lsn, self._catalog.current_lsn())
                 self._follow(stopped, until_lsn=until_lsn if self._options.once else None)
             if stopped() or not self._tables.has_changed:
                 return
 
-    def _begun(self, checked: Checked, stopped: Callable[[], bool]) -> Snapshot:
-        self._envelopes = Envelopes(
-            Source(checked.database, self._options.slot),
+    def _begun(self, checked: CapturePreflight, stopped: Callable[[], bool]) -> SnapshotReader:
+        self._envelopes = EnvelopeEncoder(
+            EventOrigin(checked.database, self._options.slot),
             self._conversions,
             keys=self._tables.key_of,
             reread=self._reread,
@@ -230,7 +230,7 @@ class Capture:
             on_table=None if self._schema is None else self._shape,
             keep_types=None if self._types is None else self._types.keep,
         )
-        self._snapshot = Snapshot(
+        self._snapshot = SnapshotReader(
             self._catalog,
             self._envelopes,
             self._producer,
@@ -242,7 +242,14 @@ class Capture:
         )
         return self._snapshot
 
-    def _catch_up(self, checked: Checked, plan: Plan, slot: Slot, snapshot: Snapshot, stopped: Callable[[], bool]) -> bool:
+    def _catch_up(
+        self,
+        checked: CapturePreflight,
+        plan: CapturePlan,
+        slot: ReplicationSlot,
+        snapshot: SnapshotReader,
+        stopped: Callable[[], bool],
+    ) -> bool:
         """Read the tables that are to be read, and tell of those that stop. False: the tables are to be looked at again."""
         tables, known = self._tables, {table.named: table for table in plan.tables}
         missing = [table for table in checked.tables if table.named in known and known[table.named].is_missing]
@@ -267,7 +274,7 @@ class Capture:
             snapshot.read(missing, slot_lsn)
         return not tables.has_changed
 
-    def _stop(self, plan: Plan, snapshot: Snapshot) -> None:
+    def _stop(self, plan: CapturePlan, snapshot: SnapshotReader) -> None:
         for name, reason in plan.stopped.items():
             if self._options.typed:
                 raise InvalidArgument(
@@ -286,13 +293,13 @@ class Capture:
         self._become(held)
         self._reached("stopped")
 
-    def _become(self, tables: Mapping[Name, Captured]) -> None:
+    def _become(self, tables: Mapping[Name, CapturedTable]) -> None:
         state = self._tables.known
         self._tables.keep(replace(state, tables=tuple(tables.get(table.named, table) for table in state.tables)))
 
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 
-    def _prepared(self, checked: Checked) -> tuple[Plan, Slot]:
+    def _prepared(self, checked: CapturePreflight) -> tuple[CapturePlan, ReplicationSlot]:
         """The tables, and publication, slot and state, made where they are missing."""
         options, catalog = self._options, self._catalog
         state = self._states.take_over()
@@ -320,7 +327,7 @@ class Capture:
         slot = checked.slot or catalog.create_slot(options.slot)
         self._reached("slot created")
         state = state.settled(self._producer.last_sequence)
-        plan = planned(state.tables, lives, checked.wanted, options.publication)
+        plan = plan_capture(state.tables, lives, checked.wanted, options.publication)
         if options.snapshot == "never":
             plan = plan.unread()
         state = state.planned(plan.tables, stopping=plan.stopped)
@@ -329,7 +336,7 @@ class Capture:
         self._renewed = True
         return plan, slot
 
-    def _check_known(self, checked: Checked, state: CaptureState | None) -> None:
+    def _check_known(self, checked: CapturePreflight, state: CaptureState | None) -> None:
         last = self._producer.last_sequence
         if state is None:
             try:
@@ -352,7 +359,7 @@ class Capture:
             raise slot_lost(self._options.slot, "there is no such slot")
         self._check_history(last)
 
-    def _check_alone(self, checked: Checked, state: CaptureState | None) -> None:
+    def _check_alone(self, checked: CapturePreflight, state: CaptureState | None) -> None:
         """Raise `InvalidArgument` where another capture sends the changes of a table that is new to this one: all would be there twice."""
         new = {table.qualified for table in checked.tables} - {*(() if state is None else state.done)}
         for slot, other in self._states.others().items() if new else ():
@@ -384,7 +391,7 @@ class Capture:
 
     # --- The topic's schema -----------------------------------------------------------------------------------------------------
 
-    def _shape(self, table: Table) -> None:
+    def _shape(self, table: EnvelopeTable) -> None:
         """Let the topic have the columns that a table has from here on in the stream."""
         # A column that has gone since is in the topic already, or is text.
         now = {column.name: column for column in self._catalog.typed_columns(table.schema, table.name)}
@@ -406,7 +413,7 @@ class Capture:
     def _follow(self, stopped: Callable[[], bool], *, until_lsn: int | None) -> None:
         options = self._options
         assert self._envelopes is not None
-        follower = Follower(self._envelopes, self._outbox, self._clock, reached=self._reached, tell=self._say)
+        follower = SlotFollower(self._envelopes, self._outbox, self._clock, reached=self._reached, tell=self._say)
         stream = open_stream(self._dsn, options.slot, options.publication, settings=SETTINGS, where=self._catalog.where)
         try:
             follower.run(stream, lambda: stopped() or self._tables.has_changed, until_lsn)
@@ -420,7 +427,7 @@ class Capture:
             self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
         return self._whole_from_lsn
 
-    def _beat(self, position: int) -> Event:
+    def _beat(self, position: int) -> EnvelopeMessage:
         assert self._envelopes is not None, "it comes while the stream is followed"
         return self._envelopes.heartbeat(position)
 
@@ -431,7 +438,7 @@ class Capture:
         if self._whole_from_lsn is not None:
             self._tables.are_as_known(of_all=True)
 
-    def _reread(self, table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
+    def _reread(self, table: EnvelopeTable, key: Row, places: Sequence[int], transaction: int) -> Row | None:
         """Values of a row as they are once a transaction is visible, or later; None when it is gone by then. Those of columns that are gone stay
         unchanged. Raises `SourceUnavailable`.
         """
@@ -455,7 +462,7 @@ class Capture:
             self._pause(pause_s)
             pause_s = min(2 * pause_s, _LOOK_S)
 
-    def _values_now(self, schema: str, name: str, table: Table, key: Row, places: Sequence[int]) -> Row | None:
+    def _values_now(self, schema: str, name: str, table: EnvelopeTable, key: Row, places: Sequence[int]) -> Row | None:
         sql = load_psycopg().sql
         there = {*self._catalog.column_names(schema, name)}
         read = [place for place in places if table.columns[place] in there]

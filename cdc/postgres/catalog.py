@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError, PermissionDenied
+from .catalog_tables import LOCKED, CatalogTable, Name, catalog_table_of, tables_query
 from .errors import SlotInUse, load_psycopg, slot_lost, translated
-from .lives import LOCKED, Life, Name, life_of, lives_query
-from .pgoutput import Column
+from .pgoutput import RelationColumn
 from .positions import lsn_of, lsn_text
+from .query_watch import QueryWatch, watched
 from .tables import LEAVES, OTHER_RELATION, TABLES, SourceTable, check_table, no_table, quoted, table_of, with_leaves
-from .typed import CatalogColumn
+from .typed_events import CatalogColumn
 from .values import PostgresType
-from .visibility import Visible
-from .watch import Watch, watched
+from .visibility import VisibleTransactions
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -35,7 +35,7 @@ _READING = f"{SETTINGS} -c row_security=off -c statement_timeout=0 -c lock_timeo
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ReplicationSlot:
     """A replication slot that is there."""
 
     confirmed_lsn: int
@@ -44,7 +44,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class TableSelection:
     """The tables that names stand for."""
 
     tables: list[SourceTable]
@@ -60,7 +60,7 @@ class Catalog:
     def __init__(self, dsn: str, now_s: Callable[[], float] | None = None) -> None:
         """``now_s``: the clock by which questions are told that wait long; None: they are not."""
         self._dsn = dsn
-        self.watch = None if now_s is None else Watch(now_s, self._blockers)
+        self.watch = None if now_s is None else QueryWatch(now_s, self._blockers)
         self._open: Connection[Any] | None = None
         self._server_version: int | None = None
 
@@ -153,7 +153,7 @@ class Catalog:
         return rows[0] if rows else None
 
     @contextmanager
-    def reading(self, schema: str, name: str, oid: int = 0) -> Iterator[tuple[str, str, Visible] | None]:
+    def reading(self, schema: str, name: str, oid: int = 0) -> Iterator[tuple[str, str, VisibleTransactions] | None]:
         """A transaction of this connection in which a table is read: its names now, and what is visible. None: there is no such table any more.
 
         ``oid``: the table's own, by which it is found under whatever name it has now; 0: it is found by its name.
@@ -166,7 +166,7 @@ class Catalog:
                 with translated("read the table", self.where):
                     connection.execute("ROLLBACK")
 
-    def _begun(self, connection: Connection[Any], schema: str, name: str, oid: int) -> tuple[str, str, Visible] | None:
+    def _begun(self, connection: Connection[Any], schema: str, name: str, oid: int) -> tuple[str, str, VisibleTransactions] | None:
         found = begin_reading(connection, schema, name)
         if found is not None and oid in (0, found[0]):
             return schema, name, found[1]
@@ -228,12 +228,12 @@ class Catalog:
 
     # --- Tables -----------------------------------------------------------------------------------------------------------------
 
-    def choose(self, names: Sequence[str | Name], publication: str) -> Chosen:
+    def choose(self, names: Sequence[str | Name], publication: str) -> TableSelection:
         """The named tables (``schema.table``, or a table of `public`), or all: those that are there, and what is wrong with some: one is to be
         readable, and to have a key that the publication, if there is one, publishes.
         """
         found = {table.named: table for table in map(table_of, self.ask(TABLES))}
-        chosen = Chosen([], {}, {})
+        chosen = TableSelection([], {}, {})
         if not names and not found:
             raise InvalidArgument("the database has no tables", operation="capture", object=self.where)
         for name in dict.fromkeys(names or found):
@@ -294,10 +294,10 @@ class Catalog:
             hint=f"did you mean {near[0]}?" if near else "name it with its schema: --table schema.table",
         )
 
-    def lives(self, publication: str, oids: Sequence[int] | None = None) -> list[Life]:
+    def lives(self, publication: str, oids: Sequence[int] | None = None) -> list[CatalogTable]:
         """The tables as they are now: all, or those that are still there of some."""
-        query = lives_query(self._version()).encode()
-        return [life_of(row) for row in self.ask(query, publication=publication, oids=None if oids is None else [*oids])]
+        query = tables_query(self._version()).encode()
+        return [catalog_table_of(row) for row in self.ask(query, publication=publication, oids=None if oids is None else [*oids])]
 
     def names_of(self, oid: int) -> Name | None:
         """The schema and the name of a table; None when it is gone."""
@@ -317,7 +317,7 @@ class Catalog:
         )
         return PostgresType(oid, *rows[0]) if rows else None
 
-    def columns(self, publication: str, table: SourceTable) -> tuple[list[Column], str | None]:
+    def columns(self, publication: str, table: SourceTable) -> tuple[list[RelationColumn], str | None]:
         """The columns of a table that a publication publishes, and the filter of its rows."""
         names, where = self._published_columns(publication, table)
         columns = self.ask(
@@ -326,7 +326,9 @@ class Catalog:
             table.quoted,
         )
         found = [
-            Column(name, oid, name in table.key, modifier) for name, oid, modifier in columns if names is None or name in names
+            RelationColumn(name, oid, name in table.key, modifier)
+            for name, oid, modifier in columns
+            if names is None or name in names
         ]
         return found, where
 
@@ -414,7 +416,7 @@ class Catalog:
             error.hint = f"let their owner run: {statement}"
             raise
 
-    def slot(self, name: str) -> Slot | None:
+    def slot(self, name: str) -> ReplicationSlot | None:
         """The slot, if it is there. Raises `InvalidArgument` for a slot of another kind or database."""
         rows = self.ask(
             "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text, active_pid"
@@ -441,17 +443,17 @@ class Catalog:
                 observed=f"pid {pid}",
                 hint=f"if it is left over, end it: SELECT pg_terminate_backend({pid})",
             )
-        return Slot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
+        return ReplicationSlot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
 
     def has_slot(self, name: str) -> bool:
         """Whether there is a slot of this name, of whatever kind."""
         return bool(self.ask("SELECT FROM pg_replication_slots WHERE slot_name = %s", name))
 
-    def create_slot(self, name: str) -> Slot:
+    def create_slot(self, name: str) -> ReplicationSlot:
         """Create the slot. It waits for transactions that are under way, and tells all transactions that commit after that."""
         with self._doing("the slot is made"):
             [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)
-        return Slot(lsn_of(lsn))
+        return ReplicationSlot(lsn_of(lsn))
 
     def drop_slot(self, name: str) -> None:
         """Drop the slot, if it is there."""
@@ -462,10 +464,10 @@ class Catalog:
         [(number,)] = self.ask("SELECT pg_current_xact_id()::text::int8")
         return int(number)
 
-    def visible(self) -> Visible:
+    def visible(self) -> VisibleTransactions:
         """What a reader sees now."""
         [(text,)] = self.ask("SELECT pg_current_snapshot()::text")
-        return Visible.read(text)
+        return VisibleTransactions.read(text)
 
     def writers(self, before: int) -> list[str]:
         """The sessions, and the prepared transactions, whose transactions are older than ``before`` and not visible yet, for people."""
@@ -478,7 +480,7 @@ class Catalog:
         return [one for (one,) in rows]
 
 
-def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[int, Visible] | None:
+def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[int, VisibleTransactions] | None:
     """Begin a transaction that reads a table, and tell the table's OID and what is visible; None when there is no such table.
 
     The lock comes before the snapshot: to a snapshot of before, a table that was rewritten meanwhile is empty.
@@ -494,7 +496,7 @@ def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[
             return None
         found = connection.execute("SELECT %s::regclass::oid::int8, pg_current_snapshot()::text", (named,)).fetchone()
     assert found is not None, "a SELECT without FROM has one row"
-    return found[0], Visible.read(found[1])
+    return found[0], VisibleTransactions.read(found[1])
 
 
 def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: Callable[[int], int]) -> None:

@@ -14,11 +14,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..events.debezium import UNSENT
-from ..events.stopped import STOPPED
+from ..events.stop_message import STOPPED
 from ..events.table_types import TableTypes
-from .pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
-from .positions import Positions, split
-from .values import Conversion, Conversions, key_text
+from .pgoutput import (
+    UNCHANGED,
+    Begin,
+    Delete,
+    Insert,
+    LogicalMessage,
+    Relation,
+    RelationColumn,
+    Row,
+    Truncate,
+    UnchangedToast,
+    Update,
+)
+from .positions import PositionCounter, split
+from .values import TypeConversions, ValueConversion, key_text
 
 _GROUP_BYTES_MAX = 63
 _KEY_CHARS_MAX = 1024
@@ -29,7 +41,7 @@ class KeyMissing(ValueError):
     """A row does not say its key: internal to what makes events of changes."""
 
 
-class Event(NamedTuple):
+class EnvelopeMessage(NamedTuple):
     """One message of the topic."""
 
     position: int
@@ -46,13 +58,13 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class EnvelopeTable:
     """A table as its events have it."""
 
     schema: str
     name: str
     columns: tuple[str, ...]
-    conversions: tuple[Conversion, ...]
+    conversions: tuple[ValueConversion, ...]
     key: tuple[int, ...]
     """The places of the key's columns, in the table's order, whatever the index's order is: the stream does not tell that."""
     types: str | None = None
@@ -67,7 +79,11 @@ class Table:
     def fields(self, row: Row) -> dict[str, Any]:
         """The row by columns, as JSON values."""
         return {
-            name: None if value is None else conversion.unavailable if isinstance(value, Unchanged) else conversion.convert(value)
+            name: None
+            if value is None
+            else conversion.unavailable
+            if isinstance(value, UnchangedToast)
+            else conversion.convert(value)
             for name, conversion, value in zip(self.columns, self.conversions, row, strict=True)
         }
 
@@ -88,14 +104,14 @@ class Table:
         fields = {}
         for place in self.key:
             value = row[place]
-            if value is None or isinstance(value, Unchanged):
+            if value is None or isinstance(value, UnchangedToast):
                 raise KeyMissing(f"{self.qualified}: {self.columns[place]}")
             fields[self.columns[place]] = self.conversions[place].convert(value)
         return fields
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EventOrigin:
     """The origin that all events of a capture tell."""
 
     database: str
@@ -103,7 +119,7 @@ class Source:
     """The name of the capture: its slot."""
 
 
-Reread = Callable[[Table, Row, Sequence[int], int], Row | None]
+Reread = Callable[[EnvelopeTable, Row, Sequence[int], int], Row | None]
 """The values that these columns (by place) of the row with this key have now; None when there is no such row."""
 
 
@@ -117,19 +133,19 @@ def message_group_of(schema: str, table: str, key: str | None) -> str:
     return f"{shown}~{blake2b(data, digest_size=8).hexdigest()}"
 
 
-class Envelopes:
+class EnvelopeEncoder:
     """Turns the messages of a stream, in their order, into events."""
 
     def __init__(
         self,
-        source: Source,
-        conversions: Conversions,
+        source: EventOrigin,
+        conversions: TypeConversions,
         *,
         keys: Callable[[Relation], tuple[str, ...] | None],
         reread: Reread,
         now_ms: Callable[[], int],
         passed_over: Callable[[Relation], None] = lambda relation: None,
-        on_table: Callable[[Table], None] | None = None,
+        on_table: Callable[[EnvelopeTable], None] | None = None,
         keep_types: Callable[[TableTypes], None] | None = None,
     ) -> None:
         """``keys``: the columns that tell a table's rows apart; None for a table whose changes are not taken, of which ``passed_over`` is told
@@ -145,7 +161,7 @@ class Envelopes:
         self._keys = keys
         self._reread = reread
         self._now_ms = now_ms
-        self._tables: dict[int, Table] = {}
+        self._tables: dict[int, EnvelopeTable] = {}
         self._relations: dict[int, Relation] = {}
         self._passed_over = passed_over
         self._transaction = Begin(0, 0, 0)
@@ -159,7 +175,9 @@ class Envelopes:
             self._tables[relation.oid] = table
             self._on_table(table)
 
-    def table(self, schema: str, name: str, columns: Sequence[Column], key: Sequence[str], *, oid: int = 0) -> Table:
+    def table(
+        self, schema: str, name: str, columns: Sequence[RelationColumn], key: Sequence[str], *, oid: int = 0
+    ) -> EnvelopeTable:
         """A table with these columns. Their types are kept by then."""
         names, types = tuple(column.name for column in columns), None
         if self._keep_types is not None:
@@ -167,13 +185,15 @@ class Envelopes:
             self._keep_types(told := TableTypes(schema, name, known))
             types = told.name
         conversions = tuple(self._conversions.of(column.type_oid) for column in columns)
-        return Table(schema, name, names, conversions, tuple(sorted(names.index(name) for name in key)), types, oid)
+        return EnvelopeTable(schema, name, names, conversions, tuple(sorted(names.index(name) for name in key)), types, oid)
 
     def begin(self, begin: Begin) -> None:
         """Note that a transaction begins."""
         self._transaction = begin
 
-    def events(self, change: Insert | Update | Delete | Truncate | Text, lsn: int, positions: Positions) -> list[Event]:
+    def events(
+        self, change: Insert | Update | Delete | Truncate | LogicalMessage, lsn: int, positions: PositionCounter
+    ) -> list[EnvelopeMessage]:
         """The events of one change in the topic. A change has as many positions whether it is taken or not: a capture that comes after this one
         may know more of its table, and is to give the others the same ones.
         """
@@ -181,7 +201,7 @@ class Envelopes:
             case Truncate(relations):
                 emptied = [(table, positions.next()) for table in map(self._taken, relations)]
                 return [self.truncated(table, lsn, position) for table, position in emptied if table is not None]
-            case Text():
+            case LogicalMessage():
                 return []  # addressed to nobody in particular: no table is made of it
         first = positions.next()
         second = positions.next() if isinstance(change, Update) and self._takes_two(change) else first
@@ -200,7 +220,7 @@ class Envelopes:
             self._taken(change.relation)
             return []
 
-    def _taken(self, relation: int) -> Table | None:
+    def _taken(self, relation: int) -> EnvelopeTable | None:
         """The table, if its changes are taken."""
         if (table := self._tables.get(relation)) is None:
             self._passed_over(self._relations[relation])
@@ -217,7 +237,7 @@ class Envelopes:
             for column, value, old in zip(columns, update.row, before, strict=True)
         )
 
-    def _update(self, table: Table, update: Update, lsn: int, first: int, second: int) -> list[Event]:
+    def _update(self, table: EnvelopeTable, update: Update, lsn: int, first: int, second: int) -> list[EnvelopeMessage]:
         old, row = update.old, update.row
         before = old or update.key
         if before is not None:
@@ -231,7 +251,7 @@ class Envelopes:
         removed = self._removed(table, before, whole=old is not None, lsn=lsn, position=first)
         return [removed, self._changed(table, "c", None, self._completed(table, row), lsn, second)]
 
-    def _completed(self, table: Table, row: Row) -> Row:
+    def _completed(self, table: EnvelopeTable, row: Row) -> Row:
         """A row with a new key, completed: no row holds the large values that the server did not send, so they are read again.
 
         They may be of a later time. Then the change that made them, or moved or removed the row, comes later in the stream too.
@@ -243,24 +263,24 @@ class Envelopes:
         values = dict(zip(places, found, strict=True))
         return tuple(values.get(place, value) for place, value in enumerate(row))
 
-    def _changed(self, table: Table, op: str, old: Row | None, row: Row, lsn: int, position: int) -> Event:
+    def _changed(self, table: EnvelopeTable, op: str, old: Row | None, row: Row, lsn: int, position: int) -> EnvelopeMessage:
         before = None if old is None else table.fields(old)
         return self._event(table, op, table.key_fields(row), before, table.fields(row), lsn, position, table.unsent(row))
 
-    def _removed(self, table: Table, row: Row, *, whole: bool, lsn: int, position: int) -> Event:
+    def _removed(self, table: EnvelopeTable, row: Row, *, whole: bool, lsn: int, position: int) -> EnvelopeMessage:
         key = table.key_fields(row)
         return self._event(table, "d", key, table.fields(row) if whole and table.is_whole(row) else key, None, lsn, position)
 
-    def read(self, table: Table, row: Row, lsn: int, position: int) -> Event:
+    def read(self, table: EnvelopeTable, row: Row, lsn: int, position: int) -> EnvelopeMessage:
         """The event of a row that a snapshot has read."""
         return self._event(table, "r", table.key_fields(row), None, table.fields(row), lsn, position)
 
-    def heartbeat(self, position: int) -> Event:
+    def heartbeat(self, position: int) -> EnvelopeMessage:
         """The event that tells of nothing but the stream itself, as Debezium's heartbeats do."""
         body = _encode({"key": {"serverName": self._source.name}, "value": {"ts_ms": self._now_ms()}})
-        return Event(position, body, message_group_of("heartbeat", self._source.name, None), None, (), "heartbeat")
+        return EnvelopeMessage(position, body, message_group_of("heartbeat", self._source.name, None), None, (), "heartbeat")
 
-    def stopped(self, schema: str, name: str, reason: str, position: int) -> Event:
+    def stopped(self, schema: str, name: str, reason: str, position: int) -> EnvelopeMessage:
         """The event that says that a table is not captured any more, as a message of Debezium's form: no row changes."""
         now_ms = self._now_ms()
         commit_lsn, order = split(position)
@@ -278,15 +298,17 @@ class Envelopes:
         message = {"prefix": STOPPED, "content": reason}
         transaction = {"id": f"0:{commit_lsn}", "total_order": order}
         value = {"op": "m", "source": source, "message": message, "transaction": transaction, "ts_ms": now_ms}
-        return Event(position, _encode({"key": None, "value": value}), message_group_of(schema, name, None), None, (), "m")
+        return EnvelopeMessage(
+            position, _encode({"key": None, "value": value}), message_group_of(schema, name, None), None, (), "m"
+        )
 
-    def truncated(self, table: Table, lsn: int, position: int) -> Event:
+    def truncated(self, table: EnvelopeTable, lsn: int, position: int) -> EnvelopeMessage:
         """The event that removes all rows there before."""
         return self._event(table, "t", None, None, None, lsn, position)
 
     def _event(
         self,
-        table: Table,
+        table: EnvelopeTable,
         op: str,
         key: Mapping[str, Any] | None,
         before: Mapping[str, Any] | None,
@@ -294,7 +316,7 @@ class Envelopes:
         lsn: int,
         position: int,
         not_sent: tuple[str, ...] = (),
-    ) -> Event:
+    ) -> EnvelopeMessage:
         begin = self._transaction
         commit_lsn, order = split(position)
         now_ms = self._now_ms()
@@ -333,4 +355,4 @@ class Envelopes:
         keys = () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
         tag = table.name if table.name.isprintable() and "|" not in table.name else None
         group = message_group_of(table.schema, table.name, said)
-        return Event(position, body, group, tag, keys, op, value if self._typed else None, key, not_sent)
+        return EnvelopeMessage(position, body, group, tag, keys, op, value if self._typed else None, key, not_sent)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
-from ..events.named_rows import send_events
-from .envelopes import Event
+from ..events.row_refusals import send_events
+from .envelopes import EnvelopeMessage
 from .positions import base_of, is_between
-from .typed import TypedEvents
+from .typed_events import TypedEvents
 
 BATCH_EVENTS_MAX = 5000
 BATCH_BYTES_MAX = 2 * 1024 * 1024
@@ -41,7 +41,7 @@ class Outbox:
         producer: Producer,
         *,
         whole_from: Callable[[], int | None] = lambda: None,
-        heartbeat: Callable[[int], Event] | None = None,
+        heartbeat: Callable[[int], EnvelopeMessage] | None = None,
     ) -> None:
         """``whole_from``: the LSN that transactions have to reach so that the topic equals the source at their end, for the rows that were read
         from tables are of that time; None: nothing is known yet. ``heartbeat`` makes the event of a position that says so where no other
@@ -52,7 +52,7 @@ class Outbox:
         self.typed: TypedEvents | None = None
         """How events become rows, where the topic has a schema."""
         self._sent = producer.last_sequence
-        self._events: list[Event] = []
+        self._events: list[EnvelopeMessage] = []
         self._bytes = 0
         self._pending: deque[_Pending] = deque()
         self.confirmed_lsn = 0
@@ -81,15 +81,15 @@ class Outbox:
         return len(self._events) >= BATCH_EVENTS_MAX or self._bytes >= BATCH_BYTES_MAX
 
     @property
-    def well_filled(self) -> bool:
+    def has_full_batch(self) -> bool:
         """Whether enough events have gathered to be sent at the end of a transaction, so that few batches end amid one."""
         return 2 * len(self._events) >= BATCH_EVENTS_MAX or 2 * self._bytes >= BATCH_BYTES_MAX
 
-    def passed(self) -> None:
+    def skip_to(self) -> None:
         """Take note of what was sent beside it: rows that tables were read for lie behind the last place that was named."""
         self._sent = max(self._sent, self._producer.last_sequence)
 
-    def add(self, events: Sequence[Event]) -> None:
+    def add(self, events: Sequence[EnvelopeMessage]) -> None:
         """Take events over, in their order."""
         for event in events:
             if event.position <= self._sent:
@@ -147,7 +147,7 @@ class Outbox:
             self.confirmed_lsn = max(self.confirmed_lsn, first.end_lsn)
 
 
-def table_of(events: Sequence[Event], typed: TypedEvents | None = None) -> pa.Table:
+def table_of(events: Sequence[EnvelopeMessage], typed: TypedEvents | None = None) -> pa.Table:
     """The batch of events that a producer takes. ``typed``: its topic has a schema."""
     columns: dict[str, list[object]] = {
         "message_group": [event.message_group for event in events],

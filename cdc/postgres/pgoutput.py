@@ -24,14 +24,14 @@ _U32 = struct.Struct(">I")
 _U16 = struct.Struct(">H")
 
 
-class Unchanged(Enum):
+class UnchangedToast(Enum):
     """The value of a large column that an update left alone: the server does not send it."""
 
     UNCHANGED = "unchanged"
 
 
-UNCHANGED = Unchanged.UNCHANGED
-Value: TypeAlias = str | Unchanged | None
+UNCHANGED = UnchangedToast.UNCHANGED
+Value: TypeAlias = str | UnchangedToast | None
 """The value of a column: as the type's output function writes it, NULL, or not sent."""
 Row: TypeAlias = tuple[Value, ...]
 
@@ -58,7 +58,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RelationColumn:
     """One column of a relation."""
 
     name: str
@@ -78,7 +78,7 @@ class Relation:
     table: str
     identity: str
     """d(efault: the primary key), i(ndex), f(ull) or n(othing)."""
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 class Insert(NamedTuple):
@@ -115,7 +115,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LogicalMessage:
     """A message that an application wrote into the log (`pg_logical_emit_message`)."""
 
     transactional: bool
@@ -125,13 +125,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherMessage:
     """A message that says nothing about rows: the origin of a transaction, the name of a type."""
 
     kind: str
 
 
-Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate | Text | Other
+Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate | LogicalMessage | OtherMessage
 
 
 def decode(data: bytes) -> Message:
@@ -171,11 +171,11 @@ def _decode(data: bytes) -> Message:
             content = data[place + 4 :]
             if len(content) != _u32(data, place):
                 raise IndexError("a message's content is cut short")
-            return Text(bool(data[1] & 1), lsn, prefix, content)
+            return LogicalMessage(bool(data[1] & 1), lsn, prefix, content)
         case b"O":
-            return Other("origin")
+            return OtherMessage("origin")
         case b"Y":
-            return Other("type")
+            return OtherMessage("type")
     raise IndexError(f"no message begins with {data[:1]!r}")
 
 
@@ -205,7 +205,7 @@ def _relation(data: bytes) -> Relation:
         name, place = _text(data, place + 1)
         type_oid, modifier = _COLUMN.unpack_from(data, place)
         place += 8
-        columns.append(Column(name, type_oid, is_key, modifier))
+        columns.append(RelationColumn(name, type_oid, is_key, modifier))
     # The namespace pg_catalog is written as an empty name.
     return Relation(_u32(data, 1), schema or "pg_catalog", table, identity, tuple(columns))
 

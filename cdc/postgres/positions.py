@@ -49,7 +49,7 @@ def split(position: int) -> tuple[int, int]:
     return position >> ORDER_BITS << 3, position & _ORDER
 
 
-class Positions:
+class PositionCounter:
     """Counts along the stream, from a place in the log at which it may begin.
 
     The same stream gives the same numbers, wherever it begins among the places that `may_begin_at` allowed: that makes them usable as

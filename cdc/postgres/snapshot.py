@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, LimitExceeded
 from ...log.produce.producer import Producer
-from ..events.named_rows import send_events
-from .captured import CapturedTables
+from ..events.row_refusals import send_events
+from .captured_tables import CapturedTables
 from .catalog import Catalog, begin_reading
-from .envelopes import Envelopes, Event
+from .catalog_tables import CatalogTable, Name, TableChange, altered, change_since
+from .envelopes import EnvelopeEncoder, EnvelopeMessage
 from .errors import load_psycopg, translated
-from .lives import Life, Name, Since, altered, since
 from .outbox import Outbox, table_of
 from .pgoutput import Begin
 from .positions import after as after_position
 from .positions import base_of, lsn_text
-from .state import Captured, Chunk
+from .state import CapturedTable, Chunk
 from .tables import SourceTable
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ CHUNK_ROWS_MAX = 10_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
 
 
-class Snapshot:
+class SnapshotReader:
     """Reads tables into the topic, and goes on with what an earlier snapshot has left."""
 
     def __init__(
         self,
         catalog: Catalog,
-        envelopes: Envelopes,
+        envelopes: EnvelopeEncoder,
         producer: Producer,
         tables: CapturedTables,
         *,
@@ -82,7 +82,7 @@ class Snapshot:
                 return
             self._finished(entry)
 
-    def read_grown(self, table: SourceTable, leaves: Sequence[int | None], life: Life, slot_lsn: int) -> None:
+    def read_grown(self, table: SourceTable, leaves: Sequence[int | None], life: CatalogTable, slot_lsn: int) -> None:
         """Send the rows of new partitions of a table, or, for None, all. Those that the topic has stay."""
         self._envelopes.begin(Begin(0, 0, 0))
         entry = self._tables.entry(table.named)
@@ -105,7 +105,7 @@ class Snapshot:
             events.append(self._envelopes.stopped(schema, name, reason, position))
         send_events(self._producer, table_of(events)).result()
 
-    def _send(self, events: list[Event], chunk: Chunk | None) -> None:
+    def _send(self, events: list[EnvelopeMessage], chunk: Chunk | None) -> None:
         if chunk is not None:
             self._tables.keep(replace(self._tables.known, chunk=chunk))
         self._reached("chunk planned")
@@ -115,26 +115,26 @@ class Snapshot:
         self._reached("chunk durable")
         self.rows += len(events)
 
-    def _finished(self, entry: Captured) -> None:
+    def _finished(self, entry: CapturedTable) -> None:
         self._tables.replace(entry, replace(entry, is_read=True))
         self._reached("table done")
 
     def _chunks(
         self,
         table: SourceTable,
-        entry: Captured,
+        entry: CapturedTable,
         after: tuple[str, ...] | None,
         slot_lsn: int,
         *,
         leaf: int | None = None,
         adds: bool = False,
-    ) -> Iterator[tuple[list[tuple[str, ...]], list[Event]]]:
+    ) -> Iterator[tuple[list[tuple[str, ...]], list[EnvelopeMessage]]]:
         """The keys and the events of each chunk, of the whole table or of one of its partitions. Nothing is read of a table that is not any
         more what the state says.
         """
         position, limit = after_position(max(self._producer.last_sequence, 0)), base_of(slot_lsn)
         keys: list[tuple[str, ...]] = []
-        events: list[Event] = []
+        events: list[EnvelopeMessage] = []
         size_bytes = 0
         connection = self._catalog.connect()
         with connection, translated("read the table", table.qualified):  # the connection's end rolls back
@@ -162,7 +162,7 @@ class Snapshot:
         if events:
             yield keys, events
 
-    def _begun(self, connection: Connection[Any], table: SourceTable, entry: Captured, leaf: int | None) -> SourceTable | None:
+    def _begun(self, connection: Connection[Any], table: SourceTable, entry: CapturedTable, leaf: int | None) -> SourceTable | None:
         """Begin to read; what is to be read, by its name now. None: it has changed, and is to be looked at again."""
         source = table
         if leaf is not None:
@@ -173,7 +173,7 @@ class Snapshot:
             source = replace(table, schema=names[0], name=names[1])
         found = begin_reading(connection, source.schema, source.name)
         lives = self._catalog.lives(self._publication, [entry.oid]) if found is not None else []
-        is_same = bool(lives) and lives[0].key == table.key and since(entry, lives[0]) is Since.SAME
+        is_same = bool(lives) and lives[0].key == table.key and change_since(entry, lives[0]) is TableChange.SAME
         if found is None or found[0] != (entry.oid if leaf is None else leaf) or not is_same:
             self._tables.has_changed = True
             return None

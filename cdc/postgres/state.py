@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ...log.errors import FencedError
-from ...log.format.stored_json import Number, Stored, parse_stored
+from ...log.format.stored_json import Number, StoredForm, parse_stored
 from ...log.paths import topic_folder
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 from ..events.table_types import CAPTURES, TableTypes, types_key
@@ -39,7 +39,7 @@ class TableColumn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CapturedTable:
     """A table of the topic, by the name that its events have there."""
 
     schema: str
@@ -109,7 +109,7 @@ class CaptureState:
     system: str
     database: str
     publication: str
-    tables: tuple[Captured, ...] = ()
+    tables: tuple[CapturedTable, ...] = ()
     renewing: bool = False
     """Whether the snapshot is not the first: then tables are emptied before their rows come."""
     chunk: Chunk | None = None
@@ -132,7 +132,7 @@ class CaptureState:
             return replace(self, chunk=None)
         return replace(self, chunk=replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
 
-    def planned(self, tables: Iterable[Captured], *, stopping: Container[tuple[str, str]]) -> CaptureState:
+    def planned(self, tables: Iterable[CapturedTable], *, stopping: Container[tuple[str, str]]) -> CaptureState:
         """The state with the tables that there are now. Those that are ``stopping`` are to be told of first. A chunk stays if its table is the
         one that it was.
         """
@@ -154,7 +154,7 @@ class CaptureState:
         return any(table.is_read for table in self.tables) or self.chunk is not None
 
 
-class Runner(Protocol):
+class AsyncRunner(Protocol):
     """Runs something asynchronous to its end."""
 
     def __call__(self, work: Callable[[], Awaitable[Any]], /) -> Any: ...  # noqa: ANN401
@@ -163,7 +163,7 @@ class Runner(Protocol):
 class StateStore:
     """Reads and writes the object. Only the process that read or wrote it last may write it next."""
 
-    def __init__(self, store: ObjectStore, run: Runner, *, topic: str, slot: str) -> None:
+    def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
         self._folder = f"{CAPTURES}{topic_folder(topic)}/"
         self.key = f"{self._folder}{slot}.json"
@@ -243,7 +243,7 @@ def slot_of(key: str) -> str | None:
 class TypesStore:
     """Keeps the types of tables' columns where syncs find them."""
 
-    def __init__(self, store: ObjectStore, run: Runner, *, topic: str) -> None:
+    def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str) -> None:
         self._store, self._run, self._topic = store, run, topic
         self._kept: set[str] = set()
 
@@ -255,7 +255,7 @@ class TypesStore:
             self._kept.add(types.name)
 
 
-class _ChunkForm(Stored, frozen=True):
+class _ChunkForm(StoredForm, frozen=True):
     table: str
     after: tuple[str, ...] | None
     last: tuple[str, ...] | None
@@ -264,7 +264,7 @@ class _ChunkForm(Stored, frozen=True):
     oid: Number = 0
 
 
-class _CapturedForm(Stored, frozen=True):
+class _CapturedForm(StoredForm, frozen=True):
     schema: str
     name: str
     oid: Number
@@ -280,7 +280,7 @@ class _CapturedForm(Stored, frozen=True):
     columns: tuple[TableColumn, ...] = ()
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     format: int
     life: str
     system: str
@@ -303,8 +303,8 @@ def parse_state(data: bytes, where: str) -> CaptureState:
         database=form.database,
         publication=form.publication,
         tables=(
-            *(Captured("", name, is_read=True, is_told=True) for name in form.done),
-            *(Captured(**msgspec.structs.asdict(one)) for one in form.tables),
+            *(CapturedTable("", name, is_read=True, is_told=True) for name in form.done),
+            *(CapturedTable(**msgspec.structs.asdict(one)) for one in form.tables),
         ),
         renewing=form.renewing,
         chunk=None if found is None else Chunk(**msgspec.structs.asdict(found)),

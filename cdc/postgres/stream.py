@@ -25,7 +25,7 @@ _ALIVE = struct.Struct(">QqB")
 _STATUS = struct.Struct(">cQQQqB")
 
 
-class Data(NamedTuple):
+class XLogData(NamedTuple):
     """One message of the plugin."""
 
     lsn: int
@@ -34,14 +34,14 @@ class Data(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class Keepalive:
     """The server has sent every transaction that committed before ``end_lsn``."""
 
     end_lsn: int
     wants_answer: bool
 
 
-class Stream:
+class ReplicationStream:
     """The changes of a slot, from the last confirmed place on. Every failure raises `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
 
     def __init__(self, connection: Connection[Any], slot: str, publication: str, where: str) -> None:
@@ -53,7 +53,7 @@ class Stream:
         with translated("follow", slot):
             connection.execute(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 ({options})'.encode())
 
-    def read(self) -> Data | Alive | None:
+    def read(self) -> XLogData | Keepalive | None:
         """The next message; None when none has come."""
         try:  # and not `translated`, which would take longer than all else here
             count, data = self._pg.get_copy_data(1)
@@ -68,9 +68,9 @@ class Stream:
             raise self._ended()
         message = bytes(data)
         if message[:1] == b"w":
-            return Data(_DATA.unpack_from(message, 1)[0], message[25:])
+            return XLogData(_DATA.unpack_from(message, 1)[0], message[25:])
         end_lsn, _, wants_answer = _ALIVE.unpack_from(message, 1)
-        return Alive(end_lsn, bool(wants_answer))
+        return Keepalive(end_lsn, bool(wants_answer))
 
     def _ended(self) -> Exception:
         """Why the server has ended the stream, in its words."""
@@ -98,7 +98,7 @@ class Stream:
         self._connection.close()
 
 
-def open_stream(dsn: str, slot: str, publication: str, *, settings: str, where: str) -> Stream:
+def open_stream(dsn: str, slot: str, publication: str, *, settings: str, where: str) -> ReplicationStream:
     """Begin to follow a slot."""
     psycopg = load_psycopg()
     with translated("follow", where):
@@ -111,7 +111,7 @@ def open_stream(dsn: str, slot: str, publication: str, *, settings: str, where: 
             application_name=f"penstock capture {slot}",
         )
     try:
-        return Stream(connection, slot, publication, where)
+        return ReplicationStream(connection, slot, publication, where)
     except BaseException:
         connection.close()
         raise

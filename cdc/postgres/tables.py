@@ -70,7 +70,7 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S"
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LeafPartition:
     """A partition that holds rows."""
 
     schema: str
@@ -105,7 +105,7 @@ class SourceTable:
     """The columns of the primary key, also of one that the server does not take for an identity."""
     generated: tuple[str, ...] = ()
     """The columns that the stream does not tell."""
-    leaves: tuple[Leaf, ...] = ()
+    leaves: tuple[LeafPartition, ...] = ()
 
     @property
     def named(self) -> tuple[str, str]:
@@ -144,7 +144,7 @@ def with_leaves(table: SourceTable, rows: Sequence[Sequence[Any]]) -> SourceTabl
     if not table.partitioned:
         return table
     found = [
-        Leaf(schema, name, kind, persistence, identity, tuple(key or ()) if identity != "n" else (), index)
+        LeafPartition(schema, name, kind, persistence, identity, tuple(key or ()) if identity != "n" else (), index)
         for of, its, schema, name, kind, persistence, identity, key, index in rows
         if (of, its) == (table.schema, table.name)
     ]
@@ -208,7 +208,7 @@ def _no_key(table: SourceTable) -> InvalidArgument:
     )
 
 
-def _check_leaf(table: SourceTable, leaf: Leaf) -> None:
+def _check_leaf(table: SourceTable, leaf: LeafPartition) -> None:
     """A partition's changes are written as its own identity says, and are told as its table's."""
     detach = f"or ALTER TABLE {table.quoted} DETACH PARTITION {leaf.quoted}"
     if leaf.kind == "f":

@@ -54,7 +54,7 @@ class PostgresType:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class ValueConversion:
     """How the values of one type are written."""
 
     convert: Convert
@@ -85,15 +85,15 @@ def _zoned(text: str) -> str:
     return _timestamp(text[:-3]) + "Z" if text.endswith("+00") else text
 
 
-TEXT = Conversion(str)
+TEXT = ValueConversion(str)
 _BUILT_IN = {
-    BOOL: Conversion(_boolean),
-    BYTEA: Conversion(_bytes, UNAVAILABLE_BYTES),
-    FLOAT4: Conversion(_float),
-    FLOAT8: Conversion(_float),
-    TIMESTAMP: Conversion(_timestamp),
-    TIMESTAMPTZ: Conversion(_zoned),
-} | dict.fromkeys((INT2, INT4, INT8, OID), Conversion(int))
+    BOOL: ValueConversion(_boolean),
+    BYTEA: ValueConversion(_bytes, UNAVAILABLE_BYTES),
+    FLOAT4: ValueConversion(_float),
+    FLOAT8: ValueConversion(_float),
+    TIMESTAMP: ValueConversion(_timestamp),
+    TIMESTAMPTZ: ValueConversion(_zoned),
+} | dict.fromkeys((INT2, INT4, INT8, OID), ValueConversion(int))
 
 _COLUMN_TYPES = {
     BOOL: "boolean",
@@ -120,15 +120,15 @@ def _numeric_type(modifier: int) -> str:
     return f"decimal({precision},{scale})" if precision <= _DIGITS_MAX and 0 <= scale <= precision else "string"
 
 
-class Conversions:
+class TypeConversions:
     """Conversions by type. It asks once, by number, for each type that is not built in here."""
 
     def __init__(self, describe: Callable[[int], PostgresType | None]) -> None:
         self._describe = describe
-        self._known: dict[int, Conversion] = dict(_BUILT_IN)
+        self._known: dict[int, ValueConversion] = dict(_BUILT_IN)
         self._described: dict[int, PostgresType | None] = {}
 
-    def of(self, type_oid: int) -> Conversion:
+    def of(self, type_oid: int) -> ValueConversion:
         """The conversion of one type; a type that nobody knows any more is text."""
         known = self._known.get(type_oid)
         if known is None:
@@ -165,14 +165,14 @@ class Conversions:
             self._described[type_oid] = self._describe(type_oid)
         return self._described[type_oid]
 
-    def _found(self, described: PostgresType | None) -> Conversion:
+    def _found(self, described: PostgresType | None) -> ValueConversion:
         if described is None:
             return TEXT
         if described.base:
             return self.of(described.base)
         if described.element:
             convert, delimiter = self.of(described.element).convert, described.delimiter
-            return Conversion(lambda text: parse_array(text, convert, delimiter))
+            return ValueConversion(lambda text: parse_array(text, convert, delimiter))
         return TEXT
 
 

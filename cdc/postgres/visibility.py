@@ -14,14 +14,14 @@ _WRAP = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
-class Visible:
+class VisibleTransactions:
     """The transactions that are visible: all before ``before``, but for those under way."""
 
     before: int
     running: frozenset[int]
 
     @classmethod
-    def read(cls, text: str) -> Visible:
+    def read(cls, text: str) -> VisibleTransactions:
         """``pg_current_snapshot()``, such as ``10:20:10,14,15``. Raises `DataDamaged`."""
         try:
             _, before, running = text.split(":")

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Literal
 
 from ...coordinator.lakes import OpenLake, lakes
 from ...log.errors import InvalidArgument, RetryError, TopicNotFound
-from ..delta.merging import until_committed
-from ..delta.reading import query, schema_of
-from ..delta.rewriting import check_rewritable, rewrite, size_of
-from ..delta.tables import DeltaTables, found_in
-from ..events.sources import Source, named_apart, united, wanted
-from ..events.types import Unfit
+from ..delta.merge_rules import until_committed
+from ..delta.reader import query, schema_of
+from ..delta.rewrite import check_rewritable, rewrite, size_of
+from ..delta.tables import DeltalakeTargets, existing_target_of
+from ..events.sources import TableId, distinct_names, is_selected, merged_declarations
+from ..events.types import UnfitValue
 from ..fold.shape import check_key, of_key
 from ..scratch import scratch_folder
-from ..sync.existing import untold
+from ..sync.error_hints import as_text
+from ..sync.existing_targets import progress_unknown
 from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
-from ..sync.options import Options
-from ..sync.remedies import as_text
+from ..sync.options import SyncOptions
 from ..sync.source_types import SourceTypes
-from ..targets import Column, Found, Owner, Progress, Target, TargetRefused, check_owner
+from ..targets import ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
 from .changes import ColumnChange, changes_of
-from .converting import Conversion
+from .converter import TargetConverter
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -57,7 +57,7 @@ class RetypedTable:
     """Whether nothing tells the types of the source's columns, as no event since has named them."""
 
 
-def retype_targets(options: Options, *, dry_run: bool) -> tuple[RetypedTable, ...]:
+def retype_targets(options: SyncOptions, *, dry_run: bool) -> tuple[RetypedTable, ...]:
     """Give targets the types that are declared, or that the source's catalogue has. A dry run reads and converts all, and writes nothing.
 
     Raises `SyncInUse` while the sync runs, `LeaseLost`, `TopicNotFound` where there is no such sync, and the errors of stores.
@@ -74,14 +74,14 @@ def retype_targets(options: Options, *, dry_run: bool) -> tuple[RetypedTable, ..
         opened.run(lease.give_up)
 
 
-def _record(opened: OpenLake, options: Options) -> SyncRecord:
+def _record(opened: OpenLake, options: SyncOptions) -> SyncRecord:
     async def read() -> SyncRecord | None:
         return await read_record((await opened.coordination()).cells, options.topic, options.name)
 
     return _there(opened.run(read), options)
 
 
-def _there(record: SyncRecord | None, options: Options) -> SyncRecord:
+def _there(record: SyncRecord | None, options: SyncOptions) -> SyncRecord:
     if record is None:
         raise TopicNotFound(
             "there is no such sync of this topic", object=options.name, hint="has it run, with this name and this coordination?"
@@ -93,33 +93,33 @@ def _there(record: SyncRecord | None, options: Options) -> SyncRecord:
 class _Retype:
     """One call. Without a lease nothing is written."""
 
-    def __init__(self, options: Options, record: SyncRecord, lease: SyncLease | None) -> None:
+    def __init__(self, options: SyncOptions, record: SyncRecord, lease: SyncLease | None) -> None:
         self._options, self._record, self._lease = options, record, lease
-        self._tables = DeltaTables(options.into, guard=True)
-        self._owner = Owner(options.topic, record.life, options.name)
+        self._tables = DeltalakeTargets(options.into, guard=True)
+        self._owner = TargetOwner(options.topic, record.life, options.name)
         self._source_types = SourceTypes(options)
 
     def all(self) -> tuple[RetypedTable, ...]:
         """Target by target; one that is refused holds up no other."""
-        chosen = {name: source for name, source in self._record.tables.items() if wanted(self._options.tables, source)}
+        chosen = {name: source for name, source in self._record.tables.items() if is_selected(self._options.tables, source)}
         self._check_names(chosen.values())
-        names = named_apart(self._record.tables.values())
+        names = distinct_names(self._record.tables.values())
         return tuple(self._one(name, source, names[source]) for name, source in sorted(chosen.items()))
 
-    def _check_names(self, chosen: Collection[Source]) -> None:
+    def _check_names(self, chosen: Collection[TableId]) -> None:
         options = self._options
         declared = options.declared.columns.keys() - options.choices.by_name.keys()  # a file may have tables that are still to come
         for table in sorted({*(options.tables or ()), *declared}):
-            if not any(wanted((table,), source) for source in chosen):
+            if not any(is_selected((table,), source) for source in chosen):
                 raise InvalidArgument(
                     "the sync has no such table",
                     operation="retype",
                     object=table,
-                    expected=", ".join(sorted(named_apart(self._record.tables.values()).values())[:10]) or None,
+                    expected=", ".join(sorted(distinct_names(self._record.tables.values()).values())[:10]) or None,
                     observed=f"{len(self._record.tables)} tables",
                 )
 
-    def _one(self, name: str, source: Source, table: str) -> RetypedTable:
+    def _one(self, name: str, source: TableId, table: str) -> RetypedTable:
         path = self._tables.path(name)
         try:
             return self._converted(name, source, RetypedTable(table, path))
@@ -130,16 +130,16 @@ class _Retype:
                 raise
             return RetypedTable(table, path, refused=why)
 
-    def _converted(self, name: str, source: Source, report: RetypedTable) -> RetypedTable:
+    def _converted(self, name: str, source: TableId, report: RetypedTable) -> RetypedTable:
         from deltalake.exceptions import CommitFailedError
 
         return until_committed(lambda: self._attempt(name, source, report), CommitFailedError, report.path, check=self._check)
 
-    def _attempt(self, name: str, source: Source, report: RetypedTable) -> RetypedTable:
+    def _attempt(self, name: str, source: TableId, report: RetypedTable) -> RetypedTable:
         table = self._tables.open(name)
         if table is None:
             return replace(report, refused="the target has gone")
-        found = found_in(table)
+        found = existing_target_of(table)
         target = self._target(name, source, found, report.path)
         told = self._told(name, source)
         changes = self._changes(name, source, found, told)
@@ -152,27 +152,27 @@ class _Retype:
         report = replace(report, rows=rows, files=files)
         try:
             version = self._rewritten(table, target, changes)
-        except Unfit as error:
+        except UnfitValue as error:
             return replace(report, refused=f"{error}{as_text(report.table, error.column)}")
         return replace(report, version=version)
 
-    def _target(self, name: str, source: Source, found: Found, path: str) -> Target:
+    def _target(self, name: str, source: TableId, found: ExistingTarget, path: str) -> Target:
         """The target as its sync knows it. Raises `TargetRefused` for one that is not this sync's, or that others have changed."""
         written = check_owner(path, found.written, self._owner, adopt=False)
         assert written is not None, "it is the sync's own"
         progress = written.progress
         if written.forgotten:
             if name not in self._record.progress:
-                raise untold(path)
+                raise progress_unknown(path)
             progress = self._record.progress[name]
         return Target(source, name, found.columns, written.key, progress, history=written.history)
 
-    def _told(self, name: str, source: Source) -> Mapping[str, str]:
+    def _told(self, name: str, source: TableId) -> Mapping[str, str]:
         named = self._record.types.get(name)
         return {} if named is None else self._source_types.joined(source, [named.name])
 
-    def _changes(self, name: str, source: Source, found: Found, told: Mapping[str, str]) -> tuple[ColumnChange, ...]:
-        declared: Mapping[str, str] = united(self._options.declared.columns, source)
+    def _changes(self, name: str, source: TableId, found: ExistingTarget, told: Mapping[str, str]) -> tuple[ColumnChange, ...]:
+        declared: Mapping[str, str] = merged_declarations(self._options.declared.columns, source)
         if missing := sorted(declared.keys() - {column.name for column in found.columns}):
             raise TargetRefused(
                 "the target has no such column",
@@ -186,7 +186,7 @@ class _Retype:
         changes = changes_of(found.columns, declared, fit)
         for change in changes:
             if change.column in key:
-                check_key(source, Column(change.column, change.new))
+                check_key(source, TargetColumn(change.column, change.new))
         return changes
 
     def _rewritten(self, table: DeltaTable, target: Target, changes: tuple[ColumnChange, ...]) -> int | None:
@@ -195,8 +195,8 @@ class _Retype:
 
         options = self._options
         reading = options.plan().reading_of(target.source)
-        forms = united(reading.forms, target.source)
-        conversion = Conversion(
+        forms = merged_declarations(reading.forms, target.source)
+        conversion = TargetConverter(
             schema_of(table), changes, target.key, forms=forms, nulls=reading.unfit_times == "null", unavailable=reading.unavailable
         )
         self._reached("before", target.name)
@@ -230,7 +230,7 @@ class _Retype:
     def _keep(self, target: Target) -> None:
         """Let the sync's record have the target's progress: Delta's cleanup of the log removes the commit that says it."""
         lease = self._lease
-        if lease is None or self._record.progress.get(target.name, Progress()) == target.progress:
+        if lease is None or self._record.progress.get(target.name, TargetProgress()) == target.progress:
             return
         self._record = record = replace(self._record, progress={**self._record.progress, target.name: target.progress})
         lakes.open(self._options.place).run(lambda: lease.save(record))

@@ -8,15 +8,15 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from ...log.errors import PenstockError, ReopenError
-from ..changes import Key, Old
-from ..delta.compaction import Compacted
-from ..delta.merging import one_line
-from ..fold.fold import Meet
-from ..fold.folded import Truncate
-from ..targets import Column, Found, Owner, Progress, Target, TargetRefused, Written
-from .existing import untold
-from .options import Options
-from .scan import Scan, Taken
+from ..changes import Key, TargetRow
+from ..delta.compaction import TargetCompactionResult
+from ..delta.merge_rules import one_line
+from ..fold.fold import TargetResolver
+from ..fold.fold_result import LastTruncate
+from ..targets import CommitMetadata, ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused
+from .existing_targets import progress_unknown
+from .options import SyncOptions
+from .scan import BatchScan, BatchScanResult
 
 
 class TargetTables(Protocol):
@@ -24,33 +24,33 @@ class TargetTables(Protocol):
 
     def path(self, name: str) -> str: ...
     def exists(self, name: str) -> bool: ...
-    def find(self, name: str) -> Found | None: ...
-    def written(self, name: str) -> Written | None: ...
-    def newest_of(self, name: str, owner: Owner, *, anew: bool = False) -> tuple[int, Progress] | None: ...
+    def find(self, name: str) -> ExistingTarget | None: ...
+    def written(self, name: str) -> CommitMetadata | None: ...
+    def newest_of(self, name: str, owner: TargetOwner, *, anew: bool = False) -> tuple[int, TargetProgress] | None: ...
     def id_of(self, name: str) -> str | None: ...
-    def create(self, target: Target, owner: Owner) -> None: ...
-    def add_columns(self, target: Target, columns: Sequence[Column]) -> None: ...
-    def widen(self, target: Target, columns: Sequence[Column]) -> None: ...
-    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]: ...
+    def create(self, target: Target, owner: TargetOwner) -> None: ...
+    def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None: ...
+    def widen(self, target: Target, columns: Sequence[TargetColumn]) -> None: ...
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]: ...
     def merge(
         self,
         target: Target,
         rows: Any,  # noqa: ANN401 - what the backend's `rows` gave
-        owner: Owner,
+        owner: TargetOwner,
         *,
-        truncate: Truncate | None = None,
+        truncate: LastTruncate | None = None,
         partial: bool = True,
         check: Callable[[], None],
     ) -> bool: ...
-    def compact(self, name: str) -> Compacted | None: ...
+    def compact(self, name: str) -> TargetCompactionResult | None: ...
     def refusal(self, error: Exception) -> str | None: ...
 
 
-class FoundChanges(Protocol):
+class FoldedBatch(Protocol):
     """The folds of one batch, until they are dropped."""
 
-    def summary(self) -> Taken: ...
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> Any: ...  # noqa: ANN401
+    def summary(self) -> BatchScanResult: ...
+    def rows(self, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None) -> Any: ...  # noqa: ANN401
     def drop(self) -> None: ...
 
 
@@ -70,16 +70,16 @@ class Backend(Protocol):
         """Rows that the driver has made itself."""
         ...
 
-    def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
+    def fold(self, scan: BatchScan, meet: TargetResolver) -> FoldedBatch:
         """Fold a batch. ``meet``: called for tables without a target, if the fold runs in this process."""
         ...
 
 
-BackendOf: TypeAlias = Callable[[Options], Backend]
+BackendOf: TypeAlias = Callable[[SyncOptions], Backend]
 """Makes a backend. Each driver of a sync has one of its own."""
 
 
-def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Callable[[], None]) -> None:
+def check_done(tables: TargetTables, target: Target, owner: TargetOwner, *, check: Callable[[], None]) -> None:
     """Check who has merged into the target since the progress that the batch was built on. It was a commit of this driver whose answer was
     lost, or another driver's, which raises `ReopenError`. Raises `TargetRefused` when nothing tells any more which it was.
 
@@ -87,7 +87,7 @@ def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Cal
     """
     written = tables.written(target.name)
     if written is not None and written.owner == owner and written.forgotten:
-        raise untold(tables.path(target.name))
+        raise progress_unknown(tables.path(target.name))
     if written is None or written.owner != owner or written.progress != target.progress:
         check()
         raise ReopenError(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..changes import Key, Net
-from ..delta.merging import LEVEL, PUT, SINCE
-from ..events.types import KEEP, Unfit, arrow_type
-from ..fold.folded import Version
-from ..fold.history import Link, chains
+from ..changes import Key, NetChange
+from ..delta.merge_rules import LEVEL, PUT, SINCE
+from ..events.types import KEEP, UnfitValue, arrow_type
+from ..fold.fold_result import RowVersion
+from ..fold.history import VersionLink, chains
 from ..targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 
 NUMBER, LAST = "__number", "__last"
@@ -28,7 +28,7 @@ def rows_schema(target: Target, *, guard: bool) -> pa.Schema:
     return pa.schema([*fields, *position, *rest])
 
 
-def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:
+def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, NetChange]]) -> pa.RecordBatch:
     rows = [net.values for _, net in items]
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     for place in target.key_places:
@@ -62,19 +62,19 @@ def history_schema(target: Target) -> pa.Schema:
     return pa.schema([*columns, *(pa.field(name, kind) for name, kind in own.items())])
 
 
-def history_table(target: Target, versions: Sequence[Version]) -> pa.Table:
+def history_table(target: Target, versions: Sequence[RowVersion]) -> pa.Table:
     """All versions of one table in a batch, typed in this process."""
     schema = history_schema(target)
     return pa.Table.from_batches(history_batches(target, schema, versions), schema)
 
 
-def history_batches(target: Target, schema: pa.Schema, versions: Sequence[Version]) -> Iterator[pa.RecordBatch]:
+def history_batches(target: Target, schema: pa.Schema, versions: Sequence[RowVersion]) -> Iterator[pa.RecordBatch]:
     links = chains(versions)
     for start in range(0, len(links), ROWS_PER_BATCH):
         yield _history_batch(target, schema, links[start : start + ROWS_PER_BATCH])
 
 
-def _history_batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.RecordBatch:
+def _history_batch(target: Target, schema: pa.Schema, links: Sequence[VersionLink]) -> pa.RecordBatch:
     columns: dict[str, list[object]] = {
         column.name: [link.values[place] for link in links] for place, column in enumerate(target.columns)
     }
@@ -99,7 +99,7 @@ def _at(time_us: int) -> datetime:
 
 
 def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """An Arrow batch of the values. Raises `Unfit`, which names the column, for values that Arrow does not take."""
+    """An Arrow batch of the values. Raises `UnfitValue`, which names the column, for values that Arrow does not take."""
     columns = []
     for field in schema:
         try:
@@ -107,5 +107,5 @@ def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Re
         except MemoryError:
             raise  # Arrow's is an error of values as well
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-            raise Unfit(f"column {field.name}: {error}") from error
+            raise UnfitValue(f"column {field.name}: {error}") from error
     return pa.record_batch(columns, schema=schema)

@@ -14,44 +14,64 @@ from functools import partial
 from threading import Lock
 from typing import Literal
 
-from ...consumers.ranges.admission import Piece, Ranges, admitted, packed
+from ...consumers.ranges.admission import OffsetRun, Ranges, admitted, packed
 from ...consumers.ranges.mirror import GroupMirror
 from ...consumers.ranges.offsets import StreamOffset, TopicSnapshot
-from ...consumers.ranges.planned import PlannedSchema
+from ...consumers.ranges.planned_columns import PlannedSchema
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
-from ..cuts.align import Standing
+from ..cuts.alignment import AlignedTable
 from ..cuts.cut import Cut
-from ..delta.compaction import Compaction
-from ..events.sources import Source, named, named_apart, of_table, united, wanted
-from ..fold.aside import Aside, counted
-from ..fold.folded import Folded, Left, NamedTypes, Refused
-from ..fold.seen import Seen
-from ..fold.shape import Shape, new_columns
-from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
-from .aside import AsideTable
-from .backend import Backend, FoundChanges, check_done, refusal_of
-from .cutting import Cutting
-from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
-from .halving import AFTER_DEATH, Halving
-from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
-from .options import Batch, Options, PoisonEvent, unmatched
-from .remedies import explained, kept_types, wider_columns
-from .scan import EVENT, TYPED_EVENT, Scan, events_planned
-from .side_by_side import side_by_side
+from ..delta.compaction import TargetCompactor
+from ..events.sources import TableId, distinct_names, is_selected, merged_declarations, named, of_table
+from ..fold.fold_result import FoldResult, RefusedEvent, TableCoverage, TypesReference
+from ..fold.observed_columns import ObservedColumns
+from ..fold.rejected_events import RejectedEvent, counted
+from ..fold.shape import TableShape, new_columns
+from ..targets import (
+    POSITION,
+    ExistingTarget,
+    Target,
+    TargetColumn,
+    TargetOwner,
+    TargetProgress,
+    TargetRefused,
+    behind,
+    name_taken,
+    target_names,
+)
+from .backend import Backend, FoldedBatch, check_done, refusal_of
+from .batch_sizing import AFTER_DEATH, BatchSizing
+from .cut_recorder import CutRecorder
+from .error_hints import kept_types_hint, wider_columns, with_hints
+from .existing_targets import (
+    GONE,
+    check_history,
+    check_writable,
+    folder_of,
+    known_target,
+    new_target,
+    target_gone,
+    target_named_otherwise,
+)
+from .lease import SyncLease, SyncRecord, TableStop, check_folder, covers, decode_record, record_key, resume_offsets, take_lease
+from .options import BatchReport, PoisonEvent, SyncOptions, unmatched
+from .parallel import run_in_parallel
+from .rejected_table import RejectedTable
+from .scan import EVENT, TYPED_EVENT, BatchScan, events_planned
 from .source_types import SourceTypes
-from .stops import Stops
+from .stalled_tables import StalledTables
 
 log = logging.getLogger("penstock.spark")
 
 
-class Engine:
+class SyncEngine:
     """One sync in one driver. Every method is for one thread at a time."""
 
-    def __init__(self, options: Options, backend: Backend) -> None:
+    def __init__(self, options: SyncOptions, backend: Backend) -> None:
         self._options = options
         self._plan = options.plan()
         self._reading = options.place.reading
@@ -59,51 +79,51 @@ class Engine:
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
         self._backend = backend
         self._tables = self._backend.tables
-        self._cutting = Cutting(options, self._tables)
+        self._cutting = CutRecorder(options, self._tables)
         self._source_us: int | None = None
         """When the source committed the newest change that is applied."""
         self._exact = True
         """Whether the number of a target's commits tells it from one that was there before under its name."""
-        self._compaction = Compaction(self._tables, every=options.compact_every, done=self._cutting.compacted)
+        self._compaction = TargetCompactor(self._tables, every=options.compact_every, done=self._cutting.compacted)
         self._source_types = SourceTypes(options)
         self._lease: SyncLease | None = None
-        self._targets: dict[Source, Target] = {}
-        self._names: dict[Source, str] = {}
+        self._targets: dict[TableId, Target] = {}
+        self._names: dict[TableId, str] = {}
         """The folders of tables, also of those without an event in this run: the state there is read when one comes."""
-        self._others: dict[Source, frozenset[str]] = {}
-        self._progress: dict[str, Progress] = {}
+        self._others: dict[TableId, frozenset[str]] = {}
+        self._progress: dict[str, TargetProgress] = {}
         """The progress by folder: from the sync's record, and then from this run's merges."""
-        self._types: dict[str, NamedTypes] = {}
+        self._types: dict[str, TypesReference] = {}
         """The types that a table's newest event named, by folder."""
-        self._left: dict[Source, Left] = {}
+        self._left: dict[TableId, TableCoverage] = {}
         """The tables that their capture has no more: what they have equals the source at no place."""
-        self._stopped = Stops()
+        self._stopped = StalledTables()
         self._position: dict[int, int] = {}
         self._batches = 0
         self._standing: TopicSnapshot | None = None
         self._planned: PlannedSchema | None = None
         """The schema of a topic of typed events, as of the last look."""
-        self._owner: Owner | None = None
+        self._owner: TargetOwner | None = None
         self._record: SyncRecord | None = None
         """The record as this driver found it; None: there was none for this topic."""
         self._partial = False
         """Whether events of the tables may have been removed before this sync read them."""
         self._earliest: dict[int, int] = {}
         """Where every queue began when this driver did."""
-        self._truncated: dict[Source, int] = {}
+        self._truncated: dict[TableId, int] = {}
         """The highest position of a truncate, by table without a target yet."""
         self._event_bytes: dict[int, float] = {}
         """The mean size of an event of the last batch, by queue."""
-        self.halving = Halving(options, self._save_halved)
-        self._bars: dict[Source, dict[int, Refused]] = {}
+        self.halving = BatchSizing(options, self._save_halved)
+        self._bars: dict[TableId, dict[int, RefusedEvent]] = {}
         """The events of this batch that the targets say cannot be applied, by table and queue."""
         self._telling = Lock()
-        self._columns: dict[Source, frozenset[str]] = {}
+        self._columns: dict[TableId, frozenset[str]] = {}
         """The columns that events of this run had, by table, of tables whose options name columns."""
-        self._aside: AsideTable | None = None
-        self._set_aside: Sequence[Aside] = ()
+        self._aside: RejectedTable | None = None
+        self._set_aside: Sequence[RejectedEvent] = ()
         """What the batch under way keeps aside."""
-        self._unwritable: dict[Source, dict[str, str]] = {}
+        self._unwritable: dict[TableId, dict[str, str]] = {}
         """Columns that a target refuses, by table, with the reason, where events that have them are rejected."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
@@ -115,13 +135,13 @@ class Engine:
         self._planned = events_planned(self._view.planned_schema(), self._options.topic)
         opened = lakes.open(options.place)
         self._lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=patience_s))
-        self._owner = Owner(options.topic, standing.life, options.name)
+        self._owner = TargetOwner(options.topic, standing.life, options.name)
         try:
             self._begin(standing)
-            self._aside = AsideTable(
+            self._aside = RejectedTable(
                 self._backend, self._own, options.rejected, guard=options.guard, adopt=options.adopt, above=self._above()
             )
-            if options.keeps_aside:
+            if options.keeps_rejected:
                 self._aside.find()
             if options.cuts:
                 # Looked at once more: the driver before may have gone further than what was seen before the lease was this one's.
@@ -163,7 +183,7 @@ class Engine:
         self._types = dict(record.types)
         self._left = dict(record.left)
         self._source_us, self._exact = record.source_us, record.exact
-        position, lost = where_to_begin(record, standing.kept, self._options.topic)
+        position, lost = resume_offsets(record, standing.kept, self._options.topic)
         self._check_names()
         again = self._made_again()
         if not again and covers(record.chosen, self._options.tables):
@@ -171,7 +191,7 @@ class Engine:
             self._partial = self._partial if record.partial is None else record.partial
         for table, stops in lost.items():
             schema, _, name = table.rpartition(".")
-            self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))
+            self._stopped.keep(record.sources.get(table, TableId(schema or None, name)), stops, record.resume.get(table, {}))
         if again:  # a driver after this one cannot see it any more once the targets are there
             self._exact = False
             self._keep_record()
@@ -179,7 +199,7 @@ class Engine:
     def _check_names(self) -> None:
         """Follow targets whose folders were renamed by hand as the options say. Raises `InvalidArgument` for those that were not."""
         for source, name in list(self._names.items()):
-            chosen = self._options.choices.folder(source) if wanted(self._options.tables, source) else None
+            chosen = self._options.choices.folder(source) if is_selected(self._options.tables, source) else None
             if chosen is None or chosen == name:
                 continue
             if self._tables.exists(name) or chosen in self._names.values():
@@ -191,12 +211,14 @@ class Engine:
     def _made_again(self) -> bool:
         """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
         gone = [
-            source for source, name in self._names.items() if wanted(self._options.tables, source) and not self._tables.exists(name)
+            source
+            for source, name in self._names.items()
+            if is_selected(self._options.tables, source) and not self._tables.exists(name)
         ]
         cut = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
         if cut and not self._options.adopt:
             for source in gone:
-                self._stopped.keep(source, [Stop(queue, self._earliest[queue], GONE) for queue in cut], self._earliest)
+                self._stopped.keep(source, [TableStop(queue, self._earliest[queue], GONE) for queue in cut], self._earliest)
             return False
         for source in gone:
             self._progress.pop(self._names.pop(source), None)
@@ -213,7 +235,7 @@ class Engine:
         return self._lease
 
     @property
-    def _own(self) -> Owner:
+    def _own(self) -> TargetOwner:
         assert self._owner is not None, "open comes first"
         return self._owner
 
@@ -227,10 +249,10 @@ class Engine:
             raise InvalidArgument(
                 "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
             )
-        self._cutting.looked(self._standing, self._position)
+        self._cutting.set_goal(self._standing, self._position)
         return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
 
-    def step(self, ends: Mapping[int, int] | None = None) -> Batch | None:
+    def step(self, ends: Mapping[int, int] | None = None) -> BatchReport | None:
         """Apply one batch of what the last `look` saw, not beyond ``ends``. None: there is nothing.
 
         Raises `PoisonEvent` once all before such an event is applied, `LeaseLost`, and Spark's errors.
@@ -258,7 +280,7 @@ class Engine:
             (first, *_) = broken.values()
             raise PoisonEvent.at(first, self._options.topic)
         lag = sum(limit - self._position[queue] for queue, limit in self.ends().items())
-        return Batch(
+        return BatchReport(
             self._batches,
             events,
             clock.monotonic_s() - begun_s,
@@ -277,7 +299,7 @@ class Engine:
         return {queue: limit for queue, (_, limit) in self._standing.kept.items()}
 
     @property
-    def stopped(self) -> dict[str, tuple[Stop, ...]]:
+    def stopped(self) -> dict[str, tuple[TableStop, ...]]:
         """Tables that stand still, and the events that cannot be applied."""
         return self._stopped.named
 
@@ -308,7 +330,9 @@ class Engine:
             return {}
         sizes = self._view.sizes(available)
         known = {queue: (range_, self._event_bytes[queue]) for queue, range_ in available.items() if queue in self._event_bytes}
-        pieces = {queue: [Piece(start, limit, round(size * (limit - start)))] for queue, ((start, limit), size) in known.items()}
+        pieces = {
+            queue: [OffsetRun(start, limit, round(size * (limit - start)))] for queue, ((start, limit), size) in known.items()
+        }
         sizes = replace(sizes, pieces={**sizes.pieces, **pieces})
         limits = admitted(available, rows_max=self.halving.events_max, bytes_max=self.halving.bytes_max, sizes=sizes)
         return {queue: (start, limits[queue]) for queue, (start, _) in available.items() if limits[queue] > start}
@@ -317,17 +341,17 @@ class Engine:
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save_halved(times))
 
-    def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, Refused]]:
+    def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, RefusedEvent]]:
         """Fold, once more with the new tables and columns, then merge. Returns what was written, how far every queue is, and where it is
         broken.
         """
-        broken: dict[int, Refused] = {}
+        broken: dict[int, RefusedEvent] = {}
         reached = {queue: end for queue, (_, end) in ranges.items()}
         bytes_max: int | None = self.halving.bytes_max
         self._bars, self._set_aside = {}, ()
         while ranges:
             self._reached("fold", "before")
-            found = self._backend.fold(self._scan(ranges, bytes_max), self._meet)
+            found = self._backend.fold(self._scan(ranges, bytes_max), self._resolve_target)
             bytes_max = None  # events that are folded again are within it
             try:
                 taken = found.summary()
@@ -344,7 +368,7 @@ class Engine:
                 ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
                 if folded.broken:
                     continue
-                if self._took_in(folded) or self._widened(folded):
+                if self._add_missing(folded) or self._widened(folded):
                     continue
                 if folded.newest_us is not None:
                     self._source_us = max(self._source_us or folded.newest_us, folded.newest_us)
@@ -355,7 +379,7 @@ class Engine:
                 found.drop()
         return {}, reached, broken
 
-    def _scan(self, ranges: Ranges, bytes_max: int | None) -> Scan:
+    def _scan(self, ranges: Ranges, bytes_max: int | None) -> BatchScan:
         taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
         tasks = tuple(
             ReadTask(
@@ -371,9 +395,9 @@ class Engine:
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
         one_queue = len(self.ends()) == 1
         plan = replace(self._plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
-        return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
+        return BatchScan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
 
-    def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
+    def _merged(self, found: FoldedBatch, folded: FoldResult, ranges: Ranges) -> dict[str, int]:
         merged = {}
         if folded.aside:
             self._keep_aside(folded.aside, ranges)
@@ -383,13 +407,13 @@ class Engine:
         # Small ones come first: a table with much to write keeps no other one waiting.
         sources = sorted(folded.counts, key=lambda source: (folded.counts[source], self._targets[source].name))
         targets = [self._after(source, folded, ranges) for source in sources]
-        refusals = side_by_side(lambda target: self._merge(found, target, folded), targets, self._backend.merges_at_once)
+        refusals = run_in_parallel(lambda target: self._merge(found, target, folded), targets, self._backend.merges_at_once)
         for target, why in zip(targets, refusals, strict=True):
             source = target.source
             if why is not None:
                 done = self._targets[source].progress.offsets
                 starts = {queue: max(start, done.get(queue, 0)) for queue, (start, _) in ranges.items()}
-                self._stopped.add(source, [Refused(place, str(why)) for place in sorted(starts.items())], self._position)
+                self._stopped.add(source, [RefusedEvent(place, str(why)) for place in sorted(starts.items())], self._position)
                 continue
             self._targets[source], self._progress[target.name] = target, target.progress
             merged[target.name] = folded.counts[source]
@@ -399,7 +423,7 @@ class Engine:
             self._stopped.add(source, self._explained(source, bars.values()), reached)
         return merged
 
-    def _note_left(self, folded: Folded) -> None:
+    def _note_left(self, folded: FoldResult) -> None:
         for source, left in folded.left.items():
             if (known := self._left.get(source)) is not None and known.position >= left.position:
                 continue
@@ -408,7 +432,7 @@ class Engine:
                 self._left[source] = left
                 log.warning("%s is not captured any more, and is in no cut: %s", named(source), left.reason)
 
-    def _widened(self, folded: Folded) -> bool:
+    def _widened(self, folded: FoldResult) -> bool:
         """Give columns the wider types that their source has by now, where values call for these. False: there is nothing to be done."""
         changed = False
         for source, bars in folded.refused.items() if self._options.widen else ():
@@ -427,7 +451,7 @@ class Engine:
             self._targets[source], changed = target.having(wider), True
         return changed
 
-    def _keep_aside(self, events: Sequence[Aside], ranges: Ranges) -> None:
+    def _keep_aside(self, events: Sequence[RejectedEvent], ranges: Ranges) -> None:
         """Write events to the side table, before any target passes over them."""
         side, name = self._aside, self._options.rejected
         assert side is not None, "open comes first"
@@ -438,17 +462,17 @@ class Engine:
         self._set_aside = events
         self._reached("set aside", "after", name)
 
-    def _explained(self, source: Source, refused: Iterable[Refused]) -> list[Refused]:
-        table = named_apart({*self._names, source})[source]
-        return explained(self._options, self._targets.get(source), table, refused, partial(self._source_types.told, source))
+    def _explained(self, source: TableId, refused: Iterable[RefusedEvent]) -> list[RefusedEvent]:
+        table = distinct_names({*self._names, source})[source]
+        return with_hints(self._options, self._targets.get(source), table, refused, partial(self._source_types.told, source))
 
-    def _after(self, source: Source, folded: Folded, ranges: Ranges) -> Target:
+    def _after(self, source: TableId, folded: FoldResult, ranges: Ranges) -> Target:
         """A target as it is once the batch is merged into it."""
         bars, truncate = folded.refused.get(source, {}), folded.truncates.get(source)
         ends = self._position | {queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}
         return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
 
-    def _merge(self, found: FoundChanges, target: Target, folded: Folded) -> TargetRefused | None:
+    def _merge(self, found: FoldedBatch, target: Target, folded: FoldResult) -> TargetRefused | None:
         """Merge a batch into one target, perhaps in a thread of its own. Returns why the target does not take it."""
         try:
             self._merge_in(found, target, folded)
@@ -458,7 +482,7 @@ class Engine:
             return why
         return None
 
-    def _merge_in(self, found: FoundChanges, target: Target, folded: Folded) -> None:
+    def _merge_in(self, found: FoldedBatch, target: Target, folded: FoldResult) -> None:
         self._reached("merge", "before", target.name)
         truncate, moved = folded.truncates.get(target.source), folded.moved.get(target.source)
         with self._compaction.apart(target.name):
@@ -509,21 +533,21 @@ class Engine:
         self._reached("cut", "after")
         return cut
 
-    def _tables_of_cut(self) -> Iterator[Standing]:
+    def _tables_of_cut(self) -> Iterator[AlignedTable]:
         exact = self._record is not None and self._record.exact
         for source, name in self._names.items():
-            if source not in self._stopped and source not in self._left and wanted(self._options.tables, source):
+            if source not in self._stopped and source not in self._left and is_selected(self._options.tables, source):
                 known = exact or source in self._targets
-                yield Standing(name, self._progress[name].commits if known and name in self._progress else None)
+                yield AlignedTable(name, self._progress[name].commits if known and name in self._progress else None)
         names = dict(self._names)
         for source, left in self._left.items():
-            if source not in self._stopped and wanted(self._options.tables, source):
-                yield Standing(self._name(source, names, named(source)), None, left.reason)
+            if source not in self._stopped and is_selected(self._options.tables, source):
+                yield AlignedTable(self._name(source, names, named(source)), None, left.reason)
         sources = self._stopped.sources
         for table, stops in self.stopped.items():
-            yield Standing(self._name(sources[table], names, table), None, stops[0].reason if stops else "it stands still")
+            yield AlignedTable(self._name(sources[table], names, table), None, stops[0].reason if stops else "it stands still")
 
-    def _name(self, source: Source, names: dict[Source, str], otherwise: str) -> str:
+    def _name(self, source: TableId, names: dict[TableId, str], otherwise: str) -> str:
         """The name of a table's target, or, noted among these ``names``, that which it would have. ``otherwise``: where it can have none."""
         if source not in names:
             try:
@@ -539,7 +563,7 @@ class Engine:
 
     # --- Targets ----------------------------------------------------------------------------------------------------------------
 
-    def _took_in(self, folded: Folded) -> bool:
+    def _add_missing(self, folded: FoldResult) -> bool:
         """Give targets what they lack. False: they have everything that the events call for."""
         # Another task has met their targets since.
         changed = any(source in self._targets and source not in self._stopped for source in folded.unfolded)
@@ -547,36 +571,36 @@ class Engine:
             if source in self._stopped:
                 continue
             try:
-                shape = Shape.of(source, seen, self._options.declared, self._source_types.joined(source, seen.types))
+                shape = TableShape.of(source, seen, self._options.declared, self._source_types.joined(source, seen.types))
                 changed |= (
                     self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
                 )
             except Exception as error:
                 if (why := refusal_of(self._tables, self._names.get(source, source.table), error)) is None:
                     raise
-                self._bar(source, seen, why)
+                self._stop_before(source, seen, why)
                 changed = True
         return changed
 
-    def _meet(self, source: Source, seen: Seen) -> Target | None:
+    def _resolve_target(self, source: TableId, seen: ObservedColumns) -> Target | None:
         """The target of a table whose first event a fold has ``seen``, found or made, where that takes no guess at a column's type.
 
         Then the batch is folded once. None, also for what is refused: that is left to the fold of the whole batch.
         """
-        declared = united(self._options.declared.columns, source)
+        declared = merged_declarations(self._options.declared.columns, source)
         told = source in self._names or seen.columns.keys() <= {*seen.connect, *declared}
         if source in self._stopped or not told:
             return None
         try:
-            self._add_table(source, Shape.of(source, seen, self._options.declared), seen, Folded())
+            self._add_table(source, TableShape.of(source, seen, self._options.declared), seen, FoldResult())
         except Exception as error:
             if refusal_of(self._tables, self._names.get(source, source.table), error) is None:
                 raise
         return self._targets.get(source)
 
-    def _bar(self, source: Source, seen: Seen, error: TargetRefused) -> None:
+    def _stop_before(self, source: TableId, seen: ObservedColumns, error: TargetRefused) -> None:
         """Let a table end before the events that its target refuses. The whole table stands still when the target refuses all."""
-        refused = [Refused(place, str(error)) for place in sorted(seen.first(error.columns).items())]
+        refused = [RefusedEvent(place, str(error)) for place in sorted(seen.first(error.columns).items())]
         if not error.columns:
             self._stopped.add(source, refused, self._position)
             return
@@ -587,7 +611,7 @@ class Engine:
         for one in refused:
             bars[one.place[0]] = min(one, bars.get(one.place[0], one), key=lambda refused: refused.place)
 
-    def _add_table(self, source: Source, shape: Shape, seen: Seen, folded: Folded) -> bool:
+    def _add_table(self, source: TableId, shape: TableShape, seen: ObservedColumns, folded: FoldResult) -> bool:
         """Find a table's target, or make it. False: there is nothing to be made."""
         taken = {name: one for one, name in self._names.items()}
         names = [self._names[source]] if source in self._names else self._folders(source, taken)
@@ -616,7 +640,7 @@ class Engine:
         self._truncated.pop(source, None)
         return True
 
-    def _folders(self, source: Source, taken: Mapping[str, Source]) -> list[str]:
+    def _folders(self, source: TableId, taken: Mapping[str, TableId]) -> list[str]:
         """The folders that a table may have. Raises `TargetRefused` when there is none."""
         if (name := self._options.choices.folder(source)) is None:
             return target_names(source, taken)
@@ -624,10 +648,10 @@ class Engine:
             raise name_taken(source, name, other)
         return [name]
 
-    def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
+    def _know(self, source: TableId, name: str, found: ExistingTarget, shape: TableShape) -> None:
         """Add a target that is there. Raises `TargetRefused`."""
         options, path = self._options, self._tables.path(name)
-        told = self._record is not None and wanted(self._record.chosen, source)
+        told = self._record is not None and is_selected(self._record.chosen, source)
         target = known_target(
             source,
             name,
@@ -635,17 +659,17 @@ class Engine:
             shape,
             path=path,
             owner=self._own,
-            adopted=Progress(commits=self._above()) if options.adopt else None,
+            adopted=TargetProgress(commits=self._above()) if options.adopt else None,
             kept=self._progress.get(name),
             cut=None if told else self._earliest,
             declared=of_table(options.declared.keys, source),
         )
         check_history(target, path=path, wanted=options.historic(source), kept=self._backend.keeps_history)
-        if kept := kept_types(path, target, united(options.declared.columns, source)):
+        if kept := kept_types_hint(path, target, merged_declarations(options.declared.columns, source)):
             log.warning(kept)
         if options.guard and not target.history and POSITION not in found.others:
             self._held.check()
-            self._tables.add_columns(target, [Column(POSITION, "bigint")])
+            self._tables.add_columns(target, [TargetColumn(POSITION, "bigint")])
         self._targets[source], self._names[source] = target, name
         self._progress[name] = target.progress  # a driver that died before it kept its progress may have gone further
         self._others[source] = found.others
@@ -654,7 +678,7 @@ class Engine:
         """A number above that of any commit of a sync by now."""
         return lakes.open(self._reading).lake.runtime.clock.wall_ms()
 
-    def _add_columns(self, source: Source, shape: Shape) -> bool:
+    def _add_columns(self, source: TableId, shape: TableShape) -> bool:
         target = self._targets[source]
         columns = new_columns(target, shape)
         check_writable(columns, self._others.get(source, frozenset()), path=self._tables.path(target.name))

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
-from ...coordinator.cells.cells import CellChanged, Cells
-from ...coordinator.cells.cells import Stored as StoredCell
+from ...coordinator.cells.cells import CellChanged, Cells, StoredCell
 from ...coordinator.cells.document import WRITE_S
 from ...coordinator.cells.keys import role_key
 from ...coordinator.coordination import Coordination
@@ -19,14 +18,14 @@ from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.codec import decode_cell
 from ...coordinator.queues.keeper import OwnershipLost, QueueKeeper, take
 from ...coordinator.workers.lease import MARGIN
-from ...coordinator.workers.worker import LeaseLost, Member
+from ...coordinator.workers.worker import LeaseLost, SessionMember
 from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange, PenstockError
-from ...log.format.stored_json import Number, Stored, damaged, parse_stored
+from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
 from ...log.paths import topic_folder, topic_name
 from ...log.runtime.runtime import Runtime
-from ..events.sources import Source, divided
-from ..fold.folded import Left, NamedTypes
-from ..targets import Progress
+from ..events.sources import TableId, split_selection
+from ..fold.fold_result import TableCoverage, TypesReference
+from ..targets import TargetProgress
 
 _LOOK_S = 0.3
 _FORMAT = 1
@@ -44,7 +43,7 @@ class SyncInUse(CallError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class TableStop:
     """Where a table stands still, and why."""
 
     queue: int
@@ -60,9 +59,9 @@ class SyncRecord:
     into: str
     offsets: Mapping[int, int] = field(default_factory=dict)
     """The offset by queue before which every table that is not stopped has everything."""
-    tables: Mapping[str, Source] = field(default_factory=dict)
+    tables: Mapping[str, TableId] = field(default_factory=dict)
     """Schema and table by folder."""
-    stopped: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
+    stopped: Mapping[str, tuple[TableStop, ...]] = field(default_factory=dict)
     """The first event of each queue that could not be applied, by table as ``schema.table``, with its database before it where that is not
     enough.
     """
@@ -70,13 +69,13 @@ class SyncRecord:
     """The offset by queue before which each stopped table has everything: since one queue stopped it, nothing of the others was applied."""
     chosen: frozenset[str] | None = None
     """The tables that it was run for, and for which the offsets hold; None: all."""
-    truncated: Mapping[Source, int] = field(default_factory=dict)
+    truncated: Mapping[TableId, int] = field(default_factory=dict)
     """The highest position of a truncate, by table without a target yet."""
-    progress: Mapping[str, Progress] = field(default_factory=dict)
+    progress: Mapping[str, TargetProgress] = field(default_factory=dict)
     """The progress by folder, as its target has it: Delta's cleanup of the log removes the commit that says so from a quiet target."""
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, TableId] = field(default_factory=dict)
     """The full sources of stopped tables, by their names in ``stopped``: they tell the tables from others."""
-    types: Mapping[str, NamedTypes] = field(default_factory=dict)
+    types: Mapping[str, TypesReference] = field(default_factory=dict)
     """The types of a table's columns that its newest event named, by folder."""
     exact: bool = False
     """Whether no target is beyond its progress here. A driver that records no cuts need not know that of targets whose events it passes over.
@@ -84,7 +83,7 @@ class SyncRecord:
     """
     source_us: int | None = None
     """When the source committed the newest change up to the offsets, as far as events tell."""
-    left: Mapping[Source, Left] = field(default_factory=dict)
+    left: Mapping[TableId, TableCoverage] = field(default_factory=dict)
     """The tables that their capture has no more."""
     partial: bool | None = None
     """Whether events of the tables may have been removed before the sync read them; None: an earlier release did not note it."""
@@ -134,26 +133,26 @@ def encode_record(record: SyncRecord) -> bytes:
     return json.dumps(document).encode()
 
 
-class _StopForm(Stored, frozen=True):
+class _StopForm(StoredForm, frozen=True):
     queue: Number
     offset: Number
     reason: str
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     format: int
     life: Number
     into: str
     offsets: dict[Number, Number]
-    tables: dict[str, Source]
+    tables: dict[str, TableId]
     stopped: dict[str, tuple[_StopForm, ...]]
     resume: dict[str, dict[Number, Number]]
     chosen: frozenset[str] | None = None
-    truncated: tuple[tuple[Source, int], ...] = ()
+    truncated: tuple[tuple[TableId, int], ...] = ()
     progress: dict[str, object] = msgspec.field(default_factory=dict)
-    sources: dict[str, Source] = msgspec.field(default_factory=dict)
-    types: dict[str, NamedTypes] = msgspec.field(default_factory=dict)
-    left: tuple[tuple[Source, Left], ...] = ()
+    sources: dict[str, TableId] = msgspec.field(default_factory=dict)
+    types: dict[str, TypesReference] = msgspec.field(default_factory=dict)
+    left: tuple[tuple[TableId, TableCoverage], ...] = ()
     exact: bool = False
     partial: bool | None = None
     source_us: int | None = None
@@ -163,7 +162,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
     """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _Form, what=_WHAT, where=where, operation="sync")
     try:
-        progress = {name: Progress.read(one) for name, one in form.progress.items()}
+        progress = {name: TargetProgress.read(one) for name, one in form.progress.items()}
     except (ValueError, RecursionError) as error:
         raise damaged(_WHAT, error, where=where, operation="sync") from error
     return SyncRecord(
@@ -171,7 +170,9 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         into=form.into,
         offsets=form.offsets,
         tables=form.tables,
-        stopped={table: tuple(Stop(one.queue, one.offset, one.reason) for one in stops) for table, stops in form.stopped.items()},
+        stopped={
+            table: tuple(TableStop(one.queue, one.offset, one.reason) for one in stops) for table, stops in form.stopped.items()
+        },
         resume=form.resume,
         chosen=form.chosen,
         truncated=dict(form.truncated),
@@ -238,14 +239,14 @@ def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool
         return True
     if tables is None:
         return False
-    (had, not_had), (asked, not_asked) = divided(chosen), divided(tables)
+    (had, not_had), (asked, not_asked) = split_selection(chosen), split_selection(tables)
     of_all = not had and bool(not_had)
     return (of_all or (asked <= had and bool(asked or not not_asked))) and not_had <= not_asked
 
 
-def where_to_begin(
+def resume_offsets(
     record: SyncRecord, kept: Mapping[int, tuple[int, int]], topic: str
-) -> tuple[dict[int, int], dict[str, tuple[Stop, ...]]]:
+) -> tuple[dict[int, int], dict[str, tuple[TableStop, ...]]]:
     """Where reading goes on, by queue: stopped tables are tried again, so it is the first of these places. Also the tables that cannot be
     tried again, because retention removed events that they lack.
 
@@ -262,7 +263,7 @@ def where_to_begin(
                 observed=f"the earliest kept is {earliest}",
                 hint="the targets lack changes: let the source send a new snapshot, and sync it under a new name into a new folder",
             )
-    lost: dict[str, tuple[Stop, ...]] = {}
+    lost: dict[str, tuple[TableStop, ...]] = {}
     for table, stops in record.stopped.items():
         places = record.resume[table]
         if any(offset < kept[queue][0] for queue, offset in places.items()):
@@ -286,7 +287,7 @@ class SyncLease:
         self._clock = runtime.clock
         self._key = record_key(topic, name)
         self._role = role_key(topic, sync_group(name))
-        self._member: Member | None = None
+        self._member: SessionMember | None = None
         self._keeper: QueueKeeper | None = None
         self._stored: StoredCell | None = None
         self._size_key = size_key(topic, name)
@@ -312,7 +313,7 @@ class SyncLease:
         self._stored = await self._cells.read(self._key)
         self._size = await self._cells.read(self._size_key)
 
-    async def _taken(self, member: Member, patience_s: float) -> QueueKeeper:
+    async def _taken(self, member: SessionMember, patience_s: float) -> QueueKeeper:
         watch = self._coordination.watch
         until_s = self._clock.monotonic_s() + patience_s
         while True:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ..changes import Key, Net, Old, finished, merged
-from ..delta.tables import DeltaTables
-from ..fold.fold import Meet
-from ..fold.folded import Truncate
+from ..changes import Key, NetChange, TargetRow, finished, merged
+from ..delta.tables import DeltalakeTargets
+from ..fold.fold import TargetResolver
+from ..fold.fold_result import LastTruncate
 from ..targets import Target
 from .columns import batch_of, history_table, rows_schema
-from .options import Options
-from .scan import Scan, Taken, folded_of, no_collector
+from .options import SyncOptions
+from .scan import BatchScan, BatchScanResult, folded_of, no_collector
 
 _AT_ONCE = 4
 """The most merges side by side unless told otherwise: each may hold what it rewrites in memory."""
@@ -25,23 +25,23 @@ class LocalBackend:
 
     keeps_history = False
 
-    def __init__(self, options: Options) -> None:
-        self.tables = DeltaTables(options.into, guard=options.guard)
+    def __init__(self, options: SyncOptions) -> None:
+        self.tables = DeltalakeTargets(options.into, guard=options.guard)
         self.merges_at_once = options.merges_at_once or at_once()
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows
 
-    def fold(self, scan: Scan, meet: Meet) -> FoundHere:
-        return FoundHere(scan, meet)
+    def fold(self, scan: BatchScan, meet: TargetResolver) -> LocalFoldedBatch:
+        return LocalFoldedBatch(scan, meet)
 
 
-class FoundHere:
+class LocalFoldedBatch:
     """The folds of one batch, in this process."""
 
-    def __init__(self, scan: Scan, meet: Meet) -> None:
+    def __init__(self, scan: BatchScan, meet: TargetResolver) -> None:
         self._scan = scan
-        self._taken: list[Taken] = []
+        self._taken: list[BatchScanResult] = []
         size = 0
         for number, task in enumerate(scan.tasks):
             scan.steps.reached("fold", "in", str(number))
@@ -50,17 +50,17 @@ class FoundHere:
             size += self._taken[-1].size
         self._parts = [taken.folded for taken in self._taken]
 
-    def summary(self) -> Taken:
-        return Taken.of(self._taken)
+    def summary(self) -> BatchScanResult:
+        return BatchScanResult.of(self._taken)
 
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> pa.Table:
+    def rows(self, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None) -> pa.Table:
         self._scan.steps.reached("merge", "in", target.name)
         if target.history:
             return history_table(target, [one for part in self._parts for one in part.versions.get(target.source, ())])
         return self._nets(target, None if truncate is None else truncate.position, old)
 
-    def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, Old] | None) -> pa.Table:
-        nets: dict[Key, Net] = {}
+    def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, TargetRow] | None) -> pa.Table:
+        nets: dict[Key, NetChange] = {}
         for part in self._parts:
             for key, net in part.nets.get(target.source, ()):
                 nets[key] = merged(nets[key], net) if key in nets else net

@@ -12,11 +12,11 @@ from ...log.errors import PenstockError
 from ...log.limits import MIB
 from ..choice.columns import names_column
 from ..choice.tables import Choices, Policy, Truncates
-from ..events.sources import Source, divided, means, of_table, wanted
-from ..fold.fold import Plan
-from ..fold.folded import Refused
-from ..fold.reading import Reading
-from ..targets import Declared
+from ..events.sources import TableId, is_selected, matches_table, of_table, split_selection
+from ..fold.fold import FoldPlan
+from ..fold.fold_result import RefusedEvent
+from ..fold.row_reader import ValueOptions
+from ..targets import TableDeclarations
 
 CUTS_KEPT = timedelta(days=7)
 ASIDE = "_rejected"
@@ -28,7 +28,7 @@ sync's progress.
 """
 
 
-class Steps(Protocol):
+class SyncSteps(Protocol):
     """Is told of every step, and may end the process there. It travels to tasks, which report that they are in one."""
 
     def reached(self, step: str, moment: Moment, what: str = "") -> None: ...
@@ -41,7 +41,7 @@ class _NoSteps:
         pass
 
 
-NO_STEPS: Steps = _NoSteps()
+NO_STEPS: SyncSteps = _NoSteps()
 
 
 class PoisonEvent(PenstockError):
@@ -50,7 +50,7 @@ class PoisonEvent(PenstockError):
     kind = "poison_event"
 
     @classmethod
-    def at(cls, refused: Refused, topic: str) -> Self:
+    def at(cls, refused: RefusedEvent, topic: str) -> Self:
         """The error for a refused event."""
         queue, offset = refused.place
         return cls(
@@ -62,7 +62,7 @@ class PoisonEvent(PenstockError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SyncOptions:
     """The options of a sync."""
 
     place: LakePlace
@@ -71,8 +71,8 @@ class Options:
     name: str
     tables: frozenset[str] | None = None
     history: frozenset[str] | bool = False
-    declared: Declared = field(default_factory=Declared)
-    reading: Reading = field(default_factory=Reading)
+    declared: TableDeclarations = field(default_factory=TableDeclarations)
+    reading: ValueOptions = field(default_factory=ValueOptions)
     max_events_per_batch: int = 100_000
     max_bytes_per_batch: int = 256 * MIB
     guard: bool = True
@@ -94,20 +94,20 @@ class Options:
     """The most targets that are merged into side by side; None: as the backend thinks best."""
     compact_every: int = 100
     """The number of commits to a target after which its small files are put together; 0: never."""
-    steps: Steps = NO_STEPS
+    steps: SyncSteps = NO_STEPS
     cuts: bool = False
     """Whether cuts are recorded."""
     keep_cuts: timedelta = CUTS_KEPT
     """How long cuts are kept at least."""
 
     @property
-    def keeps_aside(self) -> bool:
+    def keeps_rejected(self) -> bool:
         """Whether unfit events of any table are kept aside."""
         return any(policy not in (None, "stop") for policy in (self.policy, *(one.policy for one in self.choices.by_name.values())))
 
-    def plan(self, *, one_queue: bool = False) -> Plan:
+    def plan(self, *, one_queue: bool = False) -> FoldPlan:
         """The inputs of folds that are no target's."""
-        return Plan(
+        return FoldPlan(
             {},
             self.tables,
             self.declared.keys,
@@ -119,12 +119,12 @@ class Options:
             policy=self.policy,
         )
 
-    def types_of(self, source: Source, told: Mapping[str, str]) -> Mapping[str, str]:
+    def types_of(self, source: TableId, told: Mapping[str, str]) -> Mapping[str, str]:
         """The types of a table's columns, by what the source's catalogue has told of them. Masked columns are no longer of these types."""
         rules = self.choices.rules(source, of_table(self.declared.keys, source), self.reading.unavailable)
         return told if rules is None else rules.types(told)
 
-    def historic(self, source: Source) -> bool:
+    def historic(self, source: TableId) -> bool:
         """Whether a table's target is to keep history."""
         history = self.history
         if (chosen := self.choices.of(source).history) is not None:
@@ -133,7 +133,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchReport:
     """The report of one batch."""
 
     number: int
@@ -160,7 +160,7 @@ class Batch:
 
 
 def unmatched(
-    options: Options, known: Mapping[Source, Collection[str]], columns: Mapping[Source, frozenset[str]]
+    options: SyncOptions, known: Mapping[TableId, Collection[str]], columns: Mapping[TableId, frozenset[str]]
 ) -> tuple[str, ...]:
     """The named tables and columns (``table.column``) that no event has had yet, sorted: they may still come, or be misspelt.
 
@@ -170,24 +170,24 @@ def unmatched(
     return tuple(sorted({*_tables(options, known), *_columns(options, known), *_chosen_columns(options, columns)}))
 
 
-def _tables(options: Options, known: Collection[Source]) -> Iterator[str]:
+def _tables(options: SyncOptions, known: Collection[TableId]) -> Iterator[str]:
     history = () if isinstance(options.history, bool) else options.history
     named = {*options.declared.columns, *options.declared.keys, *options.choices.by_name}
-    for table in {*divided(options.tables or ())[0], *history, *named}:
-        if not any(wanted((table,), source) for source in known):
+    for table in {*split_selection(options.tables or ())[0], *history, *named}:
+        if not any(is_selected((table,), source) for source in known):
             yield table
 
 
-def _columns(options: Options, known: Mapping[Source, Collection[str]]) -> Iterator[str]:
+def _columns(options: SyncOptions, known: Mapping[TableId, Collection[str]]) -> Iterator[str]:
     for table, types in options.declared.columns.items():
-        there = {name for source, names in known.items() if wanted((table,), source) for name in names}
+        there = {name for source, names in known.items() if is_selected((table,), source) for name in names}
         if there:
             yield from (f"{table}.{name}" for name in types if name not in there)
 
 
-def _chosen_columns(options: Options, columns: Mapping[Source, frozenset[str]]) -> Iterator[str]:
+def _chosen_columns(options: SyncOptions, columns: Mapping[TableId, frozenset[str]]) -> Iterator[str]:
     for table, one in options.choices.by_name.items():
-        had = [column for source, names in columns.items() if means(table, source) for column in names]
+        had = [column for source, names in columns.items() if matches_table(table, source) for column in names]
         for name in {*one.masks, *one.without_columns, *(one.only_columns or ())} if had else ():
             if not any(names_column(name, column) for column in had):
                 yield f"{table}.{name}"

@@ -10,18 +10,18 @@ from typing import Literal
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ..choice.tables import Policy
-from ..events.sources import Source, named_apart, of_table
-from ..fold.folded import Refused
-from ..fold.look import Look
-from ..fold.shape import Shape, key_of, new_columns
-from ..targets import Owner, Progress, Target, TargetRefused, name_taken, target_names
+from ..events.sources import TableId, distinct_names, of_table
+from ..fold.fold_result import RefusedEvent
+from ..fold.preview_fold import PreviewFold
+from ..fold.shape import TableShape, key_of, new_columns
+from ..targets import Target, TargetOwner, TargetProgress, TargetRefused, name_taken, target_names
 from .backend import TargetTables
-from .existing import check_history, check_writable, folder_of, known_target
-from .options import Options, unmatched
+from .existing_targets import check_history, check_writable, folder_of, known_target
+from .options import SyncOptions, unmatched
 from .scan import EVENT, TYPED_EVENT, events_of, events_planned
 from .source_types import SourceTypes
 
-What = Literal["make", "go on", "refuse", "wait"]
+PreviewVerdict = Literal["make", "go on", "refuse", "wait"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TablePreview:
     """What becomes of one table."""
 
     table: str
-    what: What
+    what: PreviewVerdict
     """Its target is to be made, or is there; it stands still (``refuse``), or has no event yet that makes a target (``wait``)."""
     events: int
     target: str | None = None
@@ -48,23 +48,23 @@ class TablePreview:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class SyncPreview:
     """What becomes of all tables."""
 
     tables: tuple[TablePreview, ...]
     ignored: int
     """The number of events that change no row of these tables."""
-    broken: Mapping[int, Refused]
+    broken: Mapping[int, RefusedEvent]
     """The first event whose table cannot be told, by queue: the sync would end there."""
     unmatched: tuple[str, ...]
 
 
-def preview(options: Options, tables: TargetTables, *, keeps_history: bool) -> Preview:
+def preview(options: SyncOptions, tables: TargetTables, *, keeps_history: bool) -> SyncPreview:
     """Read all events that the topic keeps. Raises the lake's errors, and those of the targets' store."""
     view = TopicView(options.place.reading, options.topic)
     standing = view.refresh()
     planned = events_planned(view.planned_schema(), options.topic)
-    look = Look(options.plan(one_queue=len(standing.kept) == 1))
+    look = PreviewFold(options.plan(one_queue=len(standing.kept) == 1))
     task = ReadTask(
         place=options.place.reading,
         topic=options.topic,
@@ -77,39 +77,39 @@ def preview(options: Options, tables: TargetTables, *, keeps_history: bool) -> P
         look.add(queue, offset, told, time_us)
     folded = look.result()
     sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.aside if one.source is not None)})
-    owner = Owner(options.topic, standing.life, options.name)
-    rejected, names, types = Counter(one.source for one in folded.aside), named_apart(sources), SourceTypes(options)
+    owner = TargetOwner(options.topic, standing.life, options.name)
+    rejected, names, types = Counter(one.source for one in folded.aside), distinct_names(sources), SourceTypes(options)
     found = _Found(options, tables, owner, look, folded.refused, rejected, names, keeps_history, types)
     first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
     previews = {source: found.of(source) for source in first}  # in the order in which a sync gives names to targets
     missing = unmatched(options, {source: one.columns for source, one in previews.items()}, folded.columns)
-    return Preview(tuple(sorted(previews.values(), key=lambda one: one.table)), folded.ignored, folded.broken, missing)
+    return SyncPreview(tuple(sorted(previews.values(), key=lambda one: one.table)), folded.ignored, folded.broken, missing)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What was found in the topic, from which each table's preview is made."""
 
-    options: Options
+    options: SyncOptions
     tables: TargetTables
-    owner: Owner
-    look: Look
-    refused: Mapping[Source, Mapping[int, Refused]]
-    rejected: Mapping[Source | None, int]
-    names: Mapping[Source, str]
+    owner: TargetOwner
+    look: PreviewFold
+    refused: Mapping[TableId, Mapping[int, RefusedEvent]]
+    rejected: Mapping[TableId | None, int]
+    names: Mapping[TableId, str]
     keeps_history: bool
     source_types: SourceTypes
-    taken: dict[str, Source] = field(default_factory=dict)
+    taken: dict[str, TableId] = field(default_factory=dict)
     """The folders that tables have by now."""
 
-    def of(self, source: Source) -> TablePreview:
+    def of(self, source: TableId) -> TablePreview:
         first = min((one.place, one.reason) for one in self.refused[source].values()) if source in self.refused else None
         reason = None if first is None else f"it stands still at queue {first[0][0]}, offset {first[0][1]}: {first[1]}"
         known = TablePreview(self.names[source], "refuse" if reason else "wait", self.look.events[source], reason=reason)
         known = replace(known, policy=self.options.plan().policy_of(source), rejected=self.rejected.get(source, 0))
         try:
             seen = self.look.seen(source)
-            shape = Shape.of(source, seen, self.options.declared, self.source_types.joined(source, seen.types))
+            shape = TableShape.of(source, seen, self.options.declared, self.source_types.joined(source, seen.types))
             if (rules := self.look.rules(source)) is not None:
                 masks = {column: mask.name for column in sorted(rules.met) if (mask := rules.mask(column)) is not None}
                 left_out = [column for column in sorted(rules.met) if not rules.keeps(column) and column not in shape.key]
@@ -118,7 +118,7 @@ class _Found:
         except TargetRefused as error:
             return replace(known, what="refuse", reason=str(error))
 
-    def _with_target(self, known: TablePreview, source: Source, shape: Shape) -> TablePreview:
+    def _with_target(self, known: TablePreview, source: TableId, shape: TableShape) -> TablePreview:
         chosen, history = self.options.choices.folder(source), self.options.historic(source)
         names = target_names(source, self.taken) if chosen is None else [chosen]
         folder, there = folder_of(source, names, self.tables.find)
@@ -126,7 +126,7 @@ class _Found:
             raise name_taken(source, folder, other)
         path, target, more = self.tables.path(folder), Target(source, folder, key_of(shape), shape.key, history=history), []
         if there is not None:
-            adopted = Progress() if self.options.adopt else None
+            adopted = TargetProgress() if self.options.adopt else None
             target = known_target(
                 source,
                 folder,
@@ -135,7 +135,7 @@ class _Found:
                 path=path,
                 owner=self.owner,
                 adopted=adopted,
-                kept=Progress(),
+                kept=TargetProgress(),
                 cut=None,
                 declared=of_table(self.options.declared.keys, source),
             )

@@ -16,9 +16,9 @@ from ...log.errors import PenstockError, RetryError, UnknownOutcome
 from ...log.limits import WAIT_MAX, Duration, optional_duration
 from ..cuts.cut import Cut
 from .backend import BackendOf
-from .engine import Engine
-from .lease import Stop, SyncInUse
-from .options import Batch, Options
+from .engine import SyncEngine
+from .lease import SyncInUse, TableStop
+from .options import BatchReport, SyncOptions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,9 +43,9 @@ class SyncStatus:
     """The number of events taken by this run."""
     offsets: Mapping[int, int]
     """The next event to be applied, by queue."""
-    stopped: Mapping[str, tuple[Stop, ...]]
+    stopped: Mapping[str, tuple[TableStop, ...]]
     """Tables that stand still, and the events that cannot be applied."""
-    last: Batch | None
+    last: BatchReport | None
     unmatched: tuple[str, ...] = ()
     """Tables and columns (``table.column``) that the options name and no event has had yet. They may still come, or are misspelt."""
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -61,13 +61,13 @@ class SyncRun:
 
     def __init__(
         self,
-        options: Options,
+        options: SyncOptions,
         backend_of: BackendOf,
         *,
         trigger: Duration | None = None,
-        listener: Callable[[Batch], None] | None = None,
+        listener: Callable[[BatchReport], None] | None = None,
     ) -> None:
-        """Begin; without a ``trigger`` it ends with what is stored now. Raises the errors of `Engine.open`."""
+        """Begin; without a ``trigger`` it ends with what is stored now. Raises the errors of `SyncEngine.open`."""
         pause = optional_duration("trigger", trigger, most=WAIT_MAX, operation="sync")
         self._options, self._backend_of = options, backend_of
         self._engine = self._opened()
@@ -78,7 +78,7 @@ class SyncRun:
         self._batches = self._events = self._losses = 0
         self._ends: Mapping[int, int] | None = None
         """Where every queue ended when the run began; None: the run does not end by itself."""
-        self._last: Batch | None = None
+        self._last: BatchReport | None = None
         self._rejected, self._nulled = Counter[str](), Counter[str]()
         self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
         self._thread.start()
@@ -105,7 +105,7 @@ class SyncRun:
             self._thread.join()
 
     @property
-    def stopped(self) -> dict[str, tuple[Stop, ...]]:
+    def stopped(self) -> dict[str, tuple[TableStop, ...]]:
         """Tables that stand still, and the events that cannot be applied; they are tried again by the next run."""
         return self._engine.stopped
 
@@ -132,8 +132,8 @@ class SyncRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _opened(self, halved: int = 0) -> Engine:
-        engine = Engine(self._options, self._backend_of(self._options))
+    def _opened(self, halved: int = 0) -> SyncEngine:
+        engine = SyncEngine(self._options, self._backend_of(self._options))
         engine.open(halved=halved)
         return engine
 
@@ -200,7 +200,7 @@ class SyncRun:
         position = self._engine.position
         return any(position[queue] < end for queue, end in ends.items())
 
-    def _warn(self, batch: Batch) -> None:
+    def _warn(self, batch: BatchReport) -> None:
         before = self._last.behind if self._last is not None else {}
         if tables := sorted(batch.behind.keys() - before.keys()):
             log.warning(

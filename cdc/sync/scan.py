@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ...consumers.ranges.planned import PlannedSchema
+from ...consumers.ranges.planned_columns import PlannedSchema
 from ...consumers.ranges.task import ReadTask, read
 from ...log.errors import InvalidArgument
 from ...log.message.message import VALUE
-from ..delta.reach import Reach, joined
-from ..events.sources import Source
-from ..events.typed import TypedEvent, is_of_events, typed_events
-from ..fold.fold import Fold, Meet, Plan
-from ..fold.folded import Folded, combined
-from .options import NO_STEPS, Steps
+from ..delta.key_ranges import KeyRanges, joined_ranges
+from ..events.sources import TableId
+from ..events.typed_events import TypedEvent, is_of_events, typed_events
+from ..fold.fold import Fold, FoldPlan, TargetResolver
+from ..fold.fold_result import FoldResult, combined
+from .options import NO_STEPS, SyncSteps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")
 TYPED_EVENT = (*EVENT[:-1], VALUE)
@@ -26,13 +26,13 @@ TYPED_EVENT = (*EVENT[:-1], VALUE)
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class BatchScan:
     """The input of the tasks of one batch."""
 
     tasks: tuple[ReadTask, ...]
-    plan: Plan
+    plan: FoldPlan
     buckets: int
-    steps: Steps = NO_STEPS
+    steps: SyncSteps = NO_STEPS
     bytes_max: int | None = None
     """The most bytes of the events' bodies or rows; one event is always taken. None: any number."""
 
@@ -47,29 +47,29 @@ class Scan:
         return sum(end - start for task in self.tasks for start, end in task.ranges.values())
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[TableId]:
         """The tables, by their numbers."""
         return list(self.plan.targets)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BatchScanResult:
     """The folded events, and how far they reach."""
 
-    folded: Folded
+    folded: FoldResult
     ends: Mapping[int, int]
     """The event to go on with, by queue: the range's end, or the first event that exceeded the bytes."""
     sizes: Mapping[int, int]
     """The bytes of the bodies that were read, by queue."""
-    reach: Mapping[Source, Reach] = field(default_factory=dict)
+    reach: Mapping[TableId, KeyRanges] = field(default_factory=dict)
     """The keys of the rows that tasks keep to themselves, by table."""
 
     @classmethod
-    def of(cls, parts: Sequence[Taken]) -> Taken:
+    def of(cls, parts: Sequence[BatchScanResult]) -> BatchScanResult:
         """The sum of several tasks' results, without the rows."""
         ends = {queue: end for part in parts for queue, end in part.ends.items()}
         sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
-        reach = {source: joined(part.reach.get(source, {}) for part in parts) for part in parts for source in part.reach}
+        reach = {source: joined_ranges(part.reach.get(source, {}) for part in parts) for part in parts for source in part.reach}
         return cls(combined([part.folded for part in parts]), ends, sizes, reach)
 
     @property
@@ -91,7 +91,9 @@ def events_planned(planned: PlannedSchema | None, topic: str) -> PlannedSchema |
     return planned
 
 
-def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0, meet: Meet | None = None) -> Taken:
+def folded_of(
+    scan: BatchScan, task: ReadTask, bytes_max: int | None, *, before: int = 0, meet: TargetResolver | None = None
+) -> BatchScanResult:
     """Fold a task's events, up to ``bytes_max`` bytes of bodies. The first event is always taken, unless bytes were taken ``before``."""
     fold = Fold(scan.plan, meet)
     ends = {queue: start for queue, (start, _) in task.ranges.items()}
@@ -100,12 +102,12 @@ def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int 
     with closing(events_of(task)) as events:
         for queue, offset, time_us, told, size in events:
             if bytes_max is not None and taken and taken + size > bytes_max:
-                return Taken(fold.result(), ends, sizes)
+                return BatchScanResult(fold.result(), ends, sizes)
             taken += size or 1  # an event without a body counts too
             sizes[queue] += size
             ends[queue] = offset + 1
             fold.add(queue, offset, told, time_us)
-    return Taken(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
+    return BatchScanResult(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from ...coordinator.lakes import lakes
 from ...log.errors import DataDamaged, NewerFormatError, PermissionDenied
 from ...log.stores.protocol import ObjectMissing, ObjectStore
-from ..events.sources import Source
+from ..events.sources import TableId
 from ..events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
-from ..fold.folded import Refused
-from .options import Options
+from ..fold.fold_result import RefusedEvent
+from .options import SyncOptions
 
 log = logging.getLogger("penstock.spark")
 
@@ -25,19 +25,19 @@ async def read_types(store: ObjectStore, topic: str, name: str) -> TableTypes:
 class SourceTypes:
     """Reads each object once. One that is not there, or cannot be read, stops nothing: then types are those of the values."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SyncOptions) -> None:
         self._options = options
         self._known: dict[str, TableTypes | None] = {}
         self._warned = False
 
-    def joined(self, source: Source, names: Iterable[str]) -> Mapping[str, str]:
+    def joined(self, source: TableId, names: Iterable[str]) -> Mapping[str, str]:
         """The types of columns that hold the values of all these forms of a table; empty where nothing tells them. Raises
         `StoreUnavailable`.
         """
         known = (self._of(name) for name in sorted(names) if is_types_name(name))
         return self._options.types_of(source, joined_types(types for types in known if types is not None))
 
-    def told(self, source: Source, refused: Refused) -> Mapping[str, str]:
+    def told(self, source: TableId, refused: RefusedEvent) -> Mapping[str, str]:
         """The types of columns that a refused event names, or says itself."""
         said = self._options.types_of(source, refused.types)
         return {**said, **self.joined(source, [] if refused.types_name is None else [refused.types_name])}

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from ...log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .comparison import Comparison, Difference, compare
+    from .comparison import RowDifference, TableComparison, compare
     from .dump_format import DumpFormat
     from .dumps import Dump
     from .rows import Rows
     from .target import DeltaRows, open_target
 
-__all__ = ["Comparison", "DeltaRows", "Difference", "Dump", "DumpFormat", "Rows", "compare", "open_target"]
+__all__ = ["DeltaRows", "Dump", "DumpFormat", "RowDifference", "Rows", "TableComparison", "compare", "open_target"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".comparison": ["Comparison", "Difference", "compare"],
+            ".comparison": ["TableComparison", "RowDifference", "compare"],
             ".dump_format": ["DumpFormat"],
             ".dumps": ["Dump"],
             ".rows": ["Rows"],

@@ -18,7 +18,7 @@ import numpy as np
 from ...log.errors import InvalidArgument
 from .hashes import Hashes, row_hashes
 from .rows import Rows
-from .values import Column, as_column, comparable
+from .values import ColumnValues, as_column, comparable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ _METADATA_PREFIX = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     """One row that differs."""
 
     kind: Literal["missing", "extra", "different"]
@@ -38,7 +38,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TableComparison:
     """The result of a comparison. All is well when `equal`."""
 
     table: str
@@ -55,7 +55,7 @@ class Comparison:
     """Columns that only the source has."""
     target_columns: tuple[str, ...]
     """Columns that only the target has."""
-    differences: tuple[Difference, ...]
+    differences: tuple[RowDifference, ...]
     """The first few of every kind."""
 
     @property
@@ -69,7 +69,7 @@ class _Side(NamedTuple):
     types: Mapping[str, pa.DataType]
     empty_is_null: bool
 
-    def read(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Column]]]:
+    def read(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, ColumnValues]]]:
         """The number of rows and the named columns, batch by batch."""
         import pyarrow as pa
 
@@ -90,7 +90,7 @@ def compare(
     ignore: Sequence[str] = (),
     examples: int = 10,
     empty_is_null: bool = False,
-) -> Comparison:
+) -> TableComparison:
     """Compare a source with a target whose columns are ``schema``, row by row with the same ``key``.
 
     Columns that begin with ``__`` are the sync's own and are not compared, nor are those in ``ignore``. ``empty_is_null``: the source
@@ -108,11 +108,11 @@ def compare(
     (source_rows, source_sums), (target_rows, target_sums) = (_sums(side, names, key) for side in sides)
     differing = np.flatnonzero((source_sums != target_sums).any(axis=0)).astype(np.uint64)
     found = _Found()
-    differences: list[Difference] = []
+    differences: list[RowDifference] = []
     if len(differing):
         found = _judged(*(_hashes_in(side, names, key, differing) for side in sides))
         differences = _shown(sides, names, key, found, examples)
-    return Comparison(
+    return TableComparison(
         table=target.name,
         key=tuple(key),
         source_rows=source_rows,
@@ -138,7 +138,7 @@ def _check_key(table: str, key: Sequence[str], columns: Sequence[str]) -> None:
         )
 
 
-def _hashed(side: _Side, names: Sequence[str], key: Sequence[str]) -> Iterator[tuple[Hashes, Hashes, dict[str, Column]]]:
+def _hashed(side: _Side, names: Sequence[str], key: Sequence[str]) -> Iterator[tuple[Hashes, Hashes, dict[str, ColumnValues]]]:
     for rows, columns in side.read(names):
         yield row_hashes(columns, key, rows), row_hashes(columns, names, rows), columns
 
@@ -198,7 +198,9 @@ def _less(one: tuple[Hashes, Hashes], other: tuple[Hashes, Hashes]) -> Hashes:
     return np.sort(np.repeat(one[0][place], np.maximum(times - there, 0)))
 
 
-def _shown(sides: tuple[_Side, _Side], names: Sequence[str], key: Sequence[str], found: _Found, examples: int) -> list[Difference]:
+def _shown(
+    sides: tuple[_Side, _Side], names: Sequence[str], key: Sequence[str], found: _Found, examples: int
+) -> list[RowDifference]:
     chosen = {kind: list(dict.fromkeys(getattr(found, kind)))[:examples] for kind in _Found._fields}
     wanted = np.array(sorted({one for some in chosen.values() for one in some}), np.uint64)
     source, target = (_rows_of(side, names, key, wanted) for side in sides)
@@ -207,23 +209,27 @@ def _shown(sides: tuple[_Side, _Side], names: Sequence[str], key: Sequence[str],
     shown = [_difference("missing", key, row, 0) for row in missing] + [_difference("extra", key, row, 1) for row in extra]
     for one in chosen["different"]:
         pairs = [_unequal(names, mine, other) for mine in source[one] for other in target[one]]
-        shown.append(Difference("different", {name: source[one][0][name][0] for name in key}, max(pairs, key=bool)))
+        shown.append(RowDifference("different", {name: source[one][0][name][0] for name in key}, max(pairs, key=bool)))
     return shown
 
 
-def _unequal(names: Sequence[str], source: Mapping[str, Column], target: Mapping[str, Column]) -> dict[str, tuple[Any, Any]]:
+def _unequal(
+    names: Sequence[str], source: Mapping[str, ColumnValues], target: Mapping[str, ColumnValues]
+) -> dict[str, tuple[Any, Any]]:
     return {name: (source[name][0], target[name][0]) for name in names if not source[name].same(0, target[name], 0)}
 
 
 def _difference(
     kind: Literal["missing", "extra"], key: Sequence[str], columns: Mapping[str, tuple[Any, Any]], side: Literal[0, 1]
-) -> Difference:
-    return Difference(kind, {name: columns[name][side] for name in key}, {n: pair for n, pair in columns.items() if n not in key})
+) -> RowDifference:
+    return RowDifference(
+        kind, {name: columns[name][side] for name in key}, {n: pair for n, pair in columns.items() if n not in key}
+    )
 
 
-def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hashes) -> dict[int, list[dict[str, Column]]]:
+def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hashes) -> dict[int, list[dict[str, ColumnValues]]]:
     """The rows by their key's hash, each in columns of one value."""
-    found: dict[int, list[dict[str, Column]]] = {}
+    found: dict[int, list[dict[str, ColumnValues]]] = {}
     for keys, _, columns in _hashed(side, names, key):
         # Tables of counts, as NumPy 2.0 takes by itself, overflow with such numbers.
         for row in np.flatnonzero(np.isin(keys, wanted, kind="sort")).tolist():
@@ -231,9 +237,9 @@ def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hash
     return found
 
 
-def _one(column: Column, row: int) -> Column:
+def _one(column: ColumnValues, row: int) -> ColumnValues:
     """A value without the others of its column, which may be many."""
     import pyarrow as pa
 
     values = pa.array([column.values[row].as_py()], column.values.type)
-    return Column(values, {0: column.odd[row]} if row in column.odd else {})
+    return ColumnValues(values, {0: column.odd[row]} if row in column.odd else {})

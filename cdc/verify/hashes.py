@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import xxhash
 
-from .values import Column
+from .values import ColumnValues
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 _NULL, _ODD = 0x9AE16A3B2F90404F, 0xC949D7C7509E6557
 
 
-def row_hashes(columns: Mapping[str, Column], names: Sequence[str], rows: int) -> Hashes:
+def row_hashes(columns: Mapping[str, ColumnValues], names: Sequence[str], rows: int) -> Hashes:
     """One hash a row over the named columns; their order does not count."""
     sums = np.zeros(rows, np.uint64)
     for name in names:
@@ -27,7 +27,7 @@ def row_hashes(columns: Mapping[str, Column], names: Sequence[str], rows: int) -
     return _mixed(sums)
 
 
-def _values(column: Column) -> Hashes:
+def _values(column: ColumnValues) -> Hashes:
     values = column.values
     hashes = _plain(values)
     if values.null_count:

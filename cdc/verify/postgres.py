@@ -16,7 +16,7 @@ from ..events.types import exact_json
 from ..postgres.catalog import Catalog
 from ..postgres.errors import load_psycopg, translated
 from ..postgres.tables import IS_TABLE
-from ..postgres.values import BYTEA, TIMESTAMP, TIMESTAMPTZ, Conversions, Convert
+from ..postgres.values import BYTEA, TIMESTAMP, TIMESTAMPTZ, Convert, TypeConversions
 from .dumps import csv_batches
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def open_tables(dsn: str, tables: Sequence[str] = ()) -> Iterator[list[PostgresR
             raise InvalidArgument(
                 "there is no such table", operation="compare", object=catalog.where, expected=", ".join(lacking) or "a table"
             )
-        conversions = Conversions(catalog.describe_type)
+        conversions = TypeConversions(catalog.describe_type)
         yield [
             PostgresRows(
                 schema,

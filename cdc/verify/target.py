@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...log.errors import InvalidArgument, MissingDependency, StoreUnavailable
 from ..delta.location import Location
-from ..delta.reading import open_table, query, schema_of
+from ..delta.reader import open_table, query, schema_of
 from ..targets import decode_metadata
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ _DIGITS_MAX = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnValues:
     """Values of one column as the target has them."""
 
     values: pa.Array
@@ -32,7 +32,7 @@ class Column:
     def __getitem__(self, row: int) -> Any:  # noqa: ANN401 - any value
         return self.odd[row] if row in self.odd else self.values[row].as_py()
 
-    def same(self, row: int, other: Column, other_row: int) -> bool:
+    def same(self, row: int, other: ColumnValues, other_row: int) -> bool:
         """Whether two values are the same."""
         if row in self.odd or other_row in other.odd:
             return False
@@ -67,7 +67,7 @@ def comparable(kind: pa.DataType) -> pa.DataType:
     return pa.date32() if types.is_date(kind) else pa.string()
 
 
-def as_column(column: pa.Array, kind: pa.DataType, *, empty_is_null: bool = False) -> Column:
+def as_column(column: pa.Array, kind: pa.DataType, *, empty_is_null: bool = False) -> ColumnValues:
     """The values as a `comparable` type. With ``empty_is_null`` an empty text is NULL."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -80,7 +80,7 @@ def as_column(column: pa.Array, kind: pa.DataType, *, empty_is_null: bool = Fals
         values = cast
     if empty_is_null and pa.types.is_string(kind):
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, kind), values)
-    return Column(values, odd)
+    return ColumnValues(values, odd)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:

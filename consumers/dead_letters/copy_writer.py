@@ -23,7 +23,7 @@ from ...log import (
     ClosedError,
     DataDamaged,
     ForkedError,
-    Lake,
+    LogLake,
     MessageView,
     PenstockError,
     Position,
@@ -64,7 +64,7 @@ class Copy(NamedTuple):
     """Properties that replace the message's own. Some of them, the same for all copies of a writer, tell copies of one message apart."""
 
 
-class Written(NamedTuple):
+class CopyResult(NamedTuple):
     """All copies of a call are durable."""
 
     duplicates: int
@@ -105,7 +105,7 @@ class CopyWriter:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         topic: str,
         name: str,
         *,
@@ -142,7 +142,7 @@ class CopyWriter:
             )
         return self._producer.last_sequence
 
-    async def write(self, copies: Sequence[Copy]) -> Written:
+    async def write(self, copies: Sequence[Copy]) -> CopyResult:
         """Return when all copies, at least one, are durable. Their sequences rise; all below the first are written or not needed.
 
         A write that fails for a moment, or with an unknown outcome, is looked up and tried again. Raises `OwnershipLost` once ``may_write``
@@ -164,7 +164,7 @@ class CopyWriter:
                         last = await self._send(batch)
                         self._wrote.update(copy.sequence for copy in batch)
                         del left[: len(batch)]
-                    return Written(duplicates, last)
+                    return CopyResult(duplicates, last)
                 except (PenstockError, asyncio.CancelledError) as error:
                     self._drop()
                     failures = failures + 1 if len(left) == count else 1
@@ -223,7 +223,7 @@ class CopyWriter:
         old = [copy for copy in copies if copy.message.store_timestamp < forgotten_until]
         if not old:
             return copies
-        found = await self.standing({self._mark_of(copy) for copy in old}, self._mark_in, (_not_before(old), forgotten_until))
+        found = await self.find_written({self._mark_of(copy) for copy in old}, self._mark_in, (_not_before(old), forgotten_until))
         return [copy for copy in copies if self._mark_of(copy) not in found]
 
     async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
@@ -235,7 +235,7 @@ class CopyWriter:
             self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
         }
         # A topic's store times may lag by more than messages differ, so copies that are not found are looked for in the whole topic.
-        found = await self.standing(believed.keys(), self._mark_in, (_not_before(copies), "latest"), ("earliest", "latest"))
+        found = await self.find_written(believed.keys(), self._mark_in, (_not_before(copies), "latest"), ("earliest", "latest"))
         missing = frozenset(sequence for mark, sequence in believed.items() if mark not in found)
         if not missing:
             return
@@ -251,7 +251,7 @@ class CopyWriter:
         error.written = frozenset(copy.sequence for copy in copies if copy.sequence <= last) - missing
         raise error
 
-    async def standing(
+    async def find_written(
         self,
         wanted: Collection[Place],
         place: Callable[[str, dict[str, str]], Place],

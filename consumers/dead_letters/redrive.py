@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView, Reader, TopicNotFound, views
+from ...log import DataDamaged, InvalidArgument, LogLake, MessageType, MessageView, Reader, TopicNotFound, views
 from ...log.limits import is_positive
 from ...log.paths import DLQ_PREFIX
 from ...log.schema.topic_schema import TopicSchema
@@ -59,7 +59,7 @@ class RedriveReport:
 
 
 async def redrive(
-    lake: Lake,
+    lake: LogLake,
     group: str,
     *,
     limit: int | None = None,
@@ -109,7 +109,7 @@ async def redrive(
 class _Redrive:
     """One redrive: the chosen letters, and the outcome of the rest."""
 
-    def __init__(self, lake: Lake, reader: Reader, redriven: RedriveCell, name: str, *, dry_run: bool) -> None:
+    def __init__(self, lake: LogLake, reader: Reader, redriven: RedriveCell, name: str, *, dry_run: bool) -> None:
         self._lake = lake
         self._reader = reader
         self._redriven = redriven

@@ -16,7 +16,7 @@ from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.codec import QUEUE_CELL, decode_cell, encode_cell
 from ...coordinator.queues.keeper import ROOM_BYTES
 from ...coordinator.tables.objectstore import ObjectStoreTable
-from ...log import DataDamaged, Lake, LimitExceeded
+from ...log import DataDamaged, LimitExceeded, LogLake
 from .copy_writer import SequencesTaken
 
 REDRIVES = "redrives/"
@@ -30,7 +30,7 @@ class RedriveCell:
     It lies in the lake, wherever the group's other cells are: two redrives that are told different tables must not send everything twice.
     """
 
-    def __init__(self, lake: Lake, group: str, life: int) -> None:
+    def __init__(self, lake: LogLake, group: str, life: int) -> None:
         self._table = ObjectStoreTable(lake.store, runtime=lake.runtime)
         cells, key = Cells(self._table, lake.runtime), f"{REDRIVES}{group}/{life}"
         self._document = Document(cells, lake.runtime.clock, key, QUEUE_CELL, absent=QueueCell(), write_s=_WRITE_S)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...coordinator.groups.record import check_group_name
 from ...coordinator.queues.cell import QueueCell
-from ...log import InvalidArgument, Lake, MessageView, TopicDeleted, TopicExists, TopicLimits, TopicNotFound, TopicSettings
+from ...log import InvalidArgument, LogLake, MessageView, TopicDeleted, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ...log.format.stored_json import whole_number
 from ...log.limits import KIB
 from ...log.paths import DLQ_PREFIX
@@ -74,7 +74,7 @@ class DeadLetterWriter:
     the origin. ``may_write`` is asked before every request. It only saves work: a writer that is no longer the owner doubles nothing.
     """
 
-    def __init__(self, lake: Lake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, lake: LogLake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
         self._lake = lake
         self._origin = topic
         self.group = group
@@ -150,7 +150,7 @@ class DeadLetterWriter:
         def place(_: str, properties: dict[str, str]) -> tuple[str, str]:
             return properties.get(ORIGIN_OFFSET, ""), properties.get(SEQUENCE, "")
 
-        return {wanted[one] for one in await self._copies.standing(wanted, place, ("earliest", "latest"))}
+        return {wanted[one] for one in await self._copies.find_written(wanted, place, ("earliest", "latest"))}
 
     async def close(self) -> None:
         """Release the name."""

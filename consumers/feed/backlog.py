@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 
 from ...log.errors import DataDamaged, ViewLost
-from ...log.format.fold import Folded
-from ...log.format.state import State
+from ...log.format.fold import FoldedEntry
+from ...log.format.state import TopicState
 from ...log.read.reader import Reader
 from ...log.tail.salvage import fold_known
 from ...log.tail.view import View
@@ -21,7 +21,7 @@ _FAR_ENTRIES = 4
 """The distance from the log's end at which entries are fetched side by side."""
 
 
-class CatchUp:
+class CatchUpReader:
     """Reads one queue from an offset on by the reader's way, which decides what is there, expired or lost."""
 
     def __init__(self, reader: Reader, queue: int, start: int, end: int | Literal["latest"]) -> None:
@@ -134,11 +134,11 @@ class Backlog:
         oldest = cache.oldest
         return not cache.is_full or oldest is None or 2 * len(oldest.spans) <= len(cache.queues)
 
-    def _folded(self, folded: Folded, data: bytes) -> None:
+    def _folded(self, folded: FoldedEntry, data: bytes) -> None:
         if folded.state.incarnation == self._topic.record.incarnation:
             self.window.cache.take(folded, data)
             for queue, start in self._wanted.items():
                 self.window.cache.drop_below(queue, start)
 
-    def _jumped(self, state: State) -> None:
+    def _jumped(self, state: TopicState) -> None:
         self.over = True

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ...log.format.fold import Folded, Void
-from ...log.format.state import State
+from ...log.format.fold import FoldedEntry, VoidReason
+from ...log.format.state import TopicState
 from ...log.tail.arrivals import entry_bytes
 
 _OVERHEAD_BYTES = 4096
@@ -25,7 +25,7 @@ Failures: TypeAlias = "dict[int, BaseException]"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CachedRows:
     """Consecutive rows of one queue, with `MESSAGE_SCHEMA`."""
 
     first_offset: int
@@ -34,16 +34,16 @@ class Piece:
 
 
 @dataclass(slots=True, eq=False)
-class Arrival:
+class CachedEntry:
     """An entry: as it was stored until somebody wants its rows, then the rows."""
 
     number: int
     spans: dict[int, tuple[int, int]]
     """The offsets it brought to each queue that may still want them: the first, and the one behind the last."""
-    stored: tuple[Folded, bytes] | None
+    stored: tuple[FoldedEntry, bytes] | None
     size_bytes: int
     """The size in memory. All queues' rows share it, so it stays the same until none wants them any more."""
-    pieces: dict[int, Piece] | None = None
+    pieces: dict[int, CachedRows] | None = None
     """The rows, once decoded. A queue whose rows cannot be had from here is not in it."""
     loading: asyncio.Task[Failures] | None = None
 
@@ -56,8 +56,8 @@ class FeedCache:
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
-        self._arrivals: dict[int, Arrival] = {}
-        self._of_queue: dict[int, deque[Arrival]] = {}
+        self._arrivals: dict[int, CachedEntry] = {}
+        self._of_queue: dict[int, deque[CachedEntry]] = {}
         self._end: dict[int, int] = {}
         """The offset for each queue behind the last that was taken in or passed over."""
         self.size_bytes = 0
@@ -79,7 +79,7 @@ class FeedCache:
         return 2 * self.size_bytes > self._size_bytes_max
 
     @property
-    def oldest(self) -> Arrival | None:
+    def oldest(self) -> CachedEntry | None:
         """The entry that falls out next."""
         return next(iter(self._arrivals.values()), None)
 
@@ -98,7 +98,7 @@ class FeedCache:
         self._size_bytes_max = size_bytes_max
         self._shrink()
 
-    def take(self, folded: Folded, data: bytes) -> None:
+    def take(self, folded: FoldedEntry, data: bytes) -> None:
         """Add the entry behind the last one."""
         spans = self._spans(folded)
         state = folded.state
@@ -116,8 +116,8 @@ class FeedCache:
         if not spans:
             return
         # Only these parts of the state are needed here, and the states of thousands of entries are large.
-        slim = replace(folded, state=State(entry=state.entry, store_time_ms=state.store_time_ms, schema=state.schema))
-        arrival = Arrival(number=state.entry, spans=spans, stored=(slim, data), size_bytes=size_bytes)
+        slim = replace(folded, state=TopicState(entry=state.entry, store_time_ms=state.store_time_ms, schema=state.schema))
+        arrival = CachedEntry(number=state.entry, spans=spans, stored=(slim, data), size_bytes=size_bytes)
         self._arrivals[arrival.number] = arrival
         self.size_bytes += size_bytes
         for queue, (_, limit) in spans.items():
@@ -125,17 +125,17 @@ class FeedCache:
             self._end[queue] = limit
         self._shrink()
 
-    def jump(self, state: State) -> None:
+    def jump(self, state: TopicState) -> None:
         """Note that entries were passed over; what comes next follows ``state``."""
         for queue in self._of_queue:
             self._void(queue, state.next_offsets[queue])
 
-    def covering(self, queue: int, start: int, limit: int) -> list[Arrival]:
+    def covering(self, queue: int, start: int, limit: int) -> list[CachedEntry]:
         """The entries that hold offsets from ``start`` up to ``limit`` (exclusive), in order; empty unless ``start`` is here."""
         arrivals = self._of_queue.get(queue)
         if not arrivals or start < arrivals[0].spans[queue][0]:
             return []
-        found: list[Arrival] = []
+        found: list[CachedEntry] = []
         for at in range(bisect_right(arrivals, start, key=lambda one: one.spans[queue][1]), len(arrivals)):
             if arrivals[at].spans[queue][0] >= limit:
                 break
@@ -153,13 +153,13 @@ class FeedCache:
         while arrivals and arrivals[0].spans[queue][1] <= start:
             self._drop_first(queue)
 
-    def drop_through(self, queue: int, arrival: Arrival) -> None:
+    def drop_through(self, queue: int, arrival: CachedEntry) -> None:
         """Drop this queue's rows in entries up to this one, because they cannot be had from here."""
         arrivals = self._of_queue.get(queue)
         while arrivals and arrivals[0].number <= arrival.number:
             self._drop_first(queue)
 
-    def decoded(self, arrival: Arrival, pieces: dict[int, Piece], size_bytes: int) -> None:
+    def decoded(self, arrival: CachedEntry, pieces: dict[int, CachedRows], size_bytes: int) -> None:
         """Note that the rows of an entry are here, and take ``size_bytes``."""
         size_bytes += _OVERHEAD_BYTES
         if arrival.number in self._arrivals:
@@ -184,10 +184,10 @@ class FeedCache:
             self.size_bytes -= arrival.size_bytes
             del self._arrivals[arrival.number]
 
-    def _spans(self, folded: Folded) -> dict[int, tuple[int, int]]:
+    def _spans(self, folded: FoldedEntry) -> dict[int, tuple[int, int]]:
         spans: dict[int, tuple[int, int]] = {}
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-            if isinstance(verdict, Void):
+            if isinstance(verdict, VoidReason):
                 continue
             for queue, count in batch.rows.items():
                 if queue in self._of_queue:

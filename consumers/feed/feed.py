@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from ...log.errors import ClosedError, InternalError, TopicDeleted
-from ...log.format.fold import Folded
-from ...log.format.state import State
+from ...log.format.fold import FoldedEntry
+from ...log.format.state import TopicState
 from ...log.limits import MIB
 from ...log.read.merged_rows import MergedRows, out_of_range
+from ...log.read.projection import projection_of
 from ...log.read.reader import Reader
-from ...log.read.shown_rows import shown_columns
 from ...log.schema.topic_schema import TopicSchema
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
-from .backlog import Backlog, CatchUp
+from .backlog import Backlog, CatchUpReader
 from .rows import check_dense
-from .unpublished import Offsets, Unpublished
+from .unpublished_entries import Offsets, UnpublishedEntries
 from .window import Window
 
 CACHE_BYTES = 64 * MIB
@@ -46,13 +46,13 @@ class Feed:
         self._cache_bytes = cache_bytes
         self._live = Window(topic, cache_bytes)
         self._backlog: Backlog | None = None
-        self._unpublished = Unpublished(topic)
+        self._unpublished = UnpublishedEntries(topic)
         self._opening = asyncio.Lock()
         self._reader = Reader(topic, groups_ahead=1)  # queues read side by side, so none needs to read ahead, which costs memory
         self._rows = MergedRows(topic, asyncio.Event())
         self._table = Snapshot(topic.record.table)
         self._attached: dict[int, int] = {}
-        self._behind: dict[tuple[int, int], CatchUp] = {}
+        self._behind: dict[tuple[int, int], CatchUpReader] = {}
         """Readers of older rows, by queue and the offset they come to next."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
@@ -151,7 +151,7 @@ class Feed:
         """The rows of these few offsets of a queue, in rising order, read from the store anew. Raises what `fetch` raises."""
         wanted = np.unique(np.asarray(offsets, np.int64))
         schema = self._tail.state.schema
-        shown = shown_columns(None, schema)
+        shown = projection_of(None, schema)
         stored = await self._unpublished_rows(queue, wanted)
         found = [shown.shown(rows, where=self._topic.paths.topic) for rows in stored]
         here = [rows.column("offset").to_numpy() for rows in found]
@@ -244,7 +244,7 @@ class Feed:
         if source is None:
             await self._end_behind(queue, keep=self._attached.get(queue, 0) - 1)
             table_end = self._table.end(queue)
-            source = CatchUp(self._reader, queue, start, table_end if start < table_end else "latest")
+            source = CatchUpReader(self._reader, queue, start, table_end if start < table_end else "latest")
         try:
             rows = await source.fetch(rows_max=rows_max, bytes_max=bytes_max)
         except BaseException:
@@ -291,12 +291,12 @@ class Feed:
 
     # --- The tail
 
-    def _folded(self, folded: Folded, data: bytes) -> None:
+    def _folded(self, folded: FoldedEntry, data: bytes) -> None:
         if self._topic.is_current:
             self._live.cache.take(folded, data)
         self._wake()
 
-    def _jumped(self, state: State) -> None:
+    def _jumped(self, state: TopicState) -> None:
         if self._topic.is_current:
             self._live.cache.jump(state)
         self._wake()

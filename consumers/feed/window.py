@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...log.errors import DataDamaged, InternalError
-from ...log.format.fold import Folded
+from ...log.format.fold import FoldedEntry
 from ...log.limits import KIB
 from ...log.paths import TopicPaths
-from ...log.read.shown_rows import shown_columns
+from ...log.read.projection import projection_of
 from ...log.schema.topic_schema import TopicSchema
 from ...log.tail.entry_rows import EntryRows, decode_entry, staged_parts
 from ...log.topic.topics import Topic
-from .cache import Arrival, Failures, FeedCache, Piece
+from .cache import CachedEntry, CachedRows, Failures, FeedCache
 from .rows import cut
 
 _ENTRIES_AHEAD = 4
@@ -36,7 +36,7 @@ _TOGETHER_SHARE = 16
 class _Fetched:
     """An entry to be decoded."""
 
-    folded: Folded
+    folded: FoldedEntry
     data: bytes
     parts: dict[str, bytes | None]
     spans: dict[int, tuple[int, int]]
@@ -81,7 +81,7 @@ class Window:
             load.cancel()
         await asyncio.gather(*loads, return_exceptions=True)
 
-    def _start(self, arrivals: Sequence[Arrival]) -> None:
+    def _start(self, arrivals: Sequence[CachedEntry]) -> None:
         """Have those decoded together that are not yet."""
         wanted = [arrival for arrival in arrivals if arrival.pieces is None and arrival.loading is None]
         if wanted:
@@ -97,12 +97,12 @@ class Window:
         if not load.cancelled():
             load.exception()
 
-    def _schema(self, folded: Folded) -> TopicSchema | None:
+    def _schema(self, folded: FoldedEntry) -> TopicSchema | None:
         """The schema that shows an entry's rows: the present one, as readers show them, and not the one when they were sent."""
         found = folded.state.schema
         return self._topic.schema if found is not None and self._topic.is_current else found
 
-    async def _load(self, arrivals: Sequence[Arrival]) -> Failures:
+    async def _load(self, arrivals: Sequence[CachedEntry]) -> Failures:
         """Decode entries for all queues that want rows of them. Returns why some could not be fetched, by entry.
 
         They are decoded by one thread: several would mostly wait for one another.
@@ -125,7 +125,7 @@ class Window:
                 self.cache.drop_through(queue, arrival)  # the reader finds it elsewhere, or says what is lost
         return failures
 
-    async def _fetched(self, arrival: Arrival) -> _Fetched:
+    async def _fetched(self, arrival: CachedEntry) -> _Fetched:
         """An entry with the staged objects that it links."""
         assert arrival.stored is not None
         folded, data = arrival.stored
@@ -134,13 +134,13 @@ class Window:
         return _Fetched(folded, data, parts, spans, self._schema(folded))
 
 
-def _small(arrivals: Sequence[Arrival], bytes_max: int) -> int:
+def _small(arrivals: Sequence[CachedEntry], bytes_max: int) -> int:
     """The number of first entries, one at least, that are so small that they are waited for together."""
     sizes = accumulate(arrival.size_bytes for arrival in arrivals[:ENTRIES_TOGETHER])
     return max(1, sum(size_bytes <= bytes_max for size_bytes in sizes))
 
 
-def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
+def _taken(arrivals: list[CachedEntry], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
     """Rows of the first entries, as far as they are decoded and follow one another."""
     taken: list[pa.RecordBatch] = []
     at, left_rows, left_bytes = start, rows_max, bytes_max
@@ -164,9 +164,9 @@ def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes
     return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
-def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[dict[int, Piece], int]]:
+def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[dict[int, CachedRows], int]]:
     """What `_decoded` gives for each; nothing for a damaged one."""
-    decoded: list[tuple[dict[int, Piece], int]] = []
+    decoded: list[tuple[dict[int, CachedRows], int]] = []
     for one in those:
         try:
             decoded.append(_decoded(paths, one))
@@ -175,7 +175,7 @@ def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[di
     return decoded
 
 
-def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, Piece], int]:
+def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, CachedRows], int]:
     """The rows of an entry for each of its spans that is whole, as its schema shows them, and the bytes that all of them take."""
     folded, spans = fetched.folded, fetched.spans
     entry = decode_entry(paths, folded, fetched.data, fetched.parts, queues=spans.keys())
@@ -187,11 +187,11 @@ def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, Piece], in
     ends = np.cumsum([limit - first for first, limit in whole.values()])
     bodies = np.concatenate(([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False))))
     other_bytes = (size_bytes - int(bodies[-1])) / rows.num_rows
-    pieces: dict[int, Piece] = {}
+    pieces: dict[int, CachedRows] = {}
     begin = 0
     for (queue, (first, _)), end in zip(whole.items(), ends.tolist(), strict=True):
         of_queue = int(bodies[end] - bodies[begin] + other_bytes * (end - begin))
-        pieces[queue] = Piece(first, rows.slice(begin, end - begin), of_queue)
+        pieces[queue] = CachedRows(first, rows.slice(begin, end - begin), of_queue)
         begin = end
     return pieces, size_bytes
 
@@ -205,7 +205,7 @@ def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]], schema: T
         table = table.filter(pc.is_in(table.column("queue"), value_set=pa.array(list(whole), pa.int32())))
     batches = table.combine_chunks().to_batches()
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    rows = shown_columns(None, schema).shown(rows, where=where)
+    rows = projection_of(None, schema).shown(rows, where=where)
     queues = np.repeat(list(whole), [limit - first for first, limit in whole.values()])
     offsets = np.concatenate([np.arange(first, limit) for first, limit in whole.values()])
     if not (np.array_equal(rows.column("queue").to_numpy(), queues) and np.array_equal(rows.column("offset").to_numpy(), offsets)):

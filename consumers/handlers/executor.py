@@ -16,7 +16,7 @@ from ...log.errors import RetryError
 from ...log.message.message import MessageView
 from ...log.runtime.runtime import Clock
 from ..schedule.lanes import LaneRun
-from .results import ConsumeResult, Declined, ListenerVerdict, judge, raised
+from .results import ConsumeResult, ListenerVerdict, MessagesDeclined, judge, raised
 
 log = logging.getLogger("penstock.consumers")
 
@@ -28,7 +28,7 @@ _LOOK_AGAIN_S = 0.02
 """The time after a move until idle threads are looked for again. A run that had just begun by then may be at a slow message."""
 
 
-class Owner(Protocol):
+class RunOwner(Protocol):
     """The party that gave a run, and is told what becomes of it."""
 
     @property
@@ -47,7 +47,7 @@ class Owner(Protocol):
 class Executor(Protocol):
     """Runs runs."""
 
-    def start(self, owner: Owner, runs: Iterable[LaneRun]) -> None:
+    def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
         """Take these runs on. Call this on the event loop only."""
         ...
 
@@ -74,7 +74,7 @@ class Executor(Protocol):
         ...
 
 
-class Threads:
+class ThreadExecutor:
     """Runs a listener in threads of its own. A thread whose handler was given up is replaced by a fresh one."""
 
     def __init__(
@@ -92,8 +92,8 @@ class Threads:
         self._batches = batches
         self._clock = clock
         self._name = name
-        self._ready: queue.SimpleQueue[tuple[Owner, LaneRun] | None] = queue.SimpleQueue()
-        self._outbox: deque[tuple[Owner, LaneRun, bool]] = deque()
+        self._ready: queue.SimpleQueue[tuple[RunOwner, LaneRun] | None] = queue.SimpleQueue()
+        self._outbox: deque[tuple[RunOwner, LaneRun, bool]] = deque()
         self._delivery_due = False
         self._looks_again = False
         self._loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class Threads:
     def is_idle(self) -> bool:
         return self._ready.empty() and len(self._at_work) < len(self._idents)
 
-    def start(self, owner: Owner, runs: Iterable[LaneRun]) -> None:
+    def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
         for run in runs:
             self._ready.put((owner, run))
 
@@ -181,7 +181,7 @@ class Threads:
             return True
         return False
 
-    def _run_one_by_one(self, owner: Owner, run: LaneRun) -> None:
+    def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
         run.took_s = took_s = []
         reported_s = now()
@@ -201,7 +201,7 @@ class Threads:
             try:
                 result = call(message)  # type: ignore[arg-type]  # one by one
                 failure = None if result is ConsumeResult.SUCCESS else judge(result, 1).failure
-            except Declined:
+            except MessagesDeclined:
                 return
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
                 failure = raised(error, 1).failure
@@ -216,21 +216,21 @@ class Threads:
                 reported_s = since_s
                 self._tell(owner, run)
 
-    def _run_batch(self, owner: Owner, run: LaneRun) -> None:
+    def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
         if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
         run.since_s = since_s = self._clock.monotonic_s()
         messages = list(run.messages)
         try:
             verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
-        except Declined:
+        except MessagesDeclined:
             return
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
             verdict = raised(error, len(messages))
         run.took_s = (self._clock.monotonic_s() - since_s,)
         apply(run, verdict)
 
-    def _tell(self, owner: Owner, run: LaneRun, *, last: bool = False) -> None:
+    def _tell(self, owner: RunOwner, run: LaneRun, *, last: bool = False) -> None:
         self._outbox.append((owner, run, last))
         if not self._delivery_due:
             self._delivery_due = True
@@ -259,7 +259,7 @@ class Threads:
         self._look()
 
 
-class Tasks:
+class TaskExecutor:
     """Runs a coroutine function on the event loop, at most ``tasks`` at once."""
 
     def __init__(
@@ -276,7 +276,7 @@ class Tasks:
         self._batches = batches
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[tuple[Owner, LaneRun]] = deque()
+        self._waiting: deque[tuple[RunOwner, LaneRun]] = deque()
         self._room = tasks
         self._hung: dict[LaneRun, asyncio.Task[None]] = {}
         self._running: dict[LaneRun, asyncio.Task[None]] = {}
@@ -289,7 +289,7 @@ class Tasks:
     def is_idle(self) -> bool:
         return self._room > 0 and not self._waiting
 
-    def start(self, owner: Owner, runs: Iterable[LaneRun]) -> None:
+    def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
         self._waiting.extend((owner, run) for run in runs)
         self._go_on()
 
@@ -326,7 +326,7 @@ class Tasks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, owner: Owner, run: LaneRun) -> None:
+    async def _work(self, owner: RunOwner, run: LaneRun) -> None:
         try:
             if self._batches:
                 await self._run_batch(owner, run)
@@ -346,7 +346,7 @@ class Tasks:
             if self.is_idle:
                 self._idle()
 
-    async def _run_one_by_one(self, owner: Owner, run: LaneRun) -> None:
+    async def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         reported_s = self._clock.monotonic_s()
         run.took_s = took_s = []
         left = run.left
@@ -370,7 +370,7 @@ class Tasks:
                 reported_s = since_s
                 owner.moved(run)
 
-    async def _run_batch(self, owner: Owner, run: LaneRun) -> None:
+    async def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
         if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
         run.since_s = since_s = self._clock.monotonic_s()
@@ -384,7 +384,7 @@ class Tasks:
         """What the listener returns, judged; None when it declines."""
         try:
             return judge(await self._call(given), count)
-        except Declined:
+        except MessagesDeclined:
             return None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -421,5 +421,5 @@ def executor_of(
     ``idle`` is called when a handler has ended and nothing waits for its place.
     """
     if is_coroutine_function(listener):
-        return Tasks(listener, batches=batches, tasks=at_once, clock=clock, idle=idle)
-    return Threads(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}", idle=idle)
+        return TaskExecutor(listener, batches=batches, tasks=at_once, clock=clock, idle=idle)
+    return ThreadExecutor(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}", idle=idle)

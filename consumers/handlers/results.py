@@ -52,7 +52,7 @@ Result: TypeAlias = ConsumeResult | RetryAfter
 AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
 
 
-class Declined(Exception):
+class MessagesDeclined(Exception):
     """Raised by a listener that did not take what it was given: the messages are given back as if they had not been handed out.
 
     Useful while the consumer drains. At any other time they are handed out again at once.

@@ -17,7 +17,7 @@ from ...log.runtime.backoff import Backoff
 from ..dead_letters.copy_writer import SequencesTaken
 from ..dead_letters.writer import DeadLetter, DeadLetterWriter, renumbered
 from ..feed.feed import Feed
-from ..schedule.step import Letter
+from ..schedule.step import GivenUpMessage
 from ..statistics import TopicCounters
 
 log = logging.getLogger("penstock.consumers")
@@ -43,13 +43,13 @@ class DeadLetterTask:
         self._writer = writer
         self._counters = counters
         self._topic, self._queue = topic, queue
-        self._letters: dict[int, Letter] = {}
+        self._letters: dict[int, GivenUpMessage] = {}
         self._known: dict[int, tuple[int, str]] = {}
         """Attempts and reason of messages that were given up and are not in memory, by offset."""
         self._woken = asyncio.Event()
         self._empty = asyncio.Event()
 
-    def give_up(self, letters: Iterable[Letter]) -> None:
+    def give_up(self, letters: Iterable[GivenUpMessage]) -> None:
         """Take messages that the next write gives up. Call this before the write, because they may be written as soon as it stands; call
         `wake` after it.
         """
@@ -125,7 +125,7 @@ class DeadLetterTask:
                 continue
             pause = Backoff(_PAUSE_S)
             last, count = assigned[-1][1], len(unwritten)
-            await keeper.change(lambda cell, last=last, count=count: cell.with_buried(last, lost=count))  # type: ignore[misc]
+            await keeper.change(lambda cell, last=last, count=count: cell.with_dead_letters_written(last, lost=count))  # type: ignore[misc]
             self._moved()
             for place, (offset, sequence) in enumerate(assigned):
                 self._tell(offset, written=sequence not in unwritten, former=place < len(former))
@@ -152,7 +152,7 @@ class DeadLetterTask:
                 lost = {offset for offset in missing if offset < earliest}
                 rows = await feed.pick(self._queue, [offset for offset in missing if offset >= earliest])
             for view in views(self._topic, rows):
-                self._letters[view.offset] = Letter(view, *self._known.pop(view.offset, _UNKNOWN))
+                self._letters[view.offset] = GivenUpMessage(view, *self._known.pop(view.offset, _UNKNOWN))
         letters = []
         for offset, sequence in assigned:
             if offset not in lost:

@@ -6,8 +6,8 @@ import logging
 from datetime import UTC, datetime
 
 from ...log.escapes import escaped
-from ..handlers.no_answer import NoAnswers
-from ..schedule.step import Failed
+from ..handlers.missing_result import MissingResultLog
+from ..schedule.step import FailedAttempt
 
 log = logging.getLogger("penstock.consumers")
 
@@ -17,9 +17,11 @@ class FailureLog:
 
     def __init__(self, group: str, listener: object) -> None:
         self._group = group
-        self._no_answers = NoAnswers(group, listener, then="the message runs again, and at the end of its attempts it is given up")
+        self._no_answers = MissingResultLog(
+            group, listener, then="the message runs again, and at the end of its attempts it is given up"
+        )
 
-    def note(self, topic: str, queue: int, failed: Failed) -> None:
+    def note(self, topic: str, queue: int, failed: FailedAttempt) -> None:
         """Log what failed and when it runs again."""
         self._no_answers.note(failed.reason)
         message = failed.message
@@ -49,7 +51,7 @@ class FailureLog:
         )
 
 
-def _next(failed: Failed) -> str:
+def _next(failed: FailedAttempt) -> str:
     if failed.batch > 1:
         return f"or one of the {failed.batch - 1} behind it in its batch; they run again at once, in smaller batches"
     if failed.due_ms is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from ...coordinator.queues.cell import QueueCell, State
+from ...coordinator.queues.cell import MessageState, QueueCell
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,19 @@ class QueueLag:
     """The offset below which everything is settled."""
 
 
-def standing(cell: QueueCell) -> QueueLag:
+def queue_lag(cell: QueueCell) -> QueueLag:
     markers = [marker.tries.state for marker in cell.markers.values()]
-    waiting = sum(tries.state is State.WAITING for tries in cell.tries.values()) + markers.count(State.WAITING) + cell.count_spilled
-    parked = markers.count(State.PARKED)
+    waiting = (
+        sum(tries.state is MessageState.WAITING for tries in cell.tries.values())
+        + markers.count(MessageState.WAITING)
+        + cell.count_spilled
+    )
+    parked = markers.count(MessageState.PARKED)
     first = cell.settled.floor if cell.first_listed is None else min(cell.settled.floor, cell.first_listed)
     return QueueLag(waiting, len(markers) - parked, parked, first)
 
 
-class Ages:
+class MessageAges:
     """When the messages of a queue were stored or came, as far as they were read. There is one note for each batch of rows, so a time is
     right to a batch.
 

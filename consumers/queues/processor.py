@@ -14,9 +14,9 @@ from typing import Any, Generic, Literal, TypeVar
 import pyarrow as pa
 
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
-from ...coordinator.queues.cell import QueueCell, Seen
+from ...coordinator.queues.cell import LogWitness, QueueCell
 from ...coordinator.queues.commands import caught_up, waits_for_room
-from ...coordinator.queues.invisibility import Expiry, Lapse, expired, last_expiry_ms
+from ...coordinator.queues.invisibility import ExpiredDelivery, Expiry, expired, last_expiry_ms
 from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
 from ...coordinator.queues.offsets import OffsetSet
 from ...coordinator.queues.restores import (
@@ -29,7 +29,7 @@ from ...coordinator.queues.restores import (
     seen,
 )
 from ...coordinator.registry.spill_objects import SpillObjects
-from ...coordinator.workers.worker import Member, Worker
+from ...coordinator.workers.worker import SessionMember, Worker
 from ...log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
 from ...log.filter.filters import parse_filter
 from ...log.runtime.backoff import Backoff
@@ -39,13 +39,13 @@ from ..dead_letters.writer import DeadLetterWriter
 from ..feed.feed import Feed
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import gone, missing_of
-from ..limits import Limits
+from ..limits import QueueLimits
 from ..schedule.protocol import QueueSchedule
 from ..statistics import TopicCounters
 from .dead_letter_task import DeadLetterTask
-from .lag import Ages, standing
-from .rereading import Rereading
-from .spilling import Spilling
+from .lag import MessageAges, queue_lag
+from .message_reloader import MessageReloader
+from .spill_task import SpillTask
 
 log = logging.getLogger("penstock.consumers")
 
@@ -83,14 +83,14 @@ class ProcessorContext:
     runtime: Runtime
     store: ObjectStore
     worker: Worker
-    member: Member
+    member: SessionMember
     room: Callable[[QueueProcessor[Any]], tuple[int, int]]
     """(messages, bytes) that a queue may fetch now."""
     freed: Callable[[], None]
     """Report that there may be room now for queues that had none."""
     on_expired: Literal["skip", "stop"] = "skip"
     """What to do about messages that retention removed before the group had them."""
-    limits: Limits
+    limits: QueueLimits
 
 
 class QueueProcessor(Generic[ScheduleT]):
@@ -113,9 +113,11 @@ class QueueProcessor(Generic[ScheduleT]):
         self.keeper = keeper
         self._feed = feed
         self._dead_letters = DeadLetterTask(writer, counters, topic=topic, queue=queue, moved=self.wake)
-        self._rereading = Rereading(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
+        self._rereading = MessageReloader(
+            feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again
+        )
         objects = SpillObjects(around.store, around.runtime, around.group, topic, queue)
-        self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
+        self._spilling = SpillTask(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
         self._counters = counters
         self.topic, self.queue = topic, queue
         self._record = self._taken_by = record
@@ -128,7 +130,7 @@ class QueueProcessor(Generic[ScheduleT]):
         """The mean size of the messages fetched last."""
         self.starving = False
         """Whether it would fetch if there were room."""
-        self.ages, self.arrivals = Ages(), Ages()
+        self.ages, self.arrivals = MessageAges(), MessageAges()
         """When messages were stored, and when they came here by the monotonic clock."""
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
@@ -282,7 +284,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 raise self._inconsistent(why)
             # The group was reset: messages that were given up in the other log have other messages at their offsets here.
             log.warning("group %s, %s queue %d was reset, as %s", *self._where, why)
-            await self.keeper.change(lambda cell: replace(cell, dead_letters=cell.dead_letters.outlived()))
+            await self.keeper.change(lambda cell: replace(cell, dead_letters=cell.dead_letters.without_own()))
             return True
         await self.keeper.release()
         return False
@@ -290,7 +292,7 @@ class QueueProcessor(Generic[ScheduleT]):
     def _inconsistent(self, why: str) -> InconsistentRestore:
         return inconsistent(why, group=self._around.group, topic=self.topic, queue=self.queue)
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> LogWitness:
         return seen(self._feed.topic.tail.state, self._record.secret)
 
     async def _end_of(self, task: asyncio.Future[Any]) -> None:
@@ -364,7 +366,7 @@ class QueueProcessor(Generic[ScheduleT]):
         due_ms = self.schedule.next_expiry_ms()
         return None if due_ms is None else max(due_ms, self._expiry_ms)
 
-    def _note(self, lapses: Sequence[Lapse]) -> None:
+    def _note(self, lapses: Sequence[ExpiredDelivery]) -> None:
         self._counters.failed_attempts.add(len(lapses))
         for lapse in lapses:
             if lapse.given_up:
@@ -417,7 +419,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._obeyed = None if waits_for_room(cell, record, self.topic, self.queue) else record
         if cell.generation != before.generation:
             self._abandon()
-            self.ages, self.arrivals = Ages(), Ages()
+            self.ages, self.arrivals = MessageAges(), MessageAges()
             self.schedule = self._new_schedule(cell)
             self._anew.set()
             log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
@@ -476,7 +478,7 @@ class QueueProcessor(Generic[ScheduleT]):
 
     def _load(self, schedule: ScheduleT, rows: pa.RecordBatch, start: int) -> None:
         limit = start + rows.num_rows
-        first_unsettled, stored_ms = standing(self.keeper.cell).first_unsettled, rows.column("store_timestamp")[0].value // 1000
+        first_unsettled, stored_ms = queue_lag(self.keeper.cell).first_unsettled, rows.column("store_timestamp")[0].value // 1000
         for notes, time_ms in ((self.ages, stored_ms), (self.arrivals, int(1000 * self._clock.monotonic_s()))):
             notes.forget(first_unsettled)
             notes.note(start, time_ms)

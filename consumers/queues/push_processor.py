@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...coordinator.queues.cell import QueueCell
 from ...log.message.message import MessageView
-from ..limits import Mode
+from ..limits import QueueMode
 from ..schedule.lanes import LaneRun
 from ..schedule.push import PushSchedule
 from ..schedule.step import Step
@@ -137,7 +137,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
             await self._look(now_ms)
             await self._expire(now_ms)
             if self._draining:
-                drained = await self._step(Mode.DRAIN)
+                drained = await self._step(QueueMode.DRAIN)
                 if not self.schedule.running:
                     if drained:
                         await self._dead_letters.finish(DEAD_LETTERS_S)
@@ -147,27 +147,27 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                     self._woken.set()  # the step was written, and no report of a run will wake the loop
             elif self._around.worker.quiet:
                 self._stop()
-                await self._step(Mode.QUIET)
+                await self._step(QueueMode.QUIET)
             elif self.schedule.wants_solo(now_ms) and self._may_run_alone():
                 await self._run_alone()
             elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms, self.keeper.cell):
                 await asyncio.sleep(_ACKS_GATHER_S)
-                await self._step(Mode.USUAL)
+                await self._step(QueueMode.USUAL)
             else:
                 suspects_waited = self.schedule.suspects_wait
-                await self._step(Mode.USUAL)
+                await self._step(QueueMode.USUAL)
                 if suspects_waited and self.schedule.wants_solo(now_ms) and self._may_run_alone():
                     self._woken.set()  # there was room in this step, and no report of a run will wake the loop
             self._around.freed()
             await self._rest()
 
-    async def _step(self, mode: Mode) -> bool:
+    async def _step(self, mode: QueueMode) -> bool:
         """Plan, write and run. Returns whether there was nothing to write."""
         worker = self._around.worker
-        if mode is Mode.USUAL:
+        if mode is QueueMode.USUAL:
             await worker.awake()
             if self._draining or worker.quiet or not self._around.member.may_start():
-                mode = Mode.QUIET  # a run that cannot be started any more would come back at once, again and again
+                mode = QueueMode.QUIET  # a run that cannot be started any more would come back at once, again and again
         step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
         worker.finished(step.taken_back)
         self._begin(step.runs_now)
@@ -234,7 +234,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
             await self._around.worker.awake()
             if self._draining:
                 return
-            step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
+            step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, QueueMode.SOLO)
             await self._write(step)
             while any(not run.ended and run.timed_out_at is None for run in step.runs):
                 await self._woken.wait()

@@ -14,20 +14,20 @@ from functools import partial
 from ...coordinator.cells.requests import Request
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
-from ...coordinator.queues.cell import QueueCell, Receive, State
-from ...coordinator.queues.invisibility import Expiry, Lapse, expired, returned, without_caught_up
+from ...coordinator.queues.cell import MessageState, QueueCell, Receive
+from ...coordinator.queues.invisibility import ExpiredDelivery, Expiry, expired, returned, without_caught_up
 from ...coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper
 from ...coordinator.queues.receipt_handle import DeadLettersWait, ReceiptHandle, ReceiptRefused
 from ...coordinator.queues.receives import attempts_out
-from ...coordinator.queues.remote_acks import Tried
+from ...coordinator.queues.remote_acks import UncertainWrite
 from ...coordinator.workers.in_flight import ReceivedInFlight
 from ...log.errors import PenstockError, RetryError
 from ...log.message.message import MessageView
 from ..dead_letters.writer import DeadLetterWriter
 from ..feed.feed import Feed
 from ..schedule.receive import ReceiveSchedule
+from ..schedule.receive_request import ReceiveRequest
 from ..schedule.step import Step
-from ..schedule.want import Want
 from ..statistics import TopicCounters
 from .processor import DEAD_LETTERS_S, FOREIGN_LOOK_S, LETTERS_LOOK_S, ProcessorContext, QueueProcessor
 
@@ -58,7 +58,7 @@ class SettlingLost(OwnershipLost):
     """The queue was lost before it was known whether an acknowledgement is durable."""
 
     kind = "settling_lost"
-    tried: Tried | None = None
+    tried: UncertainWrite | None = None
     """The write that may have made it durable."""
 
 
@@ -70,7 +70,7 @@ class _PendingReceive:
     invisible_ms: int
     receive: Receive | None
     given: asyncio.Future[list[MessageView]]
-    over: asyncio.Future[None]
+    closed: asyncio.Future[None]
     """Done when nothing more is given to it, and what it was given too late is on its way back."""
 
 
@@ -79,7 +79,7 @@ class _Settling(Request[QueueCell, None]):
     """An acknowledgement, or another end of deliveries."""
 
     handles: Sequence[ReceiptHandle]
-    tried: Tried | None = None
+    tried: UncertainWrite | None = None
     """The write that it went into."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
@@ -103,7 +103,7 @@ class _Change:
     caught_up: set[int]
     """Lanes whose remaining messages are all out."""
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
-    refused: list[Lapse] = field(default_factory=list)
+    refused: list[ExpiredDelivery] = field(default_factory=list)
     """Deliveries that their receivers gave up."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
@@ -141,7 +141,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self._full_bytes = _FULL_BYTES
         self.inherited = attempts_out(keeper.cell)
         """The attempt ids, as hashes, to which messages were out when the queue was taken."""
-        self._unwinding: dict[asyncio.Future[None], int] = {}
+        self._cancelled: dict[asyncio.Future[None], int] = {}
         """Receives under way, with the attempt id of each."""
 
     def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:
@@ -168,7 +168,9 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     def out(self) -> int:
         """The number of messages tracked by themselves, and of message groups, that are out."""
         cell = self.keeper.cell
-        return sum(one.state is State.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values())))
+        return sum(
+            one.state is MessageState.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values()))
+        )
 
     def ask(self, most: int, invisible_ms: int, receive: Receive | None = None) -> asyncio.Future[list[MessageView]]:
         """Ask for up to ``most`` messages, given once it is durable that they are out, to ``receive`` if that has a name. If the future is
@@ -179,20 +181,20 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if self.ended.is_set():
             asked.given.set_result([])
         else:
-            self._unwind(asked.over, receive)
+            self._track_cancelled(asked.closed, receive)
             self._asked.append(asked)
             self._woken.set()
         return asked.given
 
-    async def unwound(self, attempt: int) -> None:
+    async def drain_attempt(self, attempt: int) -> None:
         """Wait until nothing is given any more to receives of this attempt id that were cancelled."""
-        while pending := [over for over, of in self._unwinding.items() if of == attempt]:
+        while pending := [over for over, of in self._cancelled.items() if of == attempt]:
             await asyncio.wait(pending)
 
-    def _unwind(self, over: asyncio.Future[None], receive: Receive | None) -> None:
+    def _track_cancelled(self, over: asyncio.Future[None], receive: Receive | None) -> None:
         if receive is not None and receive.attempt:
-            self._unwinding[over] = receive.attempt
-            over.add_done_callback(self._unwinding.pop)
+            self._cancelled[over] = receive.attempt
+            over.add_done_callback(self._cancelled.pop)
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
         """Done once the change of these deliveries is durable. Changes are made in the order of calls. Raises `ReceiptRefused`. Raises
@@ -220,7 +222,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             settling.done.add_done_callback(_heard)
             self._settling.append(settling)
         if self.ended.is_set():
-            self._forsake((), self._settling)  # they come back when they are due
+            self._fail((), self._settling)  # they come back when they are due
         self._woken.set()
 
     # --- Its life -----------------------------------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         try:
             await super().run()
         finally:
-            self._forsake(self._asked, self._settling)
+            self._fail(self._asked, self._settling)
 
     async def _go_on(self) -> None:
         while True:
@@ -250,22 +252,22 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     async def _step(self) -> None:
         """Plan, write and hand out."""
-        asked = await self._take_asked()
+        asked = await self._take_pending()
         settling, self._settling = self._settling, []
         try:
             await self._write(asked, settling)
         except BaseException:
-            self._forsake(asked, settling)
+            self._fail(asked, settling)
             raise
         _end(asked)
 
-    async def _take_asked(self) -> list[_PendingReceive]:
+    async def _take_pending(self) -> list[_PendingReceive]:
         worker = self._around.worker
         if self._asked:
             await worker.awake()
         asked, self._asked = self._asked, []
         if self._draining or worker.quiet:
-            self._forsake(asked, ())
+            self._fail(asked, ())
         _end(one for one in asked if one.given.done())
         return [one for one in asked if not one.given.done()]
 
@@ -280,7 +282,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         settles = self._lapses(now_ms) or await self._would_do(settling)
         self._dead_letters.give_up(step.letters)
         for waiting in settling:
-            waiting.tried = Tried(write, self.keeper.cell.ack_writes)
+            waiting.tried = UncertainWrite(write, self.keeper.cell.ack_writes)
         try:
             too_large, unwritten = await self._both(change.apply if settles else None, None if step.is_empty else step.apply)
         except BaseException:
@@ -291,7 +293,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             log.warning("group %s, %s queue %d: %s", *self._where, unwritten)
             self._full_bytes = min(self._full_bytes, self.keeper.size_bytes)
             self.schedule = schedule = self._new_schedule(self.keeper.cell)
-            self._forsake(asked, ())
+            self._fail(asked, ())
         else:
             if not step.is_empty:
                 self._full_bytes = _FULL_BYTES
@@ -299,7 +301,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             for one, messages in zip(asked, given, strict=True):
                 self._hand_out(one, messages)
         if too_large is not None:
-            self._forsake((), settling, too_large)
+            self._fail((), settling, too_large)
         else:
             self._note([*change.refused, *change.expiry.lapses])
             for settled in settling:
@@ -343,11 +345,11 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
         return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
 
-    def _wants(self, asked: Sequence[_PendingReceive], now_ms: int) -> list[Want]:
+    def _wants(self, asked: Sequence[_PendingReceive], now_ms: int) -> list[ReceiveRequest]:
         left, wants = self._room_bytes(), []
         for one in asked:
             each = _OUT_BYTES if one.receive is None else _NAMED_BYTES
-            wants.append(Want(min(one.most, left // each), now_ms + one.invisible_ms, one.receive))
+            wants.append(ReceiveRequest(min(one.most, left // each), now_ms + one.invisible_ms, one.receive))
             left -= wants[-1].most * each
         return wants
 
@@ -388,7 +390,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
                 "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, head.offset
             )
 
-    def _forsake(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
+    def _fail(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
         """End these requests, so that their callers look elsewhere."""
         for one in asked:
             if not one.given.done():
@@ -397,7 +399,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         for other in settling:
             other.fail(error or self._lost(other.tried))
 
-    def _lost(self, tried: Tried | None = None) -> SettlingLost:
+    def _lost(self, tried: UncertainWrite | None = None) -> SettlingLost:
         lost = SettlingLost("the queue is not this consumer's any more", operation="acknowledge", object=self.keeper.key)
         lost.tried = tried
         return lost
@@ -416,21 +418,21 @@ def _accepts(cell: QueueCell, settling: _Settling) -> bool:
     return settling.refusal is None
 
 
-def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[Lapse]:
+def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[ExpiredDelivery]:
     """The deliveries that a settlement gave up, if it did that."""
     for handle in handles:
         marker = None if handle.lane is None else after.markers.get(handle.lane)
         if after.dead_letters.next_sequence > before.dead_letters.next_sequence:
-            yield Lapse(handle.offset, handle.attempt, given_up=True)
-        elif marker is not None and marker.tries.state is State.PARKED and after is not before:
-            yield Lapse(handle.offset, handle.attempt, parked=True)
+            yield ExpiredDelivery(handle.offset, handle.attempt, given_up=True)
+        elif marker is not None and marker.tries.state is MessageState.PARKED and after is not before:
+            yield ExpiredDelivery(handle.offset, handle.attempt, parked=True)
 
 
 def _end(asked: Iterable[_PendingReceive]) -> None:
     """Note that nothing more is given to these receives."""
     for one in asked:
-        if not one.over.done():
-            one.over.set_result(None)
+        if not one.closed.done():
+            one.closed.set_result(None)
 
 
 def _heard(done: asyncio.Future[None]) -> None:

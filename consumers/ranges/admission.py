@@ -14,7 +14,7 @@ Ranges = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OffsetRun:
     """Consecutive offsets of a queue whose size in bytes is known."""
 
     first: int
@@ -23,10 +23,10 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class RowSizes:
     """The sizes of stored rows: by the table's files, and beyond them by the files of the table's last rows."""
 
-    pieces: Mapping[int, Sequence[Piece]]
+    pieces: Mapping[int, Sequence[OffsetRun]]
     """Pieces by queue, in order."""
     row_bytes: float = ROW_BYTES_GUESSED
     """The mean size of the rows that no piece holds."""
@@ -50,7 +50,7 @@ class Sizes:
         return low
 
 
-def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: Sizes) -> dict[int, int]:
+def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: RowSizes) -> dict[int, int]:
     """The offset to stop before, by queue: all that is available, or as much as both limits allow, and at least one row.
 
     Every queue gets the same share. The unused part of a queue's share goes to the others. So a quiet queue is never held up behind a busy
@@ -86,7 +86,7 @@ def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
     return shares
 
 
-def packed(ranges: Ranges, *, tasks_max: int, sizes: Sizes) -> list[dict[int, tuple[int, int]]]:
+def packed(ranges: Ranges, *, tasks_max: int, sizes: RowSizes) -> list[dict[int, tuple[int, int]]]:
     """Whole queues in at most ``tasks_max`` tasks of about equal bytes. Queues without rows are in none."""
     weights = {queue: sizes.bytes_of(queue, start, limit) for queue, (start, limit) in ranges.items() if limit > start}
     tasks: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(min(tasks_max, len(weights)))]

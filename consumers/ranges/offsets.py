@@ -21,7 +21,7 @@ Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class QueuePositions:
     """Where to begin or to end, queue by queue."""
 
     default: Place
@@ -87,7 +87,7 @@ class TopicSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ResumePosition:
     """Where reading goes on, and what is missing before it."""
 
     queues: Mapping[int, int]
@@ -95,7 +95,7 @@ class Moved:
     """Descriptions of the missing rows for people; empty: none is missing."""
 
 
-def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> Moved:
+def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> ResumePosition:
     """The wanted offsets, each moved to the nearest one that is there if it is not.
 
     Raises `OffsetOutOfRange` instead of moving one when data loss is an error.
@@ -110,10 +110,10 @@ def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_l
         if fail_on_data_loss:
             raise _out_of_range(standing.topic, queue, offset, earliest, following)
         losses.append(f"queue {queue}: offset {offset} is not kept, reading goes on at {queues[queue]}")
-    return Moved(queues, tuple(losses))
+    return ResumePosition(queues, tuple(losses))
 
 
-def continued(standing: TopicSnapshot, start: StreamOffset, *, fail_on_data_loss: bool) -> Moved:
+def continued(standing: TopicSnapshot, start: StreamOffset, *, fail_on_data_loss: bool) -> ResumePosition:
     """Where a stream that stood at ``start`` goes on in the topic as it is now.
 
     Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`. When data loss is no error, the stream goes on at
@@ -131,7 +131,7 @@ def continued(standing: TopicSnapshot, start: StreamOffset, *, fail_on_data_loss
             hint="begin with a new checkpointLocation, or set failOnDataLoss=false to go on at the first message of the new topic",
         )
     queues = {queue: earliest for queue, (earliest, _) in standing.kept.items()}
-    return Moved(queues, ("the topic was deleted and created again, reading goes on at the first message of the new one",))
+    return ResumePosition(queues, ("the topic was deleted and created again, reading goes on at the first message of the new one",))
 
 
 def _out_of_range(topic: str, queue: int, offset: int, earliest: int, following: int) -> OffsetOutOfRange:

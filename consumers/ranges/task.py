@@ -18,7 +18,7 @@ from ...log.filter.tags import TagFilter
 from ...log.limits import MIB
 from ...log.read.merged_rows import MergedRows, Span
 from ...log.topic.topics import Topic
-from .planned import PlannedColumns, PlannedSchema
+from .planned_columns import PlannedColumns, PlannedSchema
 
 log = logging.getLogger("penstock.spark")
 

@@ -12,9 +12,9 @@ from ...log.read.reader import Reader
 from ...log.table.delta.scan import files_between
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
-from .admission import ROW_BYTES_GUESSED, Piece, Ranges, Sizes
-from .offsets import Moved, Place, Places, TopicSnapshot, within
-from .planned import PlannedSchema, planned_schema
+from .admission import ROW_BYTES_GUESSED, OffsetRun, Ranges, RowSizes
+from .offsets import Place, QueuePositions, ResumePosition, TopicSnapshot, within
+from .planned_columns import PlannedSchema, planned_schema
 
 _NEWEST_FILES = 4
 """The number of files of each queue by whose rows the size of rows that are not in the table yet is guessed."""
@@ -43,18 +43,18 @@ class TopicView:
         """What a read is planned with now; None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._planned_schema)
 
-    def sizes(self, ranges: Ranges) -> Sizes:
+    def sizes(self, ranges: Ranges) -> RowSizes:
         """The sizes of the rows of these ranges, as of the last `refresh`."""
         pieces = {
-            queue: [Piece(file.first_offset, file.limit_offset, file.size_bytes) for file in files]
+            queue: [OffsetRun(file.first_offset, file.limit_offset, file.size_bytes) for file in files]
             for queue, (start, limit) in ranges.items()
             if (files := files_between(self._snapshot, queue, start, limit))
         }
         newest = [file for queue in ranges for file in self._snapshot.files.get(queue, ())[-_NEWEST_FILES:]]
         rows = sum(file.rows for file in newest)
-        return Sizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
+        return RowSizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
 
-    def resolve(self, places: Places, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> Moved:
+    def resolve(self, places: QueuePositions, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> ResumePosition:
         """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
         unknown = sorted(set(places.named) - set(standing.kept))
         if unknown:

@@ -11,20 +11,20 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...log.errors import InternalError
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
-from ..limits import Limits
+from ..limits import QueueLimits
 from .lanes import Lane, LaneRun
+from .receive_request import ReceiveRequest
 from .step import Step
-from .want import Want
 
 
 class BlockedGroups:
     """The lanes of one queue that have a marker, by the hash of the message group."""
 
-    def __init__(self, cell: QueueCell, limits: Limits, hashes: GroupHashes) -> None:
+    def __init__(self, cell: QueueCell, limits: QueueLimits, hashes: GroupHashes) -> None:
         self._limits = limits
         self._hashes = hashes
         batches = limits.batch_of is not None
@@ -41,7 +41,7 @@ class BlockedGroups:
         """Groups for which the queue is being read again; they may run meanwhile."""
         self._retained = 0
         """The number of messages in memory."""
-        self._has_out = any(marker.tries.state is State.OUT for marker in cell.markers.values())
+        self._has_out = any(marker.tries.state is MessageState.OUT for marker in cell.markers.values())
         for lane in self._lanes.values():
             self._changed(lane)
 
@@ -83,7 +83,7 @@ class BlockedGroups:
         return [
             lane
             for lane in self._active
-            if lane.marker is not None and lane.ready and lane.marker.tries.state is State.SUSPECT and _strikes(lane) >= most
+            if lane.marker is not None and lane.ready and lane.marker.tries.state is MessageState.SUSPECT and _strikes(lane) >= most
         ]
 
     def _wants_more(self, lane: Lane, now_ms: int, next_fresh: int) -> bool:
@@ -149,7 +149,7 @@ class BlockedGroups:
             marker = lane.marker
             assert marker is not None, "a blocked group has a marker"
             run_to = lane.run.messages[-1].offset + 1 if lane.run is not None else marker.head
-            out_to = lane.known_from if lane.known_from is not None and marker.tries.state is State.OUT else run_to
+            out_to = lane.known_from if lane.known_from is not None and marker.tries.state is MessageState.OUT else run_to
             self._forget(lane)
             lane.known_to = max(run_to, out_to)
 
@@ -157,14 +157,14 @@ class BlockedGroups:
         """Take over markers that others may have changed: those of parked groups and of groups handed out by handle."""
         for lane in list(self._lanes.values()):
             before, marker = lane.marker, cell.markers.get(lane.hash)
-            if before is None or before == marker or before.tries.state not in (State.PARKED, State.OUT):
+            if before is None or before == marker or before.tries.state not in (MessageState.PARKED, MessageState.OUT):
                 continue
             if marker is None:
                 self._forget(lane)
                 del self._lanes[lane.hash]
                 continue
             lane.marker, lane.delivered_to = marker, marker.limit
-            if marker.tries.state is State.OUT:
+            if marker.tries.state is MessageState.OUT:
                 continue
             self._take_back(lane, marker)
             self._changed(lane)
@@ -173,7 +173,7 @@ class BlockedGroups:
         """Put messages that were given out, and no longer are, back in memory as far as they were kept."""
         back = [message for message in lane.given if message.offset >= marker.head]
         known_from = back[0].offset if back and back[0].offset == marker.head else lane.known_from
-        if known_from is None or marker.head < known_from or marker.tries.state is State.PARKED:
+        if known_from is None or marker.head < known_from or marker.tries.state is MessageState.PARKED:
             self._forget(lane)
             lane.known_to = marker.head
         else:
@@ -183,7 +183,7 @@ class BlockedGroups:
 
     def expiries_ms(self) -> list[int]:
         """When groups that were handed out by handle come back."""
-        return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
+        return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is MessageState.OUT] if self._has_out else []
 
     def is_behind(self, message: MessageView) -> bool:
         """Whether a suspect is left to the marker of its group. A suspect before the head is, too: the marker goes back to it, unless a run
@@ -231,7 +231,7 @@ class BlockedGroups:
         """Let a group wait until its head is due. Messages below ``limit`` were delivered as often as the head."""
         assert lane.marker is not None, "a blocked group has a marker"
         attempts = max(tries.attempts, lane.marker.tries.attempts)
-        waiting = Tries(State.WAITING, attempts, tries.strikes, tries.due_ms)
+        waiting = Tries(MessageState.WAITING, attempts, tries.strikes, tries.due_ms)
         lane.delivered_to = max(limit, lane.delivered_to)
         self._set(lane, Marker(lane.ready[0].offset, lane.delivered_to, waiting), step)
 
@@ -241,7 +241,7 @@ class BlockedGroups:
         self._forget(lane)
         lane.known_to = head.offset
         lane.delivered_to = max(head.offset + 1, lane.delivered_to)
-        self._set(lane, Marker(head.offset, lane.delivered_to, Tries(State.PARKED, tries.attempts, tries.strikes)), step)
+        self._set(lane, Marker(head.offset, lane.delivered_to, Tries(MessageState.PARKED, tries.attempts, tries.strikes)), step)
         step.parked.append(head)
 
     def pass_over(self, lane: Lane, step: Step) -> None:
@@ -254,7 +254,13 @@ class BlockedGroups:
         """Go on behind messages that retention removed."""
         for lane in self._lanes.values():
             marker = lane.marker
-            if marker is None or marker.head >= earliest or marker.tries.state is State.OUT or lane.run is not None or lane.ready:
+            if (
+                marker is None
+                or marker.head >= earliest
+                or marker.tries.state is MessageState.OUT
+                or lane.run is not None
+                or lane.ready
+            ):
                 continue
             lane.known_to = earliest
             self._set(lane, marker.from_head(earliest), step)
@@ -283,7 +289,7 @@ class BlockedGroups:
                 lane.marker = step.markers[lane.hash] = None
         return found
 
-    def hand_out(self, lane: Lane, most: int, want: Want, step: Step) -> list[MessageView]:
+    def hand_out(self, lane: Lane, most: int, want: ReceiveRequest, step: Step) -> list[MessageView]:
         """Give out the first messages of a lane by receipt handle."""
         strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
@@ -298,12 +304,12 @@ class BlockedGroups:
         self._set(lane, Marker(messages[0].offset, lane.delivered_to, out), step)
         return messages
 
-    def hand_out_fresh(self, message: MessageView, want: Want, step: Step) -> None:
+    def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
         """Give out a fresh message. Its group is not blocked, or is blocked only by messages given out just before."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             lane = Lane(self._hashes.of(message.message_group))
-            self.add(lane, Marker(message.offset, message.offset, Tries(State.OUT)))
+            self.add(lane, Marker(message.offset, message.offset, Tries(MessageState.OUT)))
         assert lane.marker is not None, "a blocked group has a marker"
         self._has_out = True
         lane.known_from = lane.delivered_to = message.offset + 1
@@ -332,7 +338,7 @@ class BlockedGroups:
 
     def holds_back(self, next_fresh: int) -> bool:
         """Whether a group with messages out has more messages."""
-        lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is State.OUT)
+        lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is MessageState.OUT)
         return self._has_out and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
 
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
@@ -359,7 +365,7 @@ class BlockedGroups:
         limit = max(marker.limit, messages[-1].offset + 1)
         if lane.batches:
             lane.delivered_to = limit
-        running = Tries(State.RUNNING, attempts, strikes, 0, company)
+        running = Tries(MessageState.RUNNING, attempts, strikes, 0, company)
         self._set(lane, Marker(messages[0].offset, limit, running), step)
         step.runs.append(lane.run)
 
@@ -383,7 +389,9 @@ class BlockedGroups:
         assert before is not None, "a blocked group has a marker"
         limit = max(head, before.limit if running else lane.delivered_to)
         attempts = before.tries.attempts if head < limit else 0
-        tries = Tries(State.RUNNING, attempts, 0, 0, before.tries.company) if running else Tries(State.WAITING, attempts)
+        tries = (
+            Tries(MessageState.RUNNING, attempts, 0, 0, before.tries.company) if running else Tries(MessageState.WAITING, attempts)
+        )
         self._set(lane, Marker(head, limit, tries), step)
 
     def _set(self, lane: Lane, marker: Marker, step: Step) -> None:
@@ -393,9 +401,9 @@ class BlockedGroups:
     def _changed(self, lane: Lane) -> None:
         assert lane.marker is not None, "a blocked group has a marker"
         tries = lane.marker.tries
-        if tries.state is State.SUSPECT:
+        if tries.state is MessageState.SUSPECT:
             self._active[lane] = None
-        elif tries.state is State.WAITING:
+        elif tries.state is MessageState.WAITING:
             heapq.heappush(self._due, (tries.due_ms, lane.hash))
 
     def _activate(self, now_ms: int) -> bool:
@@ -412,7 +420,7 @@ class BlockedGroups:
         lane = self._lanes.get(key)
         if lane is None or lane.marker is None:
             return False
-        return lane.marker.tries.state is State.WAITING and lane.marker.tries.due_ms == due_ms
+        return lane.marker.tries.state is MessageState.WAITING and lane.marker.tries.due_ms == due_ms
 
     def _forget(self, lane: Lane) -> None:
         self._retained -= len(lane.ready) + len(lane.given)
@@ -428,7 +436,7 @@ def _strikes(lane: Lane) -> int:
 def _company(lane: Lane) -> int:
     """How many of a suspect's messages may run together. 0: no limit."""
     tries = lane.marker.tries if lane.marker is not None else None
-    return tries.company if tries is not None and tries.state is State.SUSPECT else 0
+    return tries.company if tries is not None and tries.state is MessageState.SUSPECT else 0
 
 
 def _has_caught_up(lane: Lane, next_fresh: int) -> bool:

@@ -10,7 +10,7 @@ from ...log.message.message import MessageView
 
 
 @dataclass(frozen=True, slots=True)
-class Handles:
+class ReceiptHandles:
     """Makes the handles of one queue in one generation of the group's position."""
 
     group: str

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...coordinator.queues.cell import Marker, State
+from ...coordinator.queues.cell import Marker, MessageState
 from ...log.message.message import MessageView
 from ..feed.lazy_messages import LazyMessages
 
@@ -197,4 +197,4 @@ class Lane:
         if self.marker is None or self.run is not None:
             return False
         tries = self.marker.tries
-        return tries.state is State.SUSPECT or (tries.state is State.WAITING and tries.due_ms <= now_ms)
+        return tries.state is MessageState.SUSPECT or (tries.state is MessageState.WAITING and tries.due_ms <= now_ms)

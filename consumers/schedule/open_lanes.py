@@ -9,7 +9,7 @@ from operator import attrgetter
 from ...log.message.message import MessageView
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import GroupHashes
-from ..limits import Limits
+from ..limits import QueueLimits
 from .blocked_groups import BlockedGroups
 from .lanes import Lane, LaneRun, OpenLane
 from .step import Step
@@ -20,7 +20,7 @@ class OpenLanes:
     is to be in order.
     """
 
-    def __init__(self, limits: Limits, hashes: GroupHashes, *, orderly: bool) -> None:
+    def __init__(self, limits: QueueLimits, hashes: GroupHashes, *, orderly: bool) -> None:
         self.common = OpenLane(0, batches=limits.batch_of is not None)
         """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: that of all groups that are not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"

@@ -13,24 +13,26 @@ from dataclasses import replace
 from operator import attrgetter
 
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
 from ...log.message.message import MessageView
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import GroupHashes
-from ..limits import Limits, Mode
+from ..limits import QueueLimits, QueueMode
 from .blocked_groups import BlockedGroups
 from .lanes import Failure, Lane, LaneRun, OpenLane
 from .open_lanes import OpenLanes
 from .retry import after_failure
-from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
+from .step import ENDED_ITS_PROCESS, FailedAttempt, GivenUpMessage, Step
 from .tracked_messages import TrackedMessages
 
 
 class PushSchedule:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
-    def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5, secret: str = "") -> None:
+    def __init__(
+        self, settings: GroupSettings, cell: QueueCell, *, limits: QueueLimits, chance: float = 0.5, secret: str = ""
+    ) -> None:
         self.settings = settings
         """The group's settings; retry policy, attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
@@ -138,7 +140,7 @@ class PushSchedule:
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
-    def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
+    def plan(self, now_ms: int, cell: QueueCell, mode: QueueMode = QueueMode.USUAL) -> Step:
         """The next step. The caller must carry it out, or give up the queue."""
         step = Step()
         self.tracked.fall_due(now_ms)
@@ -148,17 +150,17 @@ class PushSchedule:
                 if run.failure is not None and (run.ended or run.timed_out_at is not None):
                     self.split(run)  # all of it was counted as finished
                 self._take_report(run, now_ms, step, mode, postponed=self._postpones(run, cell, step, mode))
-        if mode in (Mode.USUAL, Mode.SOLO):
+        if mode in (QueueMode.USUAL, QueueMode.SOLO):
             self._give_up_suspects(cell, step)
         if self._earliest:
             self.tracked.let_go(self._earliest, step)
             self.blocked.expired(self._earliest, step)
             self._earliest = 0
-        if mode is Mode.DRAIN:
+        if mode is QueueMode.DRAIN:
             self._drain(step, cell, now_ms)
-        elif mode is Mode.QUIET:
+        elif mode is QueueMode.QUIET:
             self._held = True
-        elif mode is Mode.SOLO:
+        elif mode is QueueMode.SOLO:
             if self._hopeless:
                 pass  # there was room when the caller asked
             elif self._wants_solo_suspect:
@@ -209,13 +211,13 @@ class PushSchedule:
             before = Tries(before.state, before.attempts)  # the marker's strikes belong to its head, which is done
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
-    def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: Mode) -> bool:
+    def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: QueueMode) -> bool:
         """Whether a failure stays as if its handler still ran, because the cell has no room for its consequence. The next owner finds it as
         a suspect, or due again.
         """
         if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
             return False
-        if mode is not Mode.DRAIN:
+        if mode is not QueueMode.DRAIN:
             self._reported[run] = None
             self.suspects_wait = self.suspects_wait or run.wave
             return True
@@ -229,7 +231,7 @@ class PushSchedule:
         run.failure = None
         return False
 
-    def _take_report(self, run: LaneRun, now_ms: int, step: Step, mode: Mode, *, postponed: bool) -> None:
+    def _take_report(self, run: LaneRun, now_ms: int, step: Step, mode: QueueMode, *, postponed: bool) -> None:
         """Settle what is done. ``postponed``: the failure behind that is taken later."""
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
@@ -251,7 +253,7 @@ class PushSchedule:
         elif ended and isinstance(lane, OpenLane):
             self._ended(lane, run, step, mode)
 
-    def _ended(self, lane: OpenLane, run: LaneRun, step: Step, mode: Mode) -> None:
+    def _ended(self, lane: OpenLane, run: LaneRun, step: Step, mode: QueueMode) -> None:
         """Go on in a lane that is not blocked."""
         if run.taken == run.size:
             lane.batch_max = 0
@@ -260,7 +262,7 @@ class PushSchedule:
         else:
             self.in_memory -= run.size - run.taken
             self.tracked.put_back(run.messages[run.taken :])
-        if mode is Mode.USUAL and lane.ready:
+        if mode is QueueMode.USUAL and lane.ready:
             # Messages that were counted once more in this step run when the step is durable.
             counted = any(offset in step.tries for part in lane.ready for offset in part.offsets) if step.tries else False
             self._lanes.start(lane, step.runs if counted else step.runs_now)
@@ -275,7 +277,9 @@ class PushSchedule:
         if not failure.blamed:
             lane.batch_max = max(1, len(rest) // 2)
         tries, gives_up = after_failure(before, failure, self.settings, chance=self._chance, now_ms=now_ms)
-        step.failed.append(Failed(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest)))
+        step.failed.append(
+            FailedAttempt(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest))
+        )
         if not self._orderly or (lane is self._lanes.common and not failure.blamed):
             self._failed_alone(rest, tries, gives_up, failure, step)
             return
@@ -337,7 +341,7 @@ class PushSchedule:
         step.behind += [message.offset for message in lane.ready]
         delivered = [message for message in (rest if lane.batches else rest[:1]) if self._hash(message) == key]
         delivered += [message for message in lane.ready if message.offset in self.tracked.tries]
-        waiting = Tries(State.WAITING, max(self.tracked.of(message).attempts for message in delivered))
+        waiting = Tries(MessageState.WAITING, max(self.tracked.of(message).attempts for message in delivered))
         self.tracked.forget(lane.ready, step)
         self.blocked.add(lane, Marker(rest[0].offset, max(message.offset for message in delivered) + 1, waiting))
         return lane
@@ -371,13 +375,13 @@ class PushSchedule:
         if not self._orderly:
             self.in_memory -= 1
             self.tracked.forget(rest[:1], step)
-            step.letters.append(Letter(rest[0], tries.attempts, reason))
+            step.letters.append(GivenUpMessage(rest[0], tries.attempts, reason))
             return
         lane = self._behind_marker(lane, rest, step)
         if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
             self.blocked.park(lane, tries, step)
         else:
-            step.letters.append(Letter(lane.ready[0], tries.attempts, reason))
+            step.letters.append(GivenUpMessage(lane.ready[0], tries.attempts, reason))
             self.blocked.pass_over(lane, step)
 
     def _run_suspects(self, step: Step) -> None:
@@ -433,7 +437,9 @@ class PushSchedule:
             blocked = self._lanes.stalled(lane, run)
             self.in_memory -= len(rest) + len(blocked.ready)
             step.behind += [message.offset for message in (*rest, *blocked.ready)]
-            self.blocked.add(blocked, Marker(rest[0].offset, rest[-1].offset + 1, Tries(State.RUNNING)), running=rest, step=step)
+            self.blocked.add(
+                blocked, Marker(rest[0].offset, rest[-1].offset + 1, Tries(MessageState.RUNNING)), running=rest, step=step
+            )
 
     # --- The end
 

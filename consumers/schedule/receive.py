@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
-from ..limits import Limits
+from ..limits import QueueLimits
 from .blocked_groups import BlockedGroups
-from .handles import Handles
+from .handles import ReceiptHandles
 from .lanes import Lane
-from .step import ENDED_ITS_PROCESS, Letter, Step
+from .receive_request import ReceiveRequest
+from .step import ENDED_ITS_PROCESS, GivenUpMessage, Step
 from .tracked_messages import TrackedMessages
-from .want import Want
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Chunk:
 class _Given:
     """What one receive is given of the queue."""
 
-    want: Want
+    want: ReceiveRequest
     left: int
     lanes: dict[int, list[MessageView]] = field(default_factory=dict)
     """ORDERLY: the messages by the hash of the message group."""
@@ -57,16 +57,16 @@ class _Given:
             self.lanes.setdefault(lane, []).append(message)
 
 
-class HandedOut(TrackedMessages):
+class ReceivedMessages(TrackedMessages):
     """Messages tracked by themselves. Those that run are run by the clients that received them."""
 
-    def hand_out(self, message: MessageView, want: Want, step: Step) -> MessageView:
+    def hand_out(self, message: MessageView, want: ReceiveRequest, step: Step) -> MessageView:
         """Give out a tracked message once more."""
         before = self.tries[message.offset]
         self._set_out(message, want.out(before.attempts + 1, before.strikes), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
-    def hand_out_fresh(self, message: MessageView, want: Want, step: Step) -> None:
+    def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
         """Give out a message for the first time."""
         self._set_out(message, want.out(1), step)
 
@@ -103,7 +103,7 @@ class ReceiveSchedule:
         settings: GroupSettings,
         cell: QueueCell,
         *,
-        limits: Limits,
+        limits: QueueLimits,
         group: str = "",
         topic: str = "",
         queue: int = 0,
@@ -113,10 +113,10 @@ class ReceiveSchedule:
         """The group's settings; attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
-        self._handles = Handles(group, topic, queue, cell.generation, secret)
+        self._handles = ReceiptHandles(group, topic, queue, cell.generation, secret)
         self._hashes = GroupHashes(secret)
         self.blocked = BlockedGroups(cell, limits, self._hashes)
-        self.tracked = HandedOut(cell, retained=limits.retained)
+        self.tracked = ReceivedMessages(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
@@ -174,7 +174,7 @@ class ReceiveSchedule:
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
-    def plan(self, now_ms: int, wants: Sequence[Want] = ()) -> tuple[Step, list[list[MessageView]]]:
+    def plan(self, now_ms: int, wants: Sequence[ReceiveRequest] = ()) -> tuple[Step, list[list[MessageView]]]:
         """A step, and the messages that each want is given once the step is durable. The caller must carry it out, or give up the schedule."""
         self.tracked.fall_due(now_ms)
         step = Step()
@@ -236,7 +236,7 @@ class ReceiveSchedule:
         self.tracked.forget(lane.ready, step)
         step.behind += [message.offset for message in lane.ready]
         head, last = lane.ready[0].offset, lane.ready[-1].offset
-        suspect = Tries(State.SUSPECT, max(one.attempts for one in tries), tries[0].strikes)
+        suspect = Tries(MessageState.SUSPECT, max(one.attempts for one in tries), tries[0].strikes)
         self.blocked.add(lane, Marker(head, last + 1, suspect), step=step)
         return lane
 
@@ -251,14 +251,14 @@ class ReceiveSchedule:
                 self._lane_of(key, step)
         else:
             for message in tracked.take_suspects(lambda message: message.offset in hopeless):
-                step.letters.append(Letter(message, tracked.of(message).attempts, ENDED_ITS_PROCESS))
+                step.letters.append(GivenUpMessage(message, tracked.of(message).attempts, ENDED_ITS_PROCESS))
                 tracked.forget((message,), step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
                 self.blocked.park(lane, lane.marker.tries, step)
             else:
-                step.letters.append(Letter(lane.ready[0], lane.marker.tries.attempts, ENDED_ITS_PROCESS))
+                step.letters.append(GivenUpMessage(lane.ready[0], lane.marker.tries.attempts, ENDED_ITS_PROCESS))
                 self.blocked.pass_over(lane, step)
 
     # --- Fresh messages

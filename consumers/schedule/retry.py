@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...coordinator.groups.record import GroupSettings
-from ...coordinator.queues.cell import State, Tries
+from ...coordinator.queues.cell import MessageState, Tries
 from .lanes import Failure
 
 
@@ -12,10 +12,10 @@ def after_failure(before: Tries, failure: Failure, settings: GroupSettings, *, c
     retry.
     """
     if not failure.blamed:
-        return Tries(State.WAITING, before.attempts, before.strikes), False
+        return Tries(MessageState.WAITING, before.attempts, before.strikes), False
     strikes, most = before.strikes + 1, settings.max_attempts
     delay_ms = failure.retry_after_ms
     if delay_ms is None:
         delay_ms = round(settings.retry.delay(strikes, chance).total_seconds() * 1000)
     gives_up = failure.rejected or (most is not None and strikes >= most)
-    return Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms), gives_up
+    return Tries(MessageState.WAITING, before.attempts, strikes, now_ms + delay_ms), gives_up

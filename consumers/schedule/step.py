@@ -13,7 +13,7 @@ ENDED_ITS_PROCESS = "its process died each time it ran alone"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class GivenUpMessage:
     """A message that was given up."""
 
     message: MessageView
@@ -22,7 +22,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedAttempt:
     """An attempt that failed."""
 
     message: MessageView
@@ -50,8 +50,8 @@ class Step:
     """Markers by the hash of the group; None: the group has caught up."""
     behind: list[int] = field(default_factory=list)
     """Messages that were granted or tracked by themselves, and are behind these markers from now on."""
-    failed: list[Failed] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    failed: list[FailedAttempt] = field(default_factory=list)
+    letters: list[GivenUpMessage] = field(default_factory=list)
     parked: list[MessageView] = field(default_factory=list)
     """Heads of message groups that were parked in this step."""
     runs: list[LaneRun] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...coordinator.queues.cell import QueueCell, State, Tries
+from ...coordinator.queues.cell import MessageState, QueueCell, Tries
 from ...log.message.message import MessageView
 from .step import Step
 
@@ -21,17 +21,17 @@ class TrackedMessages:
         """Tries by offset, as they are to stand in the cell."""
         self.messages: dict[int, MessageView] = {}
         """The tracked messages that are in memory and not running."""
-        self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
+        self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is MessageState.SUSPECT)
         """Messages that were in flight in an owner that died, and were not run again yet."""
         self._retained = retained
-        self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
+        self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is MessageState.WAITING]
         """(when, offset) of the messages that wait; some entries are out of date."""
         heapq.heapify(self._due)
         self._overdue: dict[int, None] = {}
         """Messages that fell due before they could run: the owner is not woken for them any more."""
         self._leaving: dict[int, Tries] = {}
         """Messages that are about to wait outside of the cell (`spill`). They do not change meanwhile."""
-        self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
+        self._has_out = any(tries.state is MessageState.OUT for tries in cell.tries.values())
 
     def __len__(self) -> int:
         return len(self.tries) + len(self._leaving)
@@ -58,7 +58,7 @@ class TrackedMessages:
 
     def expiries_ms(self) -> list[int]:
         """When messages that were handed out by handle come back."""
-        return [tries.due_ms for tries in self.tries.values() if tries.state is State.OUT] if self._has_out else []
+        return [tries.due_ms for tries in self.tries.values() if tries.state is MessageState.OUT] if self._has_out else []
 
     @property
     def count_waiting(self) -> int:
@@ -88,14 +88,14 @@ class TrackedMessages:
     def adopt(self, cell: QueueCell) -> None:
         """Take over what became of messages that were handed out by handle."""
         for offset, before in list(self.tries.items()) if self._has_out else ():
-            if before.state is not State.OUT:
+            if before.state is not MessageState.OUT:
                 continue
             tries = cell.tries.get(offset)
             if tries is None:
                 del self.tries[offset]
             elif tries != before:
                 self.tries[offset] = tries
-                if tries.state is State.WAITING:
+                if tries.state is MessageState.WAITING:
                     heapq.heappush(self._due, (tries.due_ms, offset))
 
     # --- What waits outside of the cell -----------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class TrackedMessages:
 
     def of(self, message: MessageView) -> Tries:
         """The history of a message in flight, also of one that is not tracked."""
-        return self.tries.get(message.offset, Tries(State.RUNNING))
+        return self.tries.get(message.offset, Tries(MessageState.RUNNING))
 
     def set(self, offset: int, tries: Tries, step: Step) -> None:
         """Track a message from now on, or change its tries."""
@@ -155,7 +155,7 @@ class TrackedMessages:
     def run(self, message: MessageView, step: Step, *, company: int = 0) -> MessageView:
         """Count one more delivery of a message. Returns the message as it is to be handed out."""
         before = self.of(message)
-        self.set(message.offset, Tries(State.RUNNING, before.attempts + 1, before.strikes, 0, company), step)
+        self.set(message.offset, Tries(MessageState.RUNNING, before.attempts + 1, before.strikes, 0, company), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
     def take_due(self, now_ms: int, step: Step) -> list[MessageView]:
@@ -203,7 +203,9 @@ class TrackedMessages:
     def let_go(self, earliest: int, step: Step) -> None:
         """Settle messages that retention removed."""
         gone = [
-            offset for offset, tries in self.tries.items() if offset < earliest and tries.state not in (State.RUNNING, State.OUT)
+            offset
+            for offset, tries in self.tries.items()
+            if offset < earliest and tries.state not in (MessageState.RUNNING, MessageState.OUT)
         ]
         step.settled += gone
         for offset in gone:
@@ -218,13 +220,13 @@ class TrackedMessages:
             if offset >= behind:
                 step.given_back.append(offset)
             else:
-                self.set(offset, Tries(State.RUNNING, 0), step)
+                self.set(offset, Tries(MessageState.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
         """Leave messages in flight to the next owner, as suspects without a strike."""
         for offset, tries in list(self.tries.items()):
-            if tries.state is State.RUNNING:
-                self.set(offset, Tries(State.SUSPECT, tries.attempts, tries.strikes, 0, company), step)
+            if tries.state is MessageState.RUNNING:
+                self.set(offset, Tries(MessageState.SUSPECT, tries.attempts, tries.strikes, 0, company), step)
 
     def _drop(self, offset: int, step: Step) -> None:
         self.tries.pop(offset, None)
@@ -233,4 +235,4 @@ class TrackedMessages:
 
     def _is_waiting(self, due_ms: int, offset: int) -> bool:
         tries = self.tries.get(offset)
-        return tries is not None and tries.state is State.WAITING and tries.due_ms == due_ms
+        return tries is not None and tries.state is MessageState.WAITING and tries.due_ms == due_ms

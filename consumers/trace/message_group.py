@@ -15,15 +15,17 @@ from ...coordinator.operators.operators import read_cell
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...log.filter.filters import parse_filter
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.message.message import from_ms
 from ...log.topic.topics import Topic
 from ..feed.rows import group_hash
-from .status import Fate, StoredStatus, standing_of
+from .status import DeliveryState, StoredStatus, status_of
 from .trace import GroupTrace
 
 _AT_ONCE = 8
-_DONE = frozenset({Fate.SETTLED, Fate.LEFT_OUT, Fate.PASSED_OVER, Fate.GIVEN_UP, Fate.DEAD_LETTER})
+_DONE = frozenset(
+    {DeliveryState.SETTLED, DeliveryState.LEFT_OUT, DeliveryState.PASSED_OVER, DeliveryState.GIVEN_UP, DeliveryState.DEAD_LETTER}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class MessageGroupTrace:
     """The offset of its first message that is not done, of those that were asked for and the one that holds it up. None: all are done."""
     standing: GroupTrace | None
     """How that message stands."""
-    fates: Mapping[int, Fate]
+    fates: Mapping[int, DeliveryState]
     """How each message that was asked for stands, by its offset."""
 
 
@@ -59,7 +61,7 @@ class GroupCell:
 
 
 async def cells_of(
-    lake: Lake, coordination: Coordination, topic: Topic, *, queues: Sequence[int], groups: Sequence[str]
+    lake: LogLake, coordination: Coordination, topic: Topic, *, queues: Sequence[int], groups: Sequence[str]
 ) -> list[GroupCell]:
     """The cells of these queues in those of the consumer groups that have begun on the topic. Raises `DataDamaged`."""
     name = topic.paths.topic
@@ -89,7 +91,7 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
     passing = set(parse_filter(record.settings.filter_of(name)).apply(rows, schema)["offset"].to_pylist())
 
     def status(offset: int, *, passes: bool) -> StoredStatus:
-        return standing_of(cell, offset, lane=lane, begun_at=begun_at, passes=passes)
+        return status_of(cell, offset, lane=lane, begun_at=begun_at, passes=passes)
 
     found = {offset: status(offset, passes=offset in passing) for offset in sorted(rows["offset"].to_pylist())}
     left = [offset for offset, one in found.items() if one.fate not in _DONE]

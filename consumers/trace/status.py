@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...coordinator.queues.cell import QueueCell, State, Tries
+from ...coordinator.queues.cell import MessageState, QueueCell, Tries
 
 
-class Fate(StrEnum):
+class DeliveryState(StrEnum):
     """How a message stands in a consumer group."""
 
     FRESH = "fresh"
@@ -43,7 +43,7 @@ class Fate(StrEnum):
 class StoredStatus:
     """A message in a cell."""
 
-    fate: Fate
+    fate: DeliveryState
     attempts: int | None = None
     """Deliveries so far, the one under way included; None: not kept."""
     strikes: int | None = None
@@ -55,38 +55,40 @@ class StoredStatus:
 
 
 _OF_STATES = {
-    State.WAITING: Fate.WAITING,
-    State.RUNNING: Fate.IN_FLIGHT,
-    State.OUT: Fate.RECEIVED,
-    State.SUSPECT: Fate.SUSPECT,
-    State.PARKED: Fate.PARKED,
+    MessageState.WAITING: DeliveryState.WAITING,
+    MessageState.RUNNING: DeliveryState.IN_FLIGHT,
+    MessageState.OUT: DeliveryState.RECEIVED,
+    MessageState.SUSPECT: DeliveryState.SUSPECT,
+    MessageState.PARKED: DeliveryState.PARKED,
 }
 
 
-def standing_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> StoredStatus:
+def status_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> StoredStatus:
     """How a message stands. ``lane`` is the hash of its message group, ``begun_at`` the group's first offset, ``passes`` whether its filter
     lets it pass.
     """
     if offset in cell.dead_letters.own:
-        return StoredStatus(fate=Fate.GIVEN_UP)
+        return StoredStatus(fate=DeliveryState.GIVEN_UP)
     if (tries := cell.tries.get(offset)) is not None:
         return _tried(tries)
     if offset in cell.granted:
-        return StoredStatus(fate=Fate.IN_FLIGHT, attempts=1, strikes=0)
+        return StoredStatus(fate=DeliveryState.IN_FLIGHT, attempts=1, strikes=0)
     if not passes:
-        return StoredStatus(fate=Fate.LEFT_OUT)
+        return StoredStatus(fate=DeliveryState.LEFT_OUT)
     marker = cell.markers.get(lane)
     if marker is not None and offset >= marker.head:
-        out = marker.tries.state in (State.RUNNING, State.OUT) and offset < marker.limit
+        out = marker.tries.state in (MessageState.RUNNING, MessageState.OUT) and offset < marker.limit
         if offset == marker.head or out:
             found = _tried(marker.tries)
             return found if offset == marker.head else StoredStatus(fate=found.fate, attempts=found.attempts, due_ms=found.due_ms)
-        return StoredStatus(fate=Fate.BEHIND, attempts=marker.tries.attempts if offset < marker.limit else 0, behind=marker.head)
+        return StoredStatus(
+            fate=DeliveryState.BEHIND, attempts=marker.tries.attempts if offset < marker.limit else 0, behind=marker.head
+        )
     if offset not in cell.settled:
-        return StoredStatus(fate=Fate.FRESH, attempts=0, strikes=0)
-    return StoredStatus(fate=Fate.PASSED_OVER if offset < begun_at else Fate.SETTLED)
+        return StoredStatus(fate=DeliveryState.FRESH, attempts=0, strikes=0)
+    return StoredStatus(fate=DeliveryState.PASSED_OVER if offset < begun_at else DeliveryState.SETTLED)
 
 
 def _tried(tries: Tries) -> StoredStatus:
-    due_ms = tries.due_ms if tries.state in (State.WAITING, State.OUT) else None
+    due_ms = tries.due_ms if tries.state in (MessageState.WAITING, MessageState.OUT) else None
     return StoredStatus(fate=_OF_STATES[tries.state], attempts=tries.attempts, strikes=tries.strikes, due_ms=due_ms)

@@ -19,8 +19,8 @@ from ...coordinator.operators.operators import read_cell
 from ...coordinator.registry.broadcast_progress import read_progress
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.timers.cell.cell import timer_cells
-from ...coordinator.timers.tracing import Delay, DelayTrace, delay_of
-from ...coordinator.timers.waiting import waiting
+from ...coordinator.timers.tracing import DelayState, DelayTrace, delay_of
+from ...coordinator.timers.waiting_messages import waiting
 from ...coordinator.transactions.errors import HalfMessagesMissing
 from ...coordinator.transactions.service import Transactions
 from ...coordinator.transactions.tracing import TransactionTrace, transaction_of_half, transaction_of_visible
@@ -28,13 +28,13 @@ from ...log.errors import DataDamaged, InvalidArgument, NewerFormatError, TopicD
 from ...log.filter.filters import parse_filter
 from ...log.filter.tags import is_unicode
 from ...log.format.stored_json import whole_number
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.message.message import MESSAGE_SCHEMA, VALUE, MessageView, from_ms, views
 from ...log.message.message_type import MessageType
 from ...log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
 from ...log.read.places import PublishedRow, entry_of, published_in
 from ...log.read.reader import Reader
-from ...log.schema.stored import shown_value
+from ...log.schema.stored_columns import shown_value
 from ...log.schema.topic_schema import TopicSchema
 from ...log.schema.values import convert
 from ...log.topic.records import topic_names
@@ -42,7 +42,7 @@ from ...log.topic.topics import Topic
 from ..dead_letters.redrive_cell import RedriveCell
 from ..dead_letters.writer import REDRIVE_OFFSET, Origin, dead_letter_topic, is_redriven, origin_of
 from ..feed.rows import group_hash
-from .status import Fate, standing_of
+from .status import DeliveryState, status_of
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class GroupTrace:
     """A message in a consumer group, as the cell of its queue says now."""
 
     group: str
-    fate: Fate
+    fate: DeliveryState
     owner: str
     """The member that holds the queue, perhaps dead by now; empty: no member."""
     epoch: int
@@ -137,7 +137,7 @@ class Trace:
 
 
 async def trace(
-    lake: Lake,
+    lake: LogLake,
     coordination: Coordination,
     message_id: str,
     *,
@@ -163,7 +163,7 @@ async def trace(
 class _Tracing:
     """One message being looked for."""
 
-    def __init__(self, lake: Lake, coordination: Coordination, message_id: str) -> None:
+    def __init__(self, lake: LogLake, coordination: Coordination, message_id: str) -> None:
         self._lake = lake
         self._cells = coordination.cells
         self._groups = coordination.groups
@@ -241,7 +241,7 @@ class _Tracing:
             rows = await self._readable(waiting(self._lake, timer_cells(self._lake), topic, message_id=self._id))
             for message in () if rows is None else views(name, rows):
                 if message.delivery_timestamp is not None:
-                    return DelayTrace(topic=topic, due=message.delivery_timestamp, delay=Delay.WAITING)
+                    return DelayTrace(topic=topic, due=message.delivery_timestamp, delay=DelayState.WAITING)
         return None
 
     # --- One place --------------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class _Tracing:
         spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
         cell = await spilled.whole(await read_cell(self._cells, group, record, name, message.queue))
         schema = topic.tail.state.schema
-        found = standing_of(
+        found = status_of(
             cell,
             message.offset,
             lane=group_hash(message.message_group, record.secret),
@@ -294,7 +294,7 @@ class _Tracing:
         letter = letters.get((group, name, message.queue, message.offset))
         return GroupTrace(
             group=group,
-            fate=Fate.DEAD_LETTER if letter is not None and found.fate is Fate.SETTLED else found.fate,
+            fate=DeliveryState.DEAD_LETTER if letter is not None and found.fate is DeliveryState.SETTLED else found.fate,
             owner=cell.owner,
             epoch=cell.epoch,
             floor=cell.settled.floor,

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 from msgspec import Meta
 
 from ...log.errors import PenstockError
-from ...log.format.stored_json import Id, Stored, TimeMs, damaged, parse_stored
+from ...log.format.stored_json import Id, StoredForm, TimeMs, damaged, parse_stored
 from .grants import Grant, Verb
 from .record import (
     BY_CHARS_MAX,
@@ -57,7 +57,7 @@ class _SecretForm(NamedTuple):
     until_ms: TimeMs | None
 
 
-class _PrincipalForm(Stored, frozen=True):
+class _PrincipalForm(StoredForm, frozen=True):
     id: Id
     secrets: Annotated[tuple[_SecretForm, ...], Meta(min_length=1, max_length=SECRETS_MAX)]
     roles: tuple[Id, ...]
@@ -77,7 +77,7 @@ class _ChangeForm(NamedTuple):
     detail: Annotated[str, Meta(max_length=DETAIL_CHARS_MAX, pattern=_ONE_LINE)]
 
 
-class _AccessForm(Stored, frozen=True):
+class _AccessForm(StoredForm, frozen=True):
     format: int
     principals: dict[str, _PrincipalForm]
     roles: dict[str, _Grants]

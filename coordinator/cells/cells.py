@@ -40,7 +40,7 @@ _ATTEMPT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredCell:
     """A cell as it was at some moment."""
 
     data: bytes
@@ -53,7 +53,7 @@ class CellChanged(PenstockError):
 
     kind = "cell_changed"
 
-    def __init__(self, key: str, stored: Stored | None) -> None:
+    def __init__(self, key: str, stored: StoredCell | None) -> None:
         super().__init__("the cell was changed by another", operation="write a cell", object=key)
         self.stored = stored
 
@@ -64,7 +64,7 @@ class Cells:
     def __init__(self, table: CellTable, runtime: Runtime) -> None:
         self._table = table
         self._runtime = runtime
-        self._known: dict[str, Stored] = {}
+        self._known: dict[str, StoredCell] = {}
         """What `read_all` gave last, so that another caller need not read again what has not changed."""
 
     @property
@@ -72,7 +72,7 @@ class Cells:
         """The place of the table, for people."""
         return self._table.url
 
-    async def read(self, key: str) -> Stored | None:
+    async def read(self, key: str) -> StoredCell | None:
         """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
         async with _patience("get", key):
             cell = await self._table.get(key)
@@ -83,20 +83,20 @@ class Cells:
         return await self._table.keys(prefix)
 
     async def read_all(
-        self, prefixes: Sequence[str], before: Mapping[str, Stored | PenstockError] | None = None
-    ) -> dict[str, Stored | PenstockError]:
+        self, prefixes: Sequence[str], before: Mapping[str, StoredCell | PenstockError] | None = None
+    ) -> dict[str, StoredCell | PenstockError]:
         """All cells whose keys start with one of these prefixes; of one that cannot be read, the error. ``before`` is what this gave the
         last time, and a cell that has not changed since is the same object again. None: what anybody here was given last, as far as it
         is remembered. Raises what the table raises.
         """
         before = dict(self._known) if before is None else before
-        known = {key: stored.version for key, stored in before.items() if isinstance(stored, Stored)}
+        known = {key: stored.version for key, stored in before.items() if isinstance(stored, StoredCell)}
         found = await self._table.read_all(prefixes, known=known)
         read = {key: _stored_again(key, cell, before.get(key)) for key, cell in found.items()}
         self._remember(tuple(prefixes), read)
         return read
 
-    async def read_these(self, keys: Sequence[str], *, under: str) -> dict[str, Stored]:
+    async def read_these(self, keys: Sequence[str], *, under: str) -> dict[str, StoredCell]:
         """The cells that there are of these. ``under`` is a prefix of theirs which few others have: where a table lists it cheaply, of
         many cells only the changed ones are read. Raises what the table raises, and `DataDamaged`.
         """
@@ -105,21 +105,21 @@ class Cells:
             return {key: _raised(found[key]) for key in keys if key in found}
         limit = asyncio.Semaphore(_READS_AT_ONCE)
 
-        async def read(key: str) -> Stored | None:
+        async def read(key: str) -> StoredCell | None:
             async with limit:
                 return await self.read(key)
 
         answers = await asyncio.gather(*map(read, keys))
         return {key: stored for key, stored in zip(keys, answers, strict=True) if stored is not None}
 
-    def _remember(self, prefixes: tuple[str, ...], read: Mapping[str, Stored | PenstockError]) -> None:
+    def _remember(self, prefixes: tuple[str, ...], read: Mapping[str, StoredCell | PenstockError]) -> None:
         """Keep what was read for the next call, in place of what was there before, within bounds."""
         kept = {key: stored for key, stored in self._known.items() if not key.startswith(prefixes)}
-        kept |= {key: stored for key, stored in read.items() if isinstance(stored, Stored)}
+        kept |= {key: stored for key, stored in read.items() if isinstance(stored, StoredCell)}
         if sum(len(stored.data) for stored in kept.values()) <= _KNOWN_BYTES_MAX:
             self._known = kept
 
-    async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+    async def write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float) -> StoredCell:
         """Replace what was read (None: no cell) with ``data``.
 
         Raises `CellChanged` when another's write is there. Raises `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
@@ -134,7 +134,7 @@ class Cells:
             try:
                 async with _patience("put", key):
                     version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
-                return Stored(data, version, write_id)
+                return StoredCell(data, version, write_id)
             except PermissionDenied as error:
                 if not in_doubt:
                     raise  # nothing can arrive later
@@ -163,31 +163,31 @@ class Cells:
                 ) from cause
             await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
 
-    async def drop(self, key: str, *, on: Stored) -> None:
+    async def drop(self, key: str, *, on: StoredCell) -> None:
         """Remove a cell that nobody needs any more, if it is still as it was read. Tried once: nothing may depend on whether it is gone."""
         with suppress(Conflict, StoreUnavailable):
             async with _patience("delete", key):
                 await self._table.delete(key, expected=on.version)
 
 
-def _stored(key: str, cell: Cell) -> Stored:
+def _stored(key: str, cell: Cell) -> StoredCell:
     if len(cell.data) < WRITE_ID_BYTES:
         raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
-    return Stored(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
+    return StoredCell(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
 
 
-def _raised(stored: Stored | PenstockError) -> Stored:
+def _raised(stored: StoredCell | PenstockError) -> StoredCell:
     if isinstance(stored, PenstockError):
         raise stored
     return stored
 
 
 def _stored_again(
-    key: str, cell: Cell | CellVersion | PenstockError, before: Stored | PenstockError | None
-) -> Stored | PenstockError:
+    key: str, cell: Cell | CellVersion | PenstockError, before: StoredCell | PenstockError | None
+) -> StoredCell | PenstockError:
     if isinstance(cell, PenstockError):
         return cell
-    if isinstance(before, Stored) and before.version == (cell.version if isinstance(cell, Cell) else cell):
+    if isinstance(before, StoredCell) and before.version == (cell.version if isinstance(cell, Cell) else cell):
         return before
     if isinstance(cell, CellVersion):
         return InternalError("a table gave a version that nobody knows", object=key, observed=cell.token)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from ...log.runtime.runtime import Clock
-from .cells import CellChanged, Cells, Stored
+from .cells import CellChanged, Cells, StoredCell
 
 WRITE_S = 10.0
 """How long the table may take to answer before a change is given up."""
@@ -49,7 +49,7 @@ class Document(Generic[T]):
         self._absent = absent
         self._write_s = write_s
         self.key = key
-        self.stored: Stored | None = None
+        self.stored: StoredCell | None = None
         """The cell as it was last read or written; None: there was none."""
         self.value = absent
         """Its content."""
@@ -97,7 +97,7 @@ class Document(Generic[T]):
         """The deadline of a change that begins now."""
         return self._clock.monotonic_s() + self._write_s
 
-    def _take(self, stored: Stored | None) -> None:
+    def _take(self, stored: StoredCell | None) -> None:
         """Go on from this cell."""
         self.value = self._absent if stored is None else self._codec.decode(stored.data, where=self.key)
         self.stored = stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
-from ...log.format.stored_json import Stored, parse_stored
+from ...log.format.stored_json import StoredForm, parse_stored
 from ...log.runtime.runtime import Runtime
 from ..tables import TableMismatch
 from .cells import Cells
@@ -14,7 +14,7 @@ from .document import Codec, Document
 KEY = "lake"
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     lake: str
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
-from ...log.format.stored_json import Number, Stored, damaged, parse_stored
+from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
 from ...log.limits import NUMBER_MAX, QUEUES_MAX
 from .record import Command, CommandKind, DeadLetterPolicy, DeliveryOrder, GroupRecord, GroupSettings, Position
 from .retry import RetryPolicy, Schedule
@@ -39,14 +39,14 @@ def encode_group(record: GroupRecord) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class _RetryForm(Stored, frozen=True):
+class _RetryForm(StoredForm, frozen=True):
     schedule: str
     interval: float
     interval_max: float
     jitter: float
 
 
-class _SettingsForm(Stored, frozen=True):
+class _SettingsForm(StoredForm, frozen=True):
     delivery_order: str
     retry: _RetryForm
     max_attempts: Number | None
@@ -76,7 +76,7 @@ class _CommandForm(NamedTuple):
     attempts: Number | tuple[Number, ...]
 
 
-class _GroupForm(Stored, frozen=True):
+class _GroupForm(StoredForm, frozen=True):
     format: int
     settings: _SettingsForm
     positions: dict[str, _PositionForm]

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 from ...log.limits import shown
 from ..groups.record import GroupSettings
-from ..queues.cell import QueueCell, State, Tries
+from ..queues.cell import MessageState, QueueCell, Tries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStanding:
+class QueueProgress:
     """One queue of a topic in a consumer group, as its cell says. A reset or command counts as soon as it is ordered."""
 
     topic: str
@@ -56,7 +56,7 @@ class GroupDescription:
     settings: GroupSettings
     members: tuple[str, ...]
     """The members that joined, some of them perhaps dead by now; ``lake.workers()`` tells."""
-    queues: tuple[QueueStanding, ...]
+    queues: tuple[QueueProgress, ...]
     """The queues of all topics that it has begun, by topic and queue."""
     lost_letters: int = 0
     """Messages given up that will never have a dead letter, also those of queues that a topic lost when it was made again with fewer."""
@@ -82,9 +82,9 @@ def oldest_unsettled(cell: QueueCell, earliest: int, following: int) -> int | No
     return min([*unsettled[:1], *listed], default=None)
 
 
-def standing(
+def queue_progress(
     topic: str, queue: int, cell: QueueCell, *, earliest: int, following: int | None, lag_time: timedelta
-) -> QueueStanding:
+) -> QueueProgress:
     """The description of a queue by its cell. Messages from ``earliest`` up to ``following`` are kept."""
     lag = 0
     if following is not None:
@@ -100,7 +100,7 @@ def standing(
     def count(chosen: Callable[[Tries], bool]) -> int:
         return sum(map(chosen, cell.tries.values())) + sum(map(chosen, markers))
 
-    return QueueStanding(
+    return QueueProgress(
         topic=topic,
         queue=queue,
         owner=cell.owner,
@@ -110,11 +110,11 @@ def standing(
         next_offset=following,
         lag=lag,
         lag_time=lag_time,
-        in_flight=len(cell.granted) + count(lambda tries: tries.state in (State.RUNNING, State.OUT)),
-        waiting=sum(tries.state is State.WAITING for tries in cell.tries.values()) + cell.count_spilled,
-        blocked=sum(tries.state is State.WAITING for tries in markers),
-        parked=sum(tries.state is State.PARKED for tries in markers),
-        suspects=count(lambda tries: tries.state is State.SUSPECT),
+        in_flight=len(cell.granted) + count(lambda tries: tries.state in (MessageState.RUNNING, MessageState.OUT)),
+        waiting=sum(tries.state is MessageState.WAITING for tries in cell.tries.values()) + cell.count_spilled,
+        blocked=sum(tries.state is MessageState.WAITING for tries in markers),
+        parked=sum(tries.state is MessageState.PARKED for tries in markers),
+        suspects=count(lambda tries: tries.state is MessageState.SUSPECT),
         dead_letters=len(cell.dead_letters.assigned),
         lost_letters=cell.dead_letters.lost,
     )

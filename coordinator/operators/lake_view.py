@@ -14,7 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.message.message import to_us
 from ...log.paths import TOPICS, is_timer_log, topic_of
 from ...log.read.reader import Reader
@@ -22,18 +22,18 @@ from ...log.read.tables import table_of
 from ...log.topic.records import topic_names
 from ...log.topic.settings import TopicSettings
 from ...log.topic.topics import Topic
-from ..cells.cells import Cells, Stored
+from ..cells.cells import Cells, StoredCell
 from ..cells.keys import GROUPS, QUEUES, WORKERS, queue_key
 from ..groups.codec import decode_group
 from ..groups.record import GroupRecord
-from ..queues.cell import QueueCell, parted
+from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
-from ..workers.liveness import WorkerSeen, WorkerState, state_of
-from .describe import QueueStanding, oldest_unsettled, standing
+from ..workers.liveness import WorkerState, WorkerStatus, state_of
+from .describe import QueueProgress, oldest_unsettled, queue_progress
 from .listed_ends import ListedEnds
-from .store_times import Mark, StoreTimes
+from .store_times import StoreTimeMark, StoreTimes
 
 READS_MAX = 64
 """The most messages that one look reads to learn how old they are."""
@@ -49,7 +49,7 @@ _LOOKS_WITHOUT_LIST = 30
 _PREFIXES = (GROUPS, QUEUES, WORKERS)
 
 
-class Unread(StrEnum):
+class UnreadKind(StrEnum):
     """The kinds of things that a look may fail to read."""
 
     LOOK = "look"
@@ -62,16 +62,16 @@ class Unread(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSeen:
+class QueueOverview:
     """One queue of a group."""
 
-    standing: QueueStanding
+    standing: QueueProgress
     lag_ms: int | None
     """The age of the oldest message that is not settled. 0: there is none. None: it is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSeen:
+class GroupOverview:
     """A consumer group on one topic that it has begun."""
 
     group: str
@@ -82,11 +82,11 @@ class GroupSeen:
     """The queues that a live consumer owns."""
     dead_letters: int
     """The messages given up that are durable in the dead-letter queue. It never becomes less."""
-    queues: tuple[QueueSeen, ...]
+    queues: tuple[QueueOverview, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSeen:
+class GroupTopic:
     """A topic that a group has begun."""
 
     settings: TopicSettings
@@ -96,15 +96,15 @@ class TopicSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeSeen:
+class LakeOverview:
     """All groups and timers of a lake, as one look found them. Whatever could not be read is missing."""
 
-    groups: tuple[GroupSeen, ...] = ()
-    topics: Mapping[str, TopicSeen] = field(default_factory=dict)
+    groups: tuple[GroupOverview, ...] = ()
+    topics: Mapping[str, GroupTopic] = field(default_factory=dict)
     """The topics that groups have begun, by name."""
     timers: Mapping[str, int] = field(default_factory=dict)
     """The delayed messages that wait, by topic."""
-    workers: tuple[WorkerSeen, ...] = ()
+    workers: tuple[WorkerStatus, ...] = ()
     """The processes with a heartbeat, without those that ended in order. One is silent until a look has seen its heart beat."""
     ended_s: float
     """The end of the look, by the monotonic clock."""
@@ -112,7 +112,7 @@ class LakeSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LiveConsumer:
     """A live consumer, as its worker's heartbeat lists it."""
 
     id: str
@@ -144,7 +144,7 @@ class _Claim:
     """The cells of queues that a former topic of the name had, and this one has not."""
 
 
-OnUnread = Callable[[Unread, str, PenstockError], None]
+OnUnread = Callable[[UnreadKind, str, PenstockError], None]
 """A callback for what cannot be read, by kind and name."""
 Waiting = Callable[[str], Awaitable[int]]
 """Gives the number of delayed messages that wait for a topic. Raises `TopicNotFound` where there are no timers."""
@@ -159,7 +159,7 @@ class LakeView:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LogLake,
         cells: Cells,
         *,
         waiting: Waiting,
@@ -172,21 +172,21 @@ class LakeView:
         self._waiting = waiting
         self._only = frozenset(only)
         self._precise_ms = int(precise.total_seconds() * 1000)
-        self._stored: dict[str, Stored | PenstockError] = {}
-        self._decoded: dict[str, tuple[Stored, QueueCell]] = {}
+        self._stored: dict[str, StoredCell | PenstockError] = {}
+        self._decoded: dict[str, tuple[StoredCell, QueueCell]] = {}
         self._sightings: dict[str, Sighting] = {}
-        self._workers: dict[str, WorkerSeen] = {}
+        self._workers: dict[str, WorkerStatus] = {}
         self._ends: dict[str, _End] = {}
         self._first_read = 0
         self._lists = lists and not only
         self._looks_without_list = 0
-        self.unread: Counter[tuple[Unread, str]] = Counter()
+        self.unread: Counter[tuple[UnreadKind, str]] = Counter()
         """How often each thing could not be read, by kind and name. Any thread may copy it."""
 
-    async def look(self, *, failed: OnUnread = lambda kind, name, error: None) -> LakeSeen:
+    async def look(self, *, failed: OnUnread = lambda kind, name, error: None) -> LakeOverview:
         """Look at everything once. Raises what makes all of it impossible; ``failed`` hears of each thing that cannot be read."""
 
-        def note(kind: Unread, name: str, error: PenstockError) -> None:
+        def note(kind: UnreadKind, name: str, error: PenstockError) -> None:
             self.unread = self.unread + Counter({(kind, name): 1})
             failed(kind, name, error)
 
@@ -198,7 +198,7 @@ class LakeView:
             records = self._records(note)
             timed = await self._timed_topics()
         except PenstockError as error:
-            note(Unread.LOOK, "", error)
+            note(UnreadKind.LOOK, "", error)
             raise
         names = {name for record in records.values() for name in record.positions if not self._only or name in self._only}
         await self._follow(names, note)
@@ -211,10 +211,10 @@ class LakeView:
             await asyncio.sleep(0)  # thousands of queues must not hold up what else this process does
         ended_s = clock.monotonic_s()
         topics = {
-            name: TopicSeen(settings=end.topic.settings, created_ms=end.topic.record.created_ms, offsets=end.offsets)
+            name: GroupTopic(settings=end.topic.settings, created_ms=end.topic.record.created_ms, offsets=end.offsets)
             for name, end in self._ends.items()
         }
-        return LakeSeen(
+        return LakeOverview(
             groups=tuple(groups),
             topics=topics,
             timers=timers,
@@ -225,24 +225,24 @@ class LakeView:
 
     # --- Cells ------------------------------------------------------------------------------------------------------------------
 
-    def _members(self, note: OnUnread) -> list[Member]:
+    def _members(self, note: OnUnread) -> list[LiveConsumer]:
         """The consumers of all workers that are not known to be dead."""
         now_s = self._lake.runtime.clock.monotonic_s()
         before, self._sightings = self._sightings, {}
         known, self._workers = self._workers, {}
-        found: list[Member] = []
+        found: list[LiveConsumer] = []
         for key, stored in self._under(WORKERS):
             worker = key.removeprefix(WORKERS)
             try:
                 heartbeat = decode_heartbeat(_content(stored), where=key)
             except PenstockError as error:
-                note(Unread.WORKER, worker, error)
+                note(UnreadKind.WORKER, worker, error)
                 continue
             sighting = self._sightings[worker] = sighted(before.get(worker), heartbeat, now_s)
             state = state_of(heartbeat, before.get(worker), sighting, now_s)
             if state is WorkerState.SILENT and worker in known and known[worker].state is WorkerState.LIVES:
                 state = WorkerState.LIVES  # its lease still runs since its heart beat
-            self._workers[worker] = WorkerSeen(worker, state, heartbeat)
+            self._workers[worker] = WorkerStatus(worker, state, heartbeat)
             if not heartbeat.fenced and not is_expired(sighting, now_s):
                 found += members_of(heartbeat)
         return found
@@ -254,13 +254,13 @@ class LakeView:
             try:
                 record = decode_group(_content(stored), where=key)
             except PenstockError as error:
-                note(Unread.GROUP, name, error)
+                note(UnreadKind.GROUP, name, error)
                 continue
             if not record.deleted:
                 found[name] = record
         return found
 
-    def _under(self, prefix: str) -> Iterable[tuple[str, Stored | PenstockError]]:
+    def _under(self, prefix: str) -> Iterable[tuple[str, StoredCell | PenstockError]]:
         return sorted((key, stored) for key, stored in self._stored.items() if key.startswith(prefix))
 
     def _cell(self, key: str) -> QueueCell | None:
@@ -280,7 +280,7 @@ class LakeView:
                 try:
                     found.append(self._claim(group, record, name, self._ends[name].topic))
                 except PenstockError as error:
-                    note(Unread.QUEUE, f"{group}/{name}", error)
+                    note(UnreadKind.QUEUE, f"{group}/{name}", error)
             await asyncio.sleep(0)  # as in `look`
         wanted = {queue_key(one.group, one.topic, queue) for one in found for queue in range(len(one.cells) + len(one.former))}
         self._decoded = {key: known for key, known in self._decoded.items() if key in wanted}
@@ -296,7 +296,7 @@ class LakeView:
             cell = self._cell(queue_key(group, name, queue)) or begin(position, queue)
             cells.append(caught_up(cell, record, name, queue, letters_max=float("inf")))
         former = [self._cell(queue_key(group, name, queue)) for queue in range(len(position.offsets), position.queues_max)]
-        return _Claim(group, name, tuple(cells), tuple(parted(one, position.since) for one in former if one is not None))
+        return _Claim(group, name, tuple(cells), tuple(removed_queue(one, position.since) for one in former if one is not None))
 
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class LakeView:
                 except TopicNotFound:
                     return
                 except PenstockError as error:
-                    note(Unread.TOPIC, name, error)
+                    note(UnreadKind.TOPIC, name, error)
 
         await asyncio.gather(*map(follow, sorted(names)))
 
@@ -360,7 +360,7 @@ class LakeView:
         stored_ms = end.topic.tail.state.store_time_ms or looked_ms
         times = {
             queue: end.times.get(queue, StoreTimes(self._precise_ms))
-            .with_mark(Mark(following, stored_ms, looked_ms))
+            .with_mark(StoreTimeMark(following, stored_ms, looked_ms))
             .thinned(earliest, looked_ms)
             for queue, (earliest, following) in end.offsets.items()
         }
@@ -381,7 +381,7 @@ class LakeView:
             try:
                 return await self._read_topic_ages(self._ends[name], wanted[name], most)
             except PenstockError as error:
-                note(Unread.TOPIC, name, error)
+                note(UnreadKind.TOPIC, name, error)
                 return 0
 
         waiting = [*topics[turn:], *topics[:turn]]
@@ -419,20 +419,22 @@ class LakeView:
 
     # --- What is told -----------------------------------------------------------------------------------------------------------
 
-    def _seen(self, claim: _Claim, members: Sequence[Member]) -> GroupSeen:
+    def _seen(self, claim: _Claim, members: Sequence[LiveConsumer]) -> GroupOverview:
         end, oldest = self._ends[claim.topic], self._oldest(claim)
         now_ms = self._lake.runtime.clock.wall_ms()
         queues = []
         for queue, offset in oldest.items():
             earliest, following = end.offsets[queue]
-            stood = standing(claim.topic, queue, claim.cells[queue], earliest=earliest, following=following, lag_time=timedelta())
+            stood = queue_progress(
+                claim.topic, queue, claim.cells[queue], earliest=earliest, following=following, lag_time=timedelta()
+            )
             stored_ms = None if offset is None else end.times[queue].stored_ms(offset, now_ms)
             lag_ms = 0 if offset is None else None if stored_ms is None else max(0, now_ms - stored_ms)
-            queues.append(QueueSeen(stood, lag_ms))
+            queues.append(QueueOverview(stood, lag_ms))
         owners = {one.id for one in members}
         owned = [one.standing.owner for one in queues if one.standing.owner in owners]
         letters = [cell.dead_letters for cell in (*claim.cells, *claim.former)]
-        return GroupSeen(
+        return GroupOverview(
             group=claim.group,
             topic=claim.topic,
             consumers=sum(is_consumer(one, claim.group, claim.topic, owned) for one in members),
@@ -459,28 +461,28 @@ class LakeView:
                 except (TopicNotFound, TopicDeleted):
                     return
                 except PenstockError as error:
-                    note(Unread.TIMERS, name, error)
+                    note(UnreadKind.TIMERS, name, error)
 
         await asyncio.gather(*map(count, topics))
         return dict(sorted(found.items()))
 
 
-def members_of(heartbeat: Heartbeat) -> list[Member]:
+def members_of(heartbeat: Heartbeat) -> list[LiveConsumer]:
     """The consumers of a worker, without its members that only play roles."""
-    return [Member(f"{heartbeat.worker}/{one.number}", one.group, one.topics) for one in heartbeat.members if one.group]
+    return [LiveConsumer(f"{heartbeat.worker}/{one.number}", one.group, one.topics) for one in heartbeat.members if one.group]
 
 
-def is_consumer(member: Member, group: str, topic: str, owners: Collection[str]) -> bool:
+def is_consumer(member: LiveConsumer, group: str, topic: str, owners: Collection[str]) -> bool:
     """Whether a live member consumes a topic: it says so, or it named its queues, and is among the ``owners`` of the topic's."""
     return member.group == group and (topic in member.topics if member.topics else member.id in owners)
 
 
-def _raised(stored: Stored | PenstockError) -> Stored:
+def _raised(stored: StoredCell | PenstockError) -> StoredCell:
     """A cell that was read. Raises the error of one that was not."""
     if isinstance(stored, PenstockError):
         raise stored
     return stored
 
 
-def _content(stored: Stored | PenstockError) -> bytes:
+def _content(stored: StoredCell | PenstockError) -> bytes:
     return _raised(stored).data

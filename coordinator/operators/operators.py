@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ...log.errors import CallError, InvalidArgument, TopicNotFound
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.limits import WAIT_MAX, Duration, optional_duration, plain
 from ...log.message.message import from_ms
 from ...log.read.reader import Position as Place
@@ -19,7 +19,7 @@ from ...log.read.reader import Reader
 from ...log.read.tables import table_of
 from ...log.topic.timer_log import check_own
 from ...log.topic.topics import Topic, read_only
-from ..cells.cells import Cells, Stored
+from ..cells.cells import Cells, StoredCell
 from ..cells.keys import group_queues, queue_key, worker_of
 from ..coordination import Coordination
 from ..groups.record import (
@@ -30,11 +30,11 @@ from ..groups.record import (
     GroupSettings,
     check_stated_filters,
 )
-from ..queues.cell import QueueCell, parted
+from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
-from ..workers.liveness import WorkerSeen, WorkerState, watched, workers, workers_of
-from .describe import GroupDescription, QueueStanding, oldest_unsettled, standing
+from ..workers.liveness import WorkerState, WorkerStatus, watched, workers, workers_of
+from .describe import GroupDescription, QueueProgress, oldest_unsettled, queue_progress
 from .parked import ParkedGroup, parked_in
 
 log = logging.getLogger("penstock.coordinator")
@@ -53,7 +53,7 @@ class _View:
     """The topic. None: it is gone."""
     cells: tuple[QueueCell, ...]
     """The cells by queue."""
-    parted: tuple[QueueCell, ...]
+    removed: tuple[QueueCell, ...]
     """The cells of queues that a former topic of the name had, and this one has not."""
 
 
@@ -64,7 +64,7 @@ class Operators:
     not exist.
     """
 
-    def __init__(self, lake: Lake, coordination: Coordination) -> None:
+    def __init__(self, lake: LogLake, coordination: Coordination) -> None:
         self._lake = lake
         self._coordination = coordination
         self._groups = coordination.groups
@@ -108,7 +108,7 @@ class Operators:
         looked_at = await self._groups.get(group)
         if not force:
             await self._check_unused(group, looked_at, operation="delete_group", hint=_FORCE)
-        await self._check_buried(group, looked_at, force=force)
+        await self._check_dead_letters_written(group, looked_at, force=force)
 
         def check(found: GroupRecord) -> None:
             if joined := sorted({*found.all_members} - {*looked_at.all_members}):
@@ -116,7 +116,7 @@ class Operators:
 
         await self._groups.delete(group, life=looked_at.lives, check=None if force else check)
 
-    async def _check_buried(self, group: str, record: GroupRecord, *, force: bool) -> None:
+    async def _check_dead_letters_written(self, group: str, record: GroupRecord, *, force: bool) -> None:
         """Raise `GroupInUse` when dead letters are still to be written. Log those that never will be."""
         for topic, position in record.positions.items():
             queues = range(_queues_of(record, topic))
@@ -154,7 +154,7 @@ class Operators:
         """The settings of all groups, by name."""
         return {name: record.settings for name, record in (await self._groups.all()).items()}
 
-    async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
+    async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerStatus]:
         """All workers but those that ended in order; with ``group`` only those that list a consumer of it. Without ``watch`` each is
         watched until it is known whether it lives.
         """
@@ -171,7 +171,7 @@ class Operators:
         for member in record.all_members:
             by_worker.setdefault(worker_of(member), []).append(member)
 
-        def listed(seen: WorkerSeen) -> list[str]:
+        def listed(seen: WorkerStatus) -> list[str]:
             alive = set() if seen.heartbeat is None else {f"{seen.worker}/{one.number}" for one in seen.heartbeat.members}
             return [member for member in by_worker[seen.worker] if member in alive]
 
@@ -193,12 +193,12 @@ class Operators:
         views = await self._views(group, record)
         limit = asyncio.Semaphore(_AT_ONCE)
 
-        async def standings(view: _View) -> list[QueueStanding]:
+        async def standings(view: _View) -> list[QueueProgress]:
             async with limit:
-                return await self._standings(view, table_age_s)
+                return await self._queue_progress(view, table_age_s)
 
         found = [one for some in await asyncio.gather(*map(standings, views)) for one in some]
-        lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.parted))
+        lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.removed))
         return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
 
     async def parked(
@@ -237,7 +237,7 @@ class Operators:
 
         return list(await asyncio.gather(*map(view, names)))
 
-    def _view(self, group: str, record: GroupRecord, topic: Topic | None, name: str, cells: Mapping[str, Stored]) -> _View:
+    def _view(self, group: str, record: GroupRecord, topic: Topic | None, name: str, cells: Mapping[str, StoredCell]) -> _View:
         if topic is not None and record.positions[name].life < topic.life:
             # The topic was made again: the first member that sees it begins there.
             record = record.begun(name, (0,) * topic.settings.queues, topic.life)
@@ -251,7 +251,9 @@ class Operators:
             caught_up(cell(queue) or begin(position, queue), record, name, queue, letters_max=math.inf)
             for queue in range(len(position.offsets))
         )
-        gone = (parted(cell(queue) or QueueCell(), position.since) for queue in range(len(position.offsets), position.queues_max))
+        gone = (
+            removed_queue(cell(queue) or QueueCell(), position.since) for queue in range(len(position.offsets), position.queues_max)
+        )
         return _View(name, topic, tuple(present), tuple(gone))
 
     async def _topic(self, name: str) -> Topic | None:
@@ -269,10 +271,10 @@ class Operators:
             before = self._readers[topic.paths.topic] = (topic, Reader(topic))
         return before[1]
 
-    async def _standings(self, view: _View, table_age_s: float) -> list[QueueStanding]:
+    async def _queue_progress(self, view: _View, table_age_s: float) -> list[QueueProgress]:
         if view.topic is None:
             return [
-                standing(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
+                queue_progress(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
                 for queue, cell in enumerate(view.cells)
             ]
         reader = self._reader(view.topic)
@@ -284,7 +286,7 @@ class Operators:
         oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}
         ages = await self._ages(reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
         return [
-            standing(
+            queue_progress(
                 view.name,
                 queue,
                 cell,

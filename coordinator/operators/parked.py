@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...log.read.reader import Reader
-from ..queues.cell import Marker, QueueCell, State
+from ..queues.cell import Marker, MessageState, QueueCell
 
 _TOGETHER_OFFSETS = 1000
 """The distance up to which heads are read in one go."""
@@ -38,7 +38,7 @@ class ParkedGroup:
 async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
     """The parked message groups of a topic's cells, by queue and offset. ``reader`` is None for a topic that is gone."""
     stopped = {
-        queue: sorted((one for one in cell.markers.values() if one.tries.state is State.PARKED), key=lambda one: one.head)
+        queue: sorted((one for one in cell.markers.values() if one.tries.state is MessageState.PARKED), key=lambda one: one.head)
         for queue, cell in enumerate(cells)
     }
     heads = {queue: [one.head for one in markers] for queue, markers in stopped.items() if markers}

@@ -17,7 +17,7 @@ _MARKS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StoreTimeMark:
     """A place in a queue, and what is known of the store times on both sides of it."""
 
     offset: int
@@ -33,20 +33,22 @@ class StoreTimes:
 
     precise_ms: int
     """How far an estimate may always be off."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[StoreTimeMark, ...] = ()
 
-    def with_mark(self, mark: Mark) -> StoreTimes:
+    def with_mark(self, mark: StoreTimeMark) -> StoreTimes:
         """The marks with one more. Of two at one offset both are right."""
         place = bisect_left(self.marks, mark.offset, key=_offset)
         after = place
         if place < len(self.marks) and (known := self.marks[place]).offset == mark.offset:
-            mark = Mark(mark.offset, min(known.before_ms, mark.before_ms), max(known.since_ms, mark.since_ms))
+            mark = StoreTimeMark(mark.offset, min(known.before_ms, mark.before_ms), max(known.since_ms, mark.since_ms))
             after += 1
         return StoreTimes(self.precise_ms, (*self.marks[:place], mark, *self.marks[after:]))
 
     def with_message(self, offset: int, stored_ms: int) -> StoreTimes:
         """The marks with those of a message that was read."""
-        return self.with_mark(Mark(offset, stored_ms, stored_ms)).with_mark(Mark(offset + 1, stored_ms, stored_ms))
+        return self.with_mark(StoreTimeMark(offset, stored_ms, stored_ms)).with_mark(
+            StoreTimeMark(offset + 1, stored_ms, stored_ms)
+        )
 
     def stored_ms(self, offset: int, now_ms: int) -> int | None:
         """The store time of a message, where it is known well enough. Between two marks time goes on evenly."""
@@ -67,7 +69,7 @@ class StoreTimes:
         marks = self.marks[first:]
         return StoreTimes(self.precise_ms, self._needed(marks, now_ms) if len(marks) > _MARKS_MAX else marks)
 
-    def _needed(self, marks: Sequence[Mark], now_ms: int) -> tuple[Mark, ...]:
+    def _needed(self, marks: Sequence[StoreTimeMark], now_ms: int) -> tuple[StoreTimeMark, ...]:
         kept = [marks[-1]]
         for place in range(len(marks) - 2, 0, -1):
             upper, lower = kept[-1], marks[place - 1]
@@ -79,5 +81,5 @@ class StoreTimes:
         return max(self.precise_ms, PART_MAX * (now_ms - stored_ms))
 
 
-def _offset(mark: Mark) -> int:
+def _offset(mark: StoreTimeMark) -> int:
     return mark.offset

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...log.errors import InternalError
-from .offsets import OffsetSet, Settled
+from .offsets import OffsetSet, SettledOffsets
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -25,7 +25,7 @@ ACKS_KEPT = 16
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
-class State(IntEnum):
+class MessageState(IntEnum):
     """The state of a message that is tracked individually, or of the head of a blocked message group. The numbers are stored."""
 
     WAITING = 0
@@ -56,7 +56,7 @@ class Receive:
 class Tries:
     """The history of a message that did not go straight through."""
 
-    state: State
+    state: MessageState
     attempts: int = 1
     """The number of deliveries so far, the present one included."""
     strikes: int = 0
@@ -82,12 +82,12 @@ class Marker:
     tries: Tries
     """The tries of the group; the strikes are the head's."""
 
-    def from_head(self, head: int, state: State = State.WAITING, due_ms: int = 0) -> Marker:
+    def from_head(self, head: int, state: MessageState = MessageState.WAITING, due_ms: int = 0) -> Marker:
         """The marker further on in its group, without strikes. Messages delivered with the old head keep their attempts; if they are OUT,
         then to the same receive.
         """
         attempts = self.tries.attempts if head < self.limit else 0
-        receive = self.tries.receive if state is State.OUT else None
+        receive = self.tries.receive if state is MessageState.OUT else None
         return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms, receive=receive))
 
 
@@ -147,12 +147,12 @@ class DeadLetters:
             refused=tuple(one for one in self.refused if one[0] in own),
         )
 
-    def buried(self, sequence: int, *, lost: int = 0) -> DeadLetters:
+    def without_written(self, sequence: int, *, lost: int = 0) -> DeadLetters:
         """The dead letters without those up to this sequence, ``lost`` of which were never written."""
         gone = max(0, len(self.assigned) - max(0, self.next_sequence - 1 - sequence))
         return replace(self.left(self.assigned[gone:], max(0, self.former - gone)), lost=self.lost + (lost if gone else 0))
 
-    def outlived(self) -> DeadLetters:
+    def without_own(self) -> DeadLetters:
         """The dead letters as the next life finds them: none of them is its own."""
         return self.left(self.assigned, len(self.assigned))
 
@@ -177,7 +177,7 @@ class Spill:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LogWitness:
     """What the owner of a queue knew when it wrote the cell. A log or a group's record that was restored to an older state contradicts
     it.
     """
@@ -204,7 +204,7 @@ class QueueCell:
     """The number of the owner's writes in this epoch. When another's write follows, it tells the owner whether its own was carried out."""
     commands: int = 0
     """The number of the last operator's command that was carried out here."""
-    settled: Settled = field(default_factory=Settled)
+    settled: SettledOffsets = field(default_factory=SettledOffsets)
     """The offsets that are settled or listed."""
     granted: OffsetSet = field(default_factory=OffsetSet)
     tries: Mapping[int, Tries] = field(default_factory=lambda: _NONE)
@@ -217,7 +217,7 @@ class QueueCell:
     transactions: frozenset[str] = frozenset()
     """The ids of transactions that settled messages here and are thereby committed, until their own rows note that (docs/0014)."""
 
-    seen: Seen | None = None
+    seen: LogWitness | None = None
     """The knowledge of the owner that last wrote the cell. None: nobody has written it in this generation, or only a version that did
     not say so."""
 
@@ -235,7 +235,7 @@ class QueueCell:
         """
         in_flight = self.in_flight
         suspects = {
-            offset: _suspected(Tries(State.RUNNING), in_flight)
+            offset: _suspected(Tries(MessageState.RUNNING), in_flight)
             for first, limit in self.granted.ranges()
             for offset in range(first, limit)
         }
@@ -260,7 +260,7 @@ class QueueCell:
     def in_flight(self) -> int:
         """The number of messages and blocked groups in flight in the owner."""
         tries = [*self.tries.values(), *(marker.tries for marker in self.markers.values())]
-        return len(self.granted) + sum(one.state is State.RUNNING for one in tries)
+        return len(self.granted) + sum(one.state is MessageState.RUNNING for one in tries)
 
     @property
     def count_spilled(self) -> int:
@@ -348,9 +348,9 @@ class QueueCell:
         """The cell with messages given up. They get the next sequences, in this order, before anything is written for them."""
         return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=self.dead_letters.given_to(offsets))
 
-    def with_buried(self, sequence: int, *, lost: int = 0) -> QueueCell:
+    def with_dead_letters_written(self, sequence: int, *, lost: int = 0) -> QueueCell:
         """The cell with the dead letters up to this sequence known to be durable, except ``lost`` that never will be."""
-        return replace(self, dead_letters=self.dead_letters.buried(sequence, lost=lost))
+        return replace(self, dead_letters=self.dead_letters.without_written(sequence, lost=lost))
 
     # --- Transactions -----------------------------------------------------------------------------------------------------------
 
@@ -389,15 +389,15 @@ class QueueCell:
             owner=self.owner,
             step=self.step,
             commands=self.commands,
-            settled=Settled(position),
-            dead_letters=self.dead_letters if lives_on else self.dead_letters.outlived(),
+            settled=SettledOffsets(position),
+            dead_letters=self.dead_letters if lives_on else self.dead_letters.without_own(),
             transactions=self.transactions,
             acks=self.acks,
             ack_writes=self.ack_writes,
         )
 
 
-def parted(cell: QueueCell, since: int) -> QueueCell:
+def removed_queue(cell: QueueCell, since: int) -> QueueCell:
     """The cell of a queue that the topic has not had any more since this generation.
 
     Nobody owns it, a former owner cannot write it any more, and its assigned dead letters are lost. The same cell when that was done
@@ -406,16 +406,16 @@ def parted(cell: QueueCell, since: int) -> QueueCell:
     if cell.generation >= since:
         return cell
     letters = cell.dead_letters
-    over = letters.buried(letters.next_sequence, lost=len(letters.assigned))
+    over = letters.without_written(letters.next_sequence, lost=len(letters.assigned))
     return replace(cell.reset_to(0, since), owner="", epoch=cell.epoch + 1, step=0, dead_letters=over)
 
 
 def _suspected(tries: Tries, in_flight: int) -> Tries:
     """The tries after the death of the message's worker: a strike only if it ran alone, else half the company the next time."""
-    if tries.state is not State.RUNNING:
+    if tries.state is not MessageState.RUNNING:
         return tries
     alone = tries.company == 1
-    return Tries(State.SUSPECT, tries.attempts, tries.strikes + alone, 0, max(1, (tries.company or in_flight) // 2))
+    return Tries(MessageState.SUSPECT, tries.attempts, tries.strikes + alone, 0, max(1, (tries.company or in_flight) // 2))
 
 
 def _untracked(tries: Mapping[int, Tries], offsets: OffsetSet) -> Mapping[int, Tries]:

@@ -9,8 +9,8 @@ from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
 from ..cells.document import Codec
 from ..cells.varints import VarintReader, append_bytes, append_varint
-from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Receive, Seen, Spill, State, Tries
-from .offsets import OffsetSet, Settled
+from .cell import ACKS_KEPT, DeadLetters, LogWitness, Marker, MessageState, QueueCell, Receive, Spill, Tries
+from .offsets import OffsetSet, SettledOffsets
 
 _FORMAT = 1
 _WITH_SECTIONS = 2
@@ -132,7 +132,7 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
         owner=reader.text(),
         step=reader.varint(),
         commands=reader.varint(),
-        settled=Settled.decode(reader),
+        settled=SettledOffsets.decode(reader),
         granted=_read_granted(reader),
         tries=_read_tries_by_offset(reader, where),
         markers=dict(_read_marker(reader, where) for _ in range(reader.count(_MARKER_BYTES_MIN))),
@@ -198,7 +198,7 @@ def _with_receives(cell: QueueCell, reader: VarintReader) -> QueueCell:
 
 
 def _received(tries: Tries | None, receive: Receive, reader: VarintReader) -> Tries:
-    if tries is None or tries.state is not State.OUT or tries.receive is not None:
+    if tries is None or tries.state is not MessageState.OUT or tries.receive is not None:
         raise reader.damaged("the cell names a receive of what is not out, or two of one message", observed=tries)
     return replace(tries, receive=receive)
 
@@ -212,12 +212,12 @@ def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
     return replace(cell, acks=tuple(acks), ack_writes=count)
 
 
-def _read_seen(reader: VarintReader) -> Seen:
+def _read_seen(reader: VarintReader) -> LogWitness:
     entry = reader.varint()
     digest, group = (int.from_bytes(reader.take(_HASH_BYTES), "little") for _ in range(2))
     if not reader.done:
         raise reader.damaged("what the cell says of the log goes on behind its end")
-    return Seen(entry, digest, group)
+    return LogWitness(entry, digest, group)
 
 
 def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:
@@ -287,7 +287,7 @@ def _append_tries(data: bytearray, tries: Tries) -> None:
 
 def _read_tries(reader: VarintReader, where: str) -> Tries:
     number = reader.varint()
-    state = next((state for state in State if state == number), None)
+    state = next((state for state in MessageState if state == number), None)
     if state is None:
         raise DataDamaged("the cell has a state nobody knows", object=where, observed=number)
     return Tries(state, reader.varint(), reader.varint(), reader.time_ms(), reader.varint())

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from ..groups.record import Command, CommandKind, GroupRecord, Position
 from ..limits import LETTERS_MAX
-from .cell import Marker, QueueCell, State, Tries
-from .offsets import Settled
+from .cell import Marker, MessageState, QueueCell, Tries
+from .offsets import SettledOffsets
 
 
 def begin(position: Position, queue: int) -> QueueCell:
     """The cell of a queue that nobody has taken yet."""
-    return QueueCell(generation=position.generations[queue], settled=Settled(position.offsets[queue]))
+    return QueueCell(generation=position.generations[queue], settled=SettledOffsets(position.offsets[queue]))
 
 
 def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, letters_max: float = LETTERS_MAX) -> QueueCell:
@@ -29,10 +29,10 @@ def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, l
     if cell.generation < position.generations[queue]:
         lives_on = cell.generation >= position.since
         cell = cell.reset_to(position.offsets[queue], position.generations[queue], lives_on=lives_on)
-    return carried_out(cell, _of_queue(record, topic, queue), letters_max=letters_max)
+    return with_commands_applied(cell, _of_queue(record, topic, queue), letters_max=letters_max)
 
 
-def carried_out(cell: QueueCell, commands: Iterable[Command], *, letters_max: float = LETTERS_MAX) -> QueueCell:
+def with_commands_applied(cell: QueueCell, commands: Iterable[Command], *, letters_max: float = LETTERS_MAX) -> QueueCell:
     """The cell after these commands for its queue, by number. Commands that were carried out before do nothing."""
     for command in commands:
         if command.number > cell.commands:
@@ -55,7 +55,7 @@ def _of_queue(record: GroupRecord, topic: str, queue: int) -> list[Command]:
 
 def _obeying(cell: QueueCell, command: Command) -> QueueCell:
     parkings = dict(zip(command.heads, command.attempts, strict=True))
-    parked = {group: marker for group, marker in cell.markers.items() if marker.tries.state is State.PARKED}
+    parked = {group: marker for group, marker in cell.markers.items() if marker.tries.state is MessageState.PARKED}
     meant = {group: marker for group, marker in parked.items() if parkings.get(marker.head) == marker.tries.attempts}
     if command.kind is CommandKind.RELEASE:
         return replace(cell, markers={**cell.markers, **{group: _released(marker) for group, marker in meant.items()}})
@@ -68,4 +68,4 @@ def _obeying(cell: QueueCell, command: Command) -> QueueCell:
 
 def _released(marker: Marker) -> Marker:
     """The marker due at once, with no strike against it."""
-    return replace(marker, tries=Tries(State.WAITING, marker.tries.attempts))
+    return replace(marker, tries=Tries(MessageState.WAITING, marker.tries.attempts))

@@ -2,7 +2,7 @@
 
 Any holder of the handle may acknowledge or ask for more time. Only the owner lets a delivery expire.
 
-A message tracked individually (CONCURRENT) is `State.OUT` until its due time. In an ORDERLY group the marker of its lane is OUT, with
+A message tracked individually (CONCURRENT) is `MessageState.OUT` until its due time. In an ORDERLY group the marker of its lane is OUT, with
 all messages of the lane that were handed out together. These are acknowledged one after the other, and expire together.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ...log.errors import InternalError
 from ..groups.record import DeadLetterPolicy, GroupSettings
 from ..limits import LETTERS_MAX
-from .cell import Marker, QueueCell, State, Tries
+from .cell import Marker, MessageState, QueueCell, Tries
 from .offsets import OffsetSet
 from .receipt_handle import (
     AlreadySettled,
@@ -32,7 +32,7 @@ _GIVE_UP = "dead_letter"
 
 
 @dataclass(frozen=True, slots=True)
-class Lapse:
+class ExpiredDelivery:
     """A delivery that expired: a failed attempt."""
 
     offset: int
@@ -47,7 +47,7 @@ class Expiry:
     """A cell in which deliveries have expired, and the lapses."""
 
     cell: QueueCell
-    lapses: tuple[Lapse, ...] = ()
+    lapses: tuple[ExpiredDelivery, ...] = ()
     left: bool = False
     """Whether others are due that would be given up, but for whose dead letters there is no room yet. They stay out until there is."""
 
@@ -89,7 +89,7 @@ def given_up(
     if handle.offset != marker.head:
         raise _ahead(marker, handle, _GIVE_UP, "settle the earlier one first")
     if policy is DeadLetterPolicy.PARK:
-        return cell.with_marker(handle.lane, replace(marker, tries=_waiting(marker.tries, State.PARKED)))
+        return cell.with_marker(handle.lane, replace(marker, tries=_waiting(marker.tries, MessageState.PARKED)))
     return _with_refused(cell.with_marker(handle.lane, _behind_head(marker, handle)), handle, letters_max)
 
 
@@ -149,9 +149,9 @@ def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
     if cell.generation != handle.generation:
         return cell
     if tries is not None and _is_out(tries, handle):
-        return cell.with_tries(handle.offset, Tries(State.WAITING, tries.attempts, tries.strikes))
+        return cell.with_tries(handle.offset, Tries(MessageState.WAITING, tries.attempts, tries.strikes))
     if handle.lane is not None and marker is not None and marker.head == handle.offset and _is_out(marker.tries, handle):
-        waiting = Tries(State.WAITING, marker.tries.attempts, marker.tries.strikes)
+        waiting = Tries(MessageState.WAITING, marker.tries.attempts, marker.tries.strikes)
         return cell.with_marker(handle.lane, replace(marker, tries=waiting))
     return cell
 
@@ -172,22 +172,22 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_ma
     if left := {offset for _, offset in sorted(dying)[room:]}:
         tries = {offset: one for offset, one in tries.items() if offset not in left}
         markers = {lane: one for lane, one in markers.items() if one.head not in left}
-    lapses: list[Lapse] = []
+    lapses: list[ExpiredDelivery] = []
     again: dict[int, Tries] = {}
     for offset, one in tries.items():
         gives_up = _is_last(one, most)
-        lapses.append(Lapse(offset, one.attempts, given_up=gives_up))
+        lapses.append(ExpiredDelivery(offset, one.attempts, given_up=gives_up))
         if not gives_up:
             again[offset] = _waiting(one)
     after: dict[int, Marker | None] = {}
     for lane, marker in markers.items():
         gives_up = _is_last(marker.tries, most)
         parks = gives_up and parks_all
-        lapses.append(Lapse(marker.head, marker.tries.attempts, parked=parks, given_up=gives_up and not parks))
+        lapses.append(ExpiredDelivery(marker.head, marker.tries.attempts, parked=parks, given_up=gives_up and not parks))
         if gives_up and not parks:
             after[lane] = marker.from_head(marker.head + 1)
         else:
-            after[lane] = replace(marker, tries=_waiting(marker.tries, State.PARKED if parks else State.WAITING))
+            after[lane] = replace(marker, tries=_waiting(marker.tries, MessageState.PARKED if parks else MessageState.WAITING))
     lapses.sort(key=lambda lapse: lapse.offset)
     cell = cell.with_all_tries(again) if again else cell
     cell = cell.with_markers(after, OffsetSet()) if after else cell
@@ -198,13 +198,13 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_ma
 def last_expiry_ms(cell: QueueCell) -> int:
     """The time when the last delivery that is out expires; 0 when none is."""
     every = [*cell.tries.values(), *(marker.tries for marker in cell.markers.values())]
-    return max((one.due_ms for one in every if one.state is State.OUT), default=0)
+    return max((one.due_ms for one in every if one.state is MessageState.OUT), default=0)
 
 
 def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
     """The cell without the markers of these lanes, whose last known messages were handed out, as far as those are settled."""
     markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
-    gone = [lane for lane, one in markers.items() if one.tries.state is State.WAITING and one.head >= one.limit]
+    gone = [lane for lane, one in markers.items() if one.tries.state is MessageState.WAITING and one.head >= one.limit]
     return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
 
 
@@ -212,11 +212,11 @@ def _behind_head(marker: Marker, handle: ReceiptHandle) -> Marker:
     """The marker behind the message that this handle settles: its lane waits, or the next message of the receive is its head."""
     if handle.following is None:
         return marker.from_head(handle.offset + 1)
-    return marker.from_head(handle.following, State.OUT, marker.tries.due_ms)
+    return marker.from_head(handle.following, MessageState.OUT, marker.tries.due_ms)
 
 
 def _is_due(tries: Tries, now_ms: int) -> bool:
-    return tries.state is State.OUT and tries.due_ms <= now_ms
+    return tries.state is MessageState.OUT and tries.due_ms <= now_ms
 
 
 def _is_last(tries: Tries, most: int | None) -> bool:
@@ -224,10 +224,10 @@ def _is_last(tries: Tries, most: int | None) -> bool:
 
 
 def _is_out(tries: Tries, handle: ReceiptHandle) -> bool:
-    return tries.state is State.OUT and tries.attempts == handle.attempt
+    return tries.state is MessageState.OUT and tries.attempts == handle.attempt
 
 
-def _waiting(tries: Tries, state: State = State.WAITING) -> Tries:
+def _waiting(tries: Tries, state: MessageState = MessageState.WAITING) -> Tries:
     return Tries(state, tries.attempts, tries.strikes + 1)
 
 
@@ -259,7 +259,7 @@ def _checked_marker(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operati
 def _check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
     if tries is None or not _is_out(tries, handle):
         state = "not handed out" if tries is None else f"{tries.state.name}, attempt {tries.attempts}"
-        raise _expired(handle, operation, state, parked=tries is not None and tries.state is State.PARKED)
+        raise _expired(handle, operation, state, parked=tries is not None and tries.state is MessageState.PARKED)
     if tries.due_ms <= now_ms:
         raise _expired(handle, operation, f"{(now_ms - tries.due_ms) / 1000:g} s too late")
     return tries

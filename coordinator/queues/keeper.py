@@ -14,10 +14,10 @@ from typing import Protocol, TypeAlias
 
 from ...log.errors import InternalError, PenstockError, ReopenError, RetryError
 from ...log.limits import KIB
-from ..cells.cells import CellChanged, Cells, Stored
+from ..cells.cells import CellChanged, Cells, StoredCell
 from ..cells.requests import Request
 from ..limits import CELL_STORED_BYTES_MAX
-from .cell import QueueCell, Seen
+from .cell import LogWitness, QueueCell
 from .codec import decode_cell, encode_cell
 
 Change: TypeAlias = Callable[[QueueCell], QueueCell]
@@ -56,7 +56,7 @@ class Holder(Protocol):
 class QueueKeeper:
     """The owner's hold on the cell of one queue."""
 
-    def __init__(self, cells: Cells, holder: Holder, key: str, cell: QueueCell, stored: Stored) -> None:
+    def __init__(self, cells: Cells, holder: Holder, key: str, cell: QueueCell, stored: StoredCell) -> None:
         self._cells = cells
         self._holder = holder
         self.key = key
@@ -68,7 +68,7 @@ class QueueKeeper:
         """The former owner that did not release the queue; empty when there was none."""
         self.ended = asyncio.Event()
         """Set once the hold is over, by release or by loss."""
-        self.seen: Callable[[], Seen] | None = None
+        self.seen: Callable[[], LogWitness] | None = None
         """The owner's knowledge when it writes. None: it does not know yet whether that agrees with the cell."""
         self._stored = stored
         self._gathered: list[_Request] = []
@@ -176,7 +176,7 @@ class QueueKeeper:
         return error
 
 
-async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: Stored | None) -> QueueKeeper | None:
+async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: StoredCell | None) -> QueueKeeper | None:
     """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell of a queue that nobody has taken yet.
 
     Returns None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
@@ -204,7 +204,7 @@ async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, foun
         return keeper
 
 
-def _stamped(cell: QueueCell, base: QueueCell, seen: Seen | None) -> QueueCell:
+def _stamped(cell: QueueCell, base: QueueCell, seen: LogWitness | None) -> QueueCell:
     return replace(cell, step=base.step + 1, seen=cell.seen if seen is None else seen)
 
 

@@ -113,7 +113,7 @@ class OffsetSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledOffsets:
     """All offsets below a floor, and some above it."""
 
     floor: int = 0
@@ -134,14 +134,14 @@ class Settled:
         """The number of offsets above the floor."""
         return self.above.bit_count()
 
-    def with_range(self, first: int, limit: int) -> Settled:
+    def with_range(self, first: int, limit: int) -> SettledOffsets:
         """The set with the offsets of a range added."""
         first = max(first, self.floor)
         if limit <= first:
             return self
         return self._with(((1 << (limit - first)) - 1) << (first - self.floor))
 
-    def with_all(self, offsets: OffsetSet) -> Settled:
+    def with_all(self, offsets: OffsetSet) -> SettledOffsets:
         """The set with other offsets added."""
         shift = offsets.base - self.floor
         return self._with(offsets.bits << shift if shift >= 0 else offsets.bits >> -shift)
@@ -172,18 +172,18 @@ class Settled:
         return bytes(data)
 
     @staticmethod
-    def decode(reader: VarintReader) -> Settled:
+    def decode(reader: VarintReader) -> SettledOffsets:
         """The inverse of `encode`. Raises `DataDamaged`."""
         floor = reader.varint()
         above = _decode_bits(reader, floor)
         if above & 1:
             raise reader.damaged("a set of settled offsets contradicts itself: its floor is in it", observed=floor)
-        return Settled(floor, above)
+        return SettledOffsets(floor, above)
 
-    def _with(self, bits: int) -> Settled:
+    def _with(self, bits: int) -> SettledOffsets:
         above = self.above | bits
         ones = (~above & (above + 1)).bit_length() - 1
-        return Settled(self.floor + ones, above >> ones)
+        return SettledOffsets(self.floor + ones, above >> ones)
 
 
 def _of_range(first: int, limit: int) -> OffsetSet:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from .cell import Marker, QueueCell, Receive, State, Tries
+from .cell import Marker, MessageState, QueueCell, Receive, Tries
 
 _ATTEMPT, _HOLDER = b"receive attempt", b"receive holder"
 
@@ -26,7 +26,7 @@ def holder_hash(holder: str, secret: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Outstanding:
+class OutstandingMessages:
     """Messages of one queue that are out."""
 
     alone: Mapping[int, Tries]
@@ -41,16 +41,16 @@ class Outstanding:
         """When each message or lane becomes visible to others."""
         return [tries.due_ms for tries in self._tries()]
 
-    def by_receive(self) -> dict[tuple[int, int], Outstanding]:
+    def by_receive(self) -> dict[tuple[int, int], OutstandingMessages]:
         """The messages that are out to each receive, by the hashes of its holder and its attempt id."""
         receives = {(tries.receive.holder, tries.receive.attempt) for tries in self._tries() if tries.receive is not None}
         return {(holder, attempt): self._of(holder, attempt) for holder, attempt in sorted(receives)}
 
-    def _of(self, holder: int, attempt: int) -> Outstanding:
+    def _of(self, holder: int, attempt: int) -> OutstandingMessages:
         def is_of(tries: Tries) -> bool:
             return tries.receive is not None and (tries.receive.holder, tries.receive.attempt) == (holder, attempt)
 
-        return Outstanding(
+        return OutstandingMessages(
             {offset: tries for offset, tries in self.alone.items() if is_of(tries)},
             {lane: marker for lane, marker in self.lanes.items() if is_of(marker.tries)},
         )
@@ -60,13 +60,13 @@ class Outstanding:
         yield from (marker.tries for marker in self.lanes.values())
 
 
-def outstanding(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> Outstanding:
+def outstanding(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> OutstandingMessages:
     """The messages that are out to some receives, and not due."""
 
     def is_out(tries: Tries) -> bool:
-        return tries.state is State.OUT and tries.due_ms > now_ms and tries.receive is not None and is_meant(tries.receive)
+        return tries.state is MessageState.OUT and tries.due_ms > now_ms and tries.receive is not None and is_meant(tries.receive)
 
-    return Outstanding(
+    return OutstandingMessages(
         {offset: tries for offset, tries in cell.tries.items() if is_out(tries)},
         {lane: marker for lane, marker in cell.markers.items() if is_out(marker.tries)},
     )

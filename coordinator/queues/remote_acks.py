@@ -17,7 +17,7 @@ from .receipt_handle import DeadLettersWait, ForeignReceipt, ReceiptOutdated, Re
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class UncertainWrite:
     """A write of a change whose outcome is not known."""
 
     write: int
@@ -28,7 +28,7 @@ class Tried:
 
 @dataclass(slots=True, kw_only=True)
 class _Waiting(Request[QueueCell, None]):
-    tried: list[Tried]
+    tried: list[UncertainWrite]
     """The writes that were tried. Each may have been carried out, but at most one."""
     made: bool = False
     """Whether one of them was carried out, so that there is nothing left to do."""
@@ -44,7 +44,7 @@ class _Waiting(Request[QueueCell, None]):
         found = [cell.has_ack(one.write, one.since) for one in self.tried]
         self.made = self.made or True in found
         self.in_doubt = self.in_doubt or None in found
-        self.tried = [Tried(one.write, cell.ack_writes) for one in self.tried]
+        self.tried = [UncertainWrite(one.write, cell.ack_writes) for one in self.tried]
 
     def apply(self, cell: QueueCell) -> QueueCell:
         """The cell with the change, or as it was when the change is refused, or was made before."""
@@ -72,7 +72,9 @@ class RemoteAcks:
         self._random = runtime.random
         self._writes = SharedWrites(self._write, operation="acknowledge")
 
-    def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: Tried | None = None) -> asyncio.Future[None]:
+    def change(
+        self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: UncertainWrite | None = None
+    ) -> asyncio.Future[None]:
         """Change a cell; the future is done once the change is durable. Changes of one cell are made in the order of calls. ``tried``
         is a write that may have made the change already.
 
@@ -86,7 +88,7 @@ class RemoteAcks:
 
     async def _write(self, key: str, waiting: list[_Waiting]) -> None:
         document = Document(self._cells, self._clock, key, QUEUE_CELL, absent=QueueCell())
-        trying: Tried | None = None
+        trying: UncertainWrite | None = None
 
         def acknowledged(before: QueueCell) -> QueueCell:
             nonlocal trying
@@ -99,7 +101,7 @@ class RemoteAcks:
                 after = one.apply(after)
             if after is before:
                 return before
-            trying = Tried(self._random.getrandbits(64), before.ack_writes)
+            trying = UncertainWrite(self._random.getrandbits(64), before.ack_writes)
             return after.with_ack(trying.write)
 
         await document.change(acknowledged)

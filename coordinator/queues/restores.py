@@ -1,6 +1,6 @@
 """Detects restores from backups that do not fit together: a log, or a group's record, that is older than the cells of its queues.
 
-An owner writes into the cell what it knows (`Seen`), and the next owner compares. That costs no request if the process has folded the
+An owner writes into the cell what it knows (`LogWitness`), and the next owner compares. That costs no request if the process has folded the
 log from there on.
 """
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ...log.errors import DataDamaged
 from ..groups.record import Position
-from .cell import QueueCell, Seen
+from .cell import LogWitness, QueueCell
 
 if TYPE_CHECKING:
-    from ...log.format.state import State
+    from ...log.format.state import TopicState
     from ...log.topic.topics import Topic
 
 _PURPOSE = b"cell of group"
@@ -27,9 +27,9 @@ class InconsistentRestore(DataDamaged):
     kind = "inconsistent_restore"
 
 
-def seen(state: State, secret: str) -> Seen:
+def seen(state: TopicState, secret: str) -> LogWitness:
     """The knowledge of an owner that has folded the log up to ``state``, of a group with this secret."""
-    return Seen(state.entry, _bits_of(state.digest), _group(secret))
+    return LogWitness(state.entry, _bits_of(state.digest), _group(secret))
 
 
 def is_ahead(cell: QueueCell, position: Position, queue: int) -> bool:

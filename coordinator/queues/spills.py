@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...log.errors import InternalError
-from .cell import QueueCell, Spill, State, Tries
+from .cell import MessageState, QueueCell, Spill, Tries
 
 Column = npt.NDArray[np.int64]
 
@@ -67,7 +67,7 @@ class WaitingRows:
     def tries(self) -> dict[int, Tries]:
         """The tries by offset, as a cell has them."""
         return {
-            offset: Tries(State.WAITING, attempts, strikes, due_ms)
+            offset: Tries(MessageState.WAITING, attempts, strikes, due_ms)
             for due_ms, offset, attempts, strikes in zip(*self.table.tolist(), strict=True)
         }
 
@@ -77,7 +77,7 @@ class WaitingRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Returning:
+class SpillReturn:
     """Rows of one object that come back into the cell together."""
 
     before: Spill
@@ -96,7 +96,7 @@ def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], ge
     return replace(cell, tries=left, spills=(*cell.spills, spill))
 
 
-def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
+def with_returned(cell: QueueCell, returning: Sequence[SpillReturn], generation: int) -> QueueCell:
     """The cell with rows of objects back in it. The same cell after a reset."""
     if cell.generation != generation:
         return cell
@@ -118,14 +118,14 @@ def _replaced(cell: QueueCell, before: Sequence[Spill], after: Spill | None) -> 
     return left if after is None else (*left, after)
 
 
-def nearest(found: Sequence[tuple[Spill, WaitingRows]], most: int, until_ms: int) -> list[Returning]:
+def nearest(found: Sequence[tuple[Spill, WaitingRows]], most: int, until_ms: int) -> list[SpillReturn]:
     """The rows of these objects that are to come back: the first ones due by ``until_ms``, at most ``most``."""
     parts = [rows.part(spill.taken, spill.taken + min(most, rows.count_due(until_ms) - spill.taken)) for spill, rows in found]
     due_ms = np.concatenate([np.empty(0, np.int64), *(part.due_ms for part in parts)])
     of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     counts = np.bincount(of[np.argsort(due_ms, kind="stable")[:most]], minlength=len(parts)).tolist()
     return [
-        Returning(spill, rows.spill(spill.id, spill.taken + count) if count < spill.count else None, part.part(0, count).tries())
+        SpillReturn(spill, rows.spill(spill.id, spill.taken + count) if count < spill.count else None, part.part(0, count).tries())
         for (spill, rows), part, count in zip(found, parts, counts, strict=True)
         if count
     ]

@@ -14,10 +14,10 @@ from ..groups.record import GroupDeleted, GroupNotFound, GroupRecord
 from ..queues.codec import decode_cell
 from ..queues.keeper import OwnershipLost, QueueKeeper, take
 from ..workers.lease import BEATS_PER_LEASE
-from ..workers.session import LeaseLost, Member
-from ..workers.watch import Watch
+from ..workers.session import LeaseLost, SessionMember
+from ..workers.watch import LeaseWatch
 from .balance import Queue
-from .ownership import Records, Round, beginning
+from .ownership import GroupRecords, RebalanceRound, beginning
 
 
 class Assignment:
@@ -29,9 +29,9 @@ class Assignment:
     def __init__(
         self,
         cells: Cells,
-        groups: Records,
-        watch: Watch,
-        member: Member,
+        groups: GroupRecords,
+        watch: LeaseWatch,
+        member: SessionMember,
         runtime: Runtime,
         *,
         group: str,
@@ -59,7 +59,7 @@ class Assignment:
         """End the rest."""
         self._woken.set()
 
-    async def round(self) -> Round:
+    async def round(self) -> RebalanceRound:
         """Take the queues that are free. Raises as `Ownership.round` does."""
         if self._member.ended.is_set():
             for keeper in self._keepers.values():
@@ -68,7 +68,7 @@ class Assignment:
         self._keepers = self.keepers
         record = await self._groups.get(self._group)
         if self._leaving:
-            return Round(record, {}, tuple(self._keepers))
+            return RebalanceRound(record, {}, tuple(self._keepers))
         if self._member.id not in record.assigned:  # it joins before it takes anything, so that nobody deletes the group under it
             record = await self._join(record)
         if over := await self._over([member for member in record.assigned if member != self._member.id]):
@@ -77,7 +77,7 @@ class Assignment:
         found = {queue: await self._take(queue, record) for queue in missing}
         taken = {queue: keeper for queue, keeper in found.items() if keeper is not None}
         self._keepers.update(taken)
-        return Round(record, taken)
+        return RebalanceRound(record, taken)
 
     async def rest(self) -> None:
         """Wait until a round may change something."""

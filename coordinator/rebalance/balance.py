@@ -13,7 +13,7 @@ Queue: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BalancePlan:
     """The next steps. Both are empty when all is well."""
 
     take: tuple[Queue, ...] = ()
@@ -30,7 +30,7 @@ def shares(members: Sequence[str], queues: int) -> dict[str, int]:
     return {member: each + (place < more) for place, member in enumerate(members)}
 
 
-def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Plan:
+def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> BalancePlan:
     """The plan of one member. ``owners`` has every queue that the members share, with its owner. The owner is an empty string when the
     queue is free, or its owner is dead.
 
@@ -42,7 +42,7 @@ def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Plan:
     aim = shares(members, len(owners))[me]
     liked = sorted(mine, key=lambda queue: _liking(me, queue), reverse=True)
     wanted = sorted(free, key=lambda queue: _liking(me, queue), reverse=True)
-    return Plan(tuple(wanted[: max(0, aim - len(mine))]), tuple(liked[aim:]))
+    return BalancePlan(tuple(wanted[: max(0, aim - len(mine))]), tuple(liked[aim:]))
 
 
 def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[tuple[tuple[str, ...], list[Queue]]]:

@@ -15,7 +15,7 @@ import xxhash
 from ...log.errors import LimitExceeded, RetryError, TopicDeleted, UnknownOutcome
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
-from ..cells.cells import Cells, Stored
+from ..cells.cells import Cells, StoredCell
 from ..cells.keys import queue_key
 from ..groups.record import ALL, GroupDeleted, GroupNotFound, GroupRecord
 from ..queues.cell import QueueCell
@@ -24,8 +24,8 @@ from ..queues.commands import begin
 from ..queues.keeper import OwnershipLost, QueueKeeper, take
 from ..tables import CellVersion
 from ..workers.lease import BEATS_PER_LEASE
-from ..workers.session import LeaseLost, Member
-from ..workers.watch import Watch
+from ..workers.session import LeaseLost, SessionMember
+from ..workers.watch import LeaseWatch
 from .balance import Queue, plan, shares, sharing
 
 _PAUSE_S = 0.05
@@ -45,7 +45,7 @@ _LEASES_BETWEEN_LOOKS = 2
 """The number of leases between looks at members that are not watched closely."""
 
 
-class Records(Protocol):
+class GroupRecords(Protocol):
     """The store of the group's record: `Groups`."""
 
     async def get(self, group: str) -> GroupRecord: ...
@@ -54,7 +54,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RebalanceRound:
     """The result of looking around once."""
 
     record: GroupRecord
@@ -86,9 +86,9 @@ class Ownership:
     def __init__(
         self,
         cells: Cells,
-        groups: Records,
-        watch: Watch,
-        member: Member,
+        groups: GroupRecords,
+        watch: LeaseWatch,
+        member: SessionMember,
         runtime: Runtime,
         *,
         group: str,
@@ -160,7 +160,7 @@ class Ownership:
         """End the rest: something may have changed."""
         self._woken.set()
 
-    async def round(self) -> Round:
+    async def round(self) -> RebalanceRound:
         """Look around once. Raises `LeaseLost` when the member has ended, and what ``groups`` and the table raise."""
         self._round_s = self._clock.monotonic_s()
         if self._member.ended.is_set():
@@ -174,7 +174,7 @@ class Ownership:
             if self._known_s == math.inf:
                 await self.give_up()  # the table did not answer before
             self._below_share, self._watched, self._trouble = False, frozenset(), False
-            return Round(record, self._take_unannounced(), tuple(self._keepers) if self._round_s >= self._known_s else ())
+            return RebalanceRound(record, self._take_unannounced(), tuple(self._keepers) if self._round_s >= self._known_s else ())
         if self._member.id not in record.members:
             record = await self._join(record)
         others = [member for member in record.members if member != self._member.id]
@@ -186,7 +186,7 @@ class Ownership:
         if over:
             record = await self._groups.update(self._group, lambda before: before.left_by(*over))
         self._trouble = self._anybody_dead()
-        return Round(record, self._take_unannounced(), drain)
+        return RebalanceRound(record, self._take_unannounced(), drain)
 
     async def rest(self) -> None:
         """Wait until a round may change something: it is time, a member died, a queue may have been released, or `wake` was called."""
@@ -334,7 +334,7 @@ class Ownership:
     def _count_mine(self, queues: Sequence[Queue]) -> int:
         return sum(queue in self._keepers for queue in queues)
 
-    async def _scan(self, queues: Sequence[Queue]) -> dict[Queue, Stored | None]:
+    async def _scan(self, queues: Sequence[Queue]) -> dict[Queue, StoredCell | None]:
         """Read cells of other owners if it is time to: all of them, or only those that may have been released."""
         if self._round_s >= self._scan_s:
             wanted = [queue for queue in queues if queue not in self._keepers]
@@ -363,14 +363,14 @@ class Ownership:
         self._scan_pause_s = _SCAN_S
         self._scan_s = min(self._scan_s, at_s)
 
-    def _owner_in(self, queue: Queue, stored: Stored | None) -> str:
+    def _owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
         """The owner of a queue; nobody when it is this member without knowing: its take was carried out after all, and nothing
         followed.
         """
         owner = decode_cell(stored.data, where=self._key(self._group, *queue)).owner if stored is not None else ""
         return "" if owner == self._member.id else owner
 
-    async def _take(self, queue: Queue, found: Stored | None, record: GroupRecord) -> None:
+    async def _take(self, queue: Queue, found: StoredCell | None, record: GroupRecord) -> None:
         begin = self._begin(record, queue)
         if begin is None:
             return

@@ -20,8 +20,8 @@ from ..groups.record import ALL, GroupRecord, GroupSettings
 from ..queues.cell import QueueCell
 from ..queues.codec import decode_cell
 from ..queues.keeper import OwnershipLost, QueueKeeper, take
-from ..workers.watch import Watch
-from ..workers.worker import LeaseLost, Member, Worker
+from ..workers.watch import LeaseWatch
+from ..workers.worker import LeaseLost, SessionMember, Worker
 from .balance import Queue
 from .ownership import Ownership
 
@@ -60,7 +60,7 @@ _EMPTY = GroupRecord(settings=GroupSettings())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class OfferedRole:
     """A role that a process offers to play."""
 
     role: str = MAINTENANCE
@@ -78,9 +78,9 @@ class Part:
 async def run_roles(
     cells: Cells,
     worker: Worker,
-    watch: Watch,
+    watch: LeaseWatch,
     runtime: Runtime,
-    part: Part,
+    part: OfferedRole,
     stop: asyncio.Event,
     *,
     ready: Callable[[], Awaitable[None]] | None = None,
@@ -115,9 +115,9 @@ async def run_roles(
 async def stand_in(
     cells: Cells,
     worker: Worker,
-    watch: Watch,
+    watch: LeaseWatch,
     runtime: Runtime,
-    part: Part,
+    part: OfferedRole,
     topic: str,
     stop: asyncio.Event,
     *,
@@ -164,7 +164,7 @@ async def stand_in(
 class _Player:
     """One member's plays."""
 
-    def __init__(self, cells: Cells, watch: Watch, runtime: Runtime, part: Part, report: Report) -> None:
+    def __init__(self, cells: Cells, watch: LeaseWatch, runtime: Runtime, part: OfferedRole, report: Report) -> None:
         self._cells = cells
         self._watch = watch
         self._runtime = runtime
@@ -172,7 +172,7 @@ class _Player:
         self._report = report
         self._plays: dict[Queue, _Playing] = {}
 
-    async def live(self, member: Member, stop: asyncio.Event, *, lease_s: float) -> None:
+    async def live(self, member: SessionMember, stop: asyncio.Event, *, lease_s: float) -> None:
         """Play until told to stop. Raises `LeaseLost`; its plays have ended then too."""
         ownership = Ownership(
             self._cells,

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ...log.errors import FencedError
-from ...log.format.stored_json import Number, Stored, parse_stored
+from ...log.format.stored_json import Number, StoredForm, parse_stored
 from ...log.limits import QUEUES_MAX
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
@@ -21,7 +21,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BroadcastProgress:
     """The stored progress."""
 
     session: str
@@ -35,7 +35,7 @@ class Progress:
 class MemberProgress:
     """The progress of a member on one topic, held by the process that last opened the name."""
 
-    def __init__(self, document: Document[Progress]) -> None:
+    def __init__(self, document: Document[BroadcastProgress]) -> None:
         self._document = document
         self.progress = document.value
         """The progress as this process opened or saved it last."""
@@ -45,7 +45,7 @@ class MemberProgress:
         if offsets == self.progress.offsets:
             return
 
-        def saved(found: Progress) -> Progress:
+        def saved(found: BroadcastProgress) -> BroadcastProgress:
             if found.session != self.progress.session:
                 raise FencedError(
                     "another process goes by this member's name",
@@ -68,37 +68,37 @@ async def open_progress(
     key = member_key(group, topic, member)
     document = Document(cells, runtime.clock, key, _PROGRESS, absent=_NOBODY, write_s=LONG_WRITE_S)
 
-    def opened(before: Progress) -> Progress:
+    def opened(before: BroadcastProgress) -> BroadcastProgress:
         check_life(topic, known=before.life, life=life)
-        return Progress(runtime.new_id(), life, before.offsets if before.life == life else start)
+        return BroadcastProgress(runtime.new_id(), life, before.offsets if before.life == life else start)
 
     await document.change(opened)
     return MemberProgress(document)
 
 
-async def read_progress(cells: Cells, key: str) -> Progress | None:
+async def read_progress(cells: Cells, key: str) -> BroadcastProgress | None:
     """The progress of a member. None for a member that is gone. Raises `DataDamaged`."""
     found = await cells.read(key)
     return None if found is None else _decode(found.data, where=key)
 
 
-def _encode(progress: Progress) -> bytes:
+def _encode(progress: BroadcastProgress) -> bytes:
     document = {"format": _FORMAT, "session": progress.session, "life": progress.life, "offsets": progress.offsets}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class _Form(Stored, frozen=True):
+class _Form(StoredForm, frozen=True):
     format: int
     session: str
     life: Number
     offsets: Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
 
 
-def _decode(data: bytes, *, where: str) -> Progress:
+def _decode(data: bytes, *, where: str) -> BroadcastProgress:
     form = parse_stored(data, _Form, what="a member's progress", where=where)
-    return Progress(form.session, form.life, form.offsets)
+    return BroadcastProgress(form.session, form.life, form.offsets)
 
 
 _PROGRESS = Codec(_encode, _decode)
-_NOBODY = Progress(session="", life=-1, offsets=())
+_NOBODY = BroadcastProgress(session="", life=-1, offsets=())
 """The progress of a member that there is not: of no life of any topic."""

@@ -26,7 +26,7 @@ from ..groups.record import (
     differences,
 )
 from ..limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
-from ..queues.cell import QueueCell, parted
+from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import QUEUE_CELL, decode_cell
 
 log = logging.getLogger("penstock.coordinator")
@@ -211,7 +211,7 @@ class GroupRegistry:
 
         def void(before: QueueCell) -> QueueCell:
             nonlocal lost
-            after = parted(before, since)
+            after = removed_queue(before, since)
             lost = () if after is before else before.dead_letters.assigned
             return after
 

@@ -26,7 +26,7 @@ _DATA: dict[str, object] = {"ExpressionAttributeNames": {"#version": "version", 
 """Both are reserved words in DynamoDB's expressions."""
 
 
-class Client(Protocol):
+class DynamoDBClient(Protocol):
     """The part of a boto3 client that is used; threads share it."""
 
     def get_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401 - boto3 has no types of its own
@@ -54,16 +54,16 @@ class DynamoDBTable:
         table: str,
         *,
         prefix: str = "",
-        reader: Client,
-        writer: Client,
+        reader: DynamoDBClient,
+        writer: DynamoDBClient,
         runtime: Runtime,
-        renew: Callable[[], tuple[Client, Client]] | None = None,
+        renew: Callable[[], tuple[DynamoDBClient, DynamoDBClient]] | None = None,
     ) -> None:
         """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
         self._renew = renew
         self._renewed_s = -RENEWED_EVERY_S
         self._renewing = threading.Lock()
-        self._former: tuple[Client, ...] = ()
+        self._former: tuple[DynamoDBClient, ...] = ()
         self._url = url
         self._table = table
         self._prefix = f"{prefix}/" if prefix else ""

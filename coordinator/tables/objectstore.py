@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ...log.errors import ForeignObject, PenstockError
 from ...log.runtime.runtime import Runtime
-from ...log.runtime.shared import shared
+from ...log.runtime.shared_work import shared
 from ...log.stores.probe import probe_conditional_writes
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, StoredObject, Version
 from .protocol import Cell, CellVersion, check_cell, check_cell_key

@@ -216,15 +216,15 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
             observed=str(error),
             hint="pip install 'penstock[dynamodb]'",
         ) from error
-    from .dynamodb import THREADS, Client, DynamoDBTable
+    from .dynamodb import THREADS, DynamoDBClient, DynamoDBTable
     from .dynamodb_errors import translate
 
     for name in options.keys() - _SECRETS.keys():
         raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
 
-    def client(session: Session, attempts: int) -> Client:
+    def client(session: Session, attempts: int) -> DynamoDBClient:
         """A client with the credentials of now."""
-        made: Client = session.client(
+        made: DynamoDBClient = session.client(
             "dynamodb",
             region_name=place.region or os.environ.get("AWS_REGION"),
             endpoint_url=place.endpoint,
@@ -239,7 +239,7 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         )
         return made
 
-    def clients() -> tuple[Client, Client]:
+    def clients() -> tuple[DynamoDBClient, DynamoDBClient]:
         session = Session()  # a separate one: boto3's common one is not safe between threads, and knows old credentials
         return client(session, _READ_ATTEMPTS), client(session, 1)
 

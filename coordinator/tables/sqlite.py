@@ -16,7 +16,7 @@ from ...log.errors import PenstockError
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
-from .sqlite_file import LOCK_WAIT_MAX_S, Deletion, Put, SqliteFile
+from .sqlite_file import LOCK_WAIT_MAX_S, CellWrite, Deletion, SqliteFile
 from .threads import TableThreads
 from .versions import first_number, number_of, version_of
 
@@ -27,7 +27,7 @@ _TOGETHER_MAX = 64
 class _Change:
     """A write on its way, and its outcome."""
 
-    wanted: Put | Deletion
+    wanted: CellWrite | Deletion
     outcome: bool | PenstockError = False
     """Whether it changed a cell, or the error that leaves this unknown."""
 
@@ -78,7 +78,7 @@ class SqliteTable:
         check_cell(key, data)
         replaced = number_of(expected) if expected is not None else None
         version = first_number(self._runtime) if replaced is None else replaced + 1
-        await self._change("put", expected, Put(key, version, data, replaced))
+        await self._change("put", expected, CellWrite(key, version, data, replaced))
         return version_of(version)
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
@@ -110,7 +110,7 @@ class SqliteTable:
         await self._writes.close(self._writer.close)
         await self._reads.close(self._reader.close)
 
-    async def _change(self, operation: str, expected: CellVersion | None, wanted: Put | Deletion) -> None:
+    async def _change(self, operation: str, expected: CellVersion | None, wanted: CellWrite | Deletion) -> None:
         change = _Change(wanted)
         with self._lock:
             self._waiting.append(change)
@@ -145,7 +145,7 @@ class SqliteTable:
                 case [Deletion() as deletion]:
                     outcomes = [self._writer.delete(deletion)]
                 case _:
-                    outcomes = self._writer.put([one for one in wanted if isinstance(one, Put)])
+                    outcomes = self._writer.put([one for one in wanted if isinstance(one, CellWrite)])
         except PenstockError as error:
             outcomes = [error] * len(changes)
         for change, outcome in zip(changes, outcomes, strict=True):
@@ -155,7 +155,7 @@ class SqliteTable:
         """The first waiting change and, if it is a put, the first puts of other cells. So none waits for many of one cell."""
         together: dict[str, _Change] = {}
         for change in self._waiting:
-            if isinstance(change.wanted, Put) or not together:
+            if isinstance(change.wanted, CellWrite) or not together:
                 together.setdefault(change.wanted.key, change)
             if isinstance(change.wanted, Deletion) or len(together) == _TOGETHER_MAX:
                 break

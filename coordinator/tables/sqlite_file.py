@@ -33,7 +33,7 @@ _PUT_ALL = """
 """
 
 
-class Put(NamedTuple):
+class CellWrite(NamedTuple):
     """A cell that is to be written."""
 
     key: str
@@ -88,7 +88,7 @@ class SqliteFile:
 
         return self._patiently(operation, read)
 
-    def put(self, puts: Sequence[Put]) -> list[bool]:
+    def put(self, puts: Sequence[CellWrite]) -> list[bool]:
         """Carry out, durably, those puts whose expectation holds, and make the file if needed. Returns which did. No two may be of one
         cell.
         """

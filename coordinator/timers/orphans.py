@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.paths import TopicPaths, topic_of
 from ...log.produce.delays import QUEUE
 from ...log.topic.records import read_record
@@ -15,12 +15,12 @@ from .cell.cell import TimerCell, timer_cells
 from .cell.state import TimerState
 
 
-async def still_needed(lake: Lake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
+async def still_needed(lake: LogLake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
     """The offset from which nothing of a timer log may expire, however old it is: those messages are stored nowhere else."""
     return {QUEUE: preconditions.needed_from(await _state(lake, timer_log, record))}
 
 
-async def remove_orphans(lake: Lake, timer_log: str) -> int:
+async def remove_orphans(lake: LogLake, timer_log: str) -> int:
     """Remove runs that no cell names and that were written 48 hours ago or more, also of the topic's earlier lives. Returns how many."""
     store, topic = lake.store, topic_of(timer_log)
     listed = await store.list(timer_folders(topic))
@@ -52,5 +52,5 @@ async def remove_orphans(lake: Lake, timer_log: str) -> int:
     return len(removed)
 
 
-async def _state(lake: Lake, timer_log: str, record: TopicRecord) -> TimerState:
+async def _state(lake: LogLake, timer_log: str, record: TopicRecord) -> TimerState:
     return await TimerCell(timer_cells(lake), lake.runtime.clock, topic_of(timer_log), record.incarnation).read()

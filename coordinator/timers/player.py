@@ -16,25 +16,25 @@ from ...log.errors import (
     ReopenError,
     RetryError,
 )
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.produce.delays import QUEUE
 from ...log.read.reader import Reader
 from ...log.runtime.backoff import Backoff, wait_for
 from ...log.stores.protocol import ObjectMissing
 from ...log.topic.topics import Topic
 from ..cells.cells import CellChanged, Cells
-from .append import Appending
 from .cell import preconditions
 from .cell.cell import TimerCell
-from .cell.selection import FOREVER, Waiting, next_bounds, within
-from .cell.state import Bounds, Claim, Due, TimerState
-from .follow import Following
+from .cell.selection import FOREVER, WaitingIndex, next_bounds, within
+from .cell.state import Claim, DeliveredBounds, DuePosition, TimerState
+from .claim_appender import ClaimAppender
 from .options import TimerOptions
-from .runs.memtable import Together, ready_ms
-from .runs.recalls import Recalls, Spilled
+from .runs.memtable import CombinedRows, ready_ms
+from .runs.recalls import RecallObjects, RecallSpill
 from .runs.run_files import OpenRun, next_unloaded
-from .runs.run_merges import Gathered, Gatherer, may_name, named, to_merge
+from .runs.run_merges import Gatherer, UnnamedRun, may_name, named, to_merge
 from .store_time import StoreTime
+from .timer_log_follower import TimerLogFollower
 
 T = TypeVar("T")
 
@@ -68,10 +68,10 @@ OnStep = Callable[[TimerStatistics], Awaitable[None]]
 """A callback that is awaited after every step."""
 
 
-class Player:
+class TimerPlayer:
     """One process's play of one topic's timers."""
 
-    def __init__(self, lake: Lake, cells: Cells, topic: Topic, log: Topic, options: TimerOptions) -> None:
+    def __init__(self, lake: LogLake, cells: Cells, topic: Topic, log: Topic, options: TimerOptions) -> None:
         name, life = topic.paths.topic, log.record.incarnation
         assert preconditions.belongs(log.record, topic.record), "they are of one life"
         self._topic, self._log_topic = topic, log
@@ -79,15 +79,15 @@ class Player:
         self._options = options
         self._time = StoreTime(lake.store, lake.runtime.clock)
         self._cell = TimerCell(cells, lake.runtime.clock, name, life)
-        self._appending = Appending(lake, topic, self._cell)
-        self._recalls = Recalls(lake.store, lake.runtime, name, life)
+        self._appending = ClaimAppender(lake, topic, self._cell)
+        self._recalls = RecallObjects(lake.store, lake.runtime, name, life)
         self._gatherer = Gatherer(lake.store, lake.runtime, name, life, options)
         log.tail.poll_quiet_s = options.probe.total_seconds()
         log.tail.poll_patience_s = min(options.tick, options.probe).total_seconds()
         self._reader = Reader(log)
-        self._log: Following | None = None
+        self._log: TimerLogFollower | None = None
         self._runs: dict[str, OpenRun] = {}
-        self._work: asyncio.Task[Gathered | Spilled] | None = None
+        self._work: asyncio.Task[UnnamedRun | RecallSpill] | None = None
         self._work_of: TimerState | None = None
         """The state of the cell when that began."""
         self._arrived: Claim | None = None
@@ -103,7 +103,7 @@ class Player:
     async def begin(self) -> None:
         """Read how far the timers are, and follow the timer log from there."""
         state = await self._cell.read()
-        self._log = Following(
+        self._log = TimerLogFollower(
             self._reader, state.gathered, rows_max=2 * self._options.flush_rows, bytes_max=2 * self._options.flush_bytes
         )
 
@@ -187,7 +187,7 @@ class Player:
         return self._idle_s(self._cell.state, now_us)
 
     @property
-    def _following(self) -> Following:
+    def _following(self) -> TimerLogFollower:
         assert self._log is not None, "it has begun"
         return self._log
 
@@ -219,13 +219,13 @@ class Player:
             one.pass_over(state.settled.due)
             one.rows.drop(state.settled)
 
-    async def _load(self, until: Due, *, rows_most: int, bytes_most: int) -> None:
+    async def _load(self, until: DuePosition, *, rows_most: int, bytes_most: int) -> None:
         """Read from the runs the messages due before ``until``, or as many of them as one step takes."""
         while (following := next_unloaded(self._runs.values())) is not None and following.next is not None:
             if following.next > until:
                 return
-            here = Together([one.rows for one in self._runs.values()])
-            sooner = here.waiting.within(Bounds(self._following.known, following.next))
+            here = CombinedRows([one.rows for one in self._runs.values()])
+            sooner = here.waiting.within(DeliveredBounds(self._following.known, following.next))
             sooner = sooner.only(~within(sooner, self._cell.state.bounds))  # messages that went before are no reason to wait
             if len(sooner) >= rows_most or int(here.sizes_of(sooner).sum()) >= bytes_most:
                 return
@@ -241,8 +241,8 @@ class Player:
                 raise CellChanged(self._cell.key, None) from error
             raise DataDamaged("a run of timers is missing", operation="play timers", object=error.object) from error
 
-    def _together(self) -> Together:
-        return Together([self._following.rows, *(one.rows for one in self._runs.values())])
+    def _together(self) -> CombinedRows:
+        return CombinedRows([self._following.rows, *(one.rows for one in self._runs.values())])
 
     def _waiting(self) -> int:
         state = self._cell.state
@@ -265,7 +265,7 @@ class Player:
     async def _claim(self, state: TimerState, now_us: int) -> bool:
         """Claim what is due, and append it to the topic. Returns whether anything was due."""
         options = self._options
-        ahead = Due(now_us + int(1e6 * options.ahead.total_seconds()), 0)
+        ahead = DuePosition(now_us + int(1e6 * options.ahead.total_seconds()), 0)
         await self._load(ahead, rows_most=options.claim_rows, bytes_most=options.claim_bytes)
         together = self._together()
         bounds, chosen, full = self._choose(together, state, now_us)
@@ -292,7 +292,7 @@ class Player:
         first = min(int(waiting.min()) if len(waiting) else arrived.settled.known, arrived.settled.known)
         return arrived.with_run(None, first) if first > arrived.gathered else state
 
-    def _choose(self, together: Together, state: TimerState, now_us: int) -> tuple[Bounds, Waiting, bool]:
+    def _choose(self, together: CombinedRows, state: TimerState, now_us: int) -> tuple[DeliveredBounds, WaitingIndex, bool]:
         """The next bounds, and the messages that are new within them, at most one step's; and whether more may be due."""
         candidates = together.waiting.only(~within(together.waiting, state.bounds))
         following = next_unloaded(self._runs.values())
@@ -345,9 +345,9 @@ class Player:
             if not may_name(state, gathered, now_s=self._runtime.clock.monotonic_s()):
                 return False
             await self._cell.write(named(state if state.claim is None else state.with_arrived(), gathered))
-            if isinstance(gathered, Gathered) and gathered.merged:
+            if isinstance(gathered, UnnamedRun) and gathered.merged:
                 self.statistics = replace(self.statistics, merged=self.statistics.merged + 1)
-            elif isinstance(gathered, Gathered):
+            elif isinstance(gathered, UnnamedRun):
                 self.statistics = replace(self.statistics, flushed=self.statistics.flushed + 1)
             return True
         if len(state.recalled) >= self._options.recalled_rows:
@@ -371,7 +371,7 @@ class Player:
 
     async def _note_known(self, state: TimerState) -> bool:
         """Mark everything that was read as known. Returns False while some of it is late, which goes first."""
-        raised = state.with_claim(Bounds(self._following.known, state.bounds.due), 0).with_arrived()
+        raised = state.with_claim(DeliveredBounds(self._following.known, state.bounds.due), 0).with_arrived()
         here = self._following.rows.waiting
         if (within(here, raised.settled) & ~within(here, state.bounds)).any():
             return False
@@ -389,6 +389,6 @@ class Player:
         self._begin(self._gatherer.flush(rows, start=state.gathered, limit=settled.known, settled=settled))
         return False
 
-    def _begin(self, work: Coroutine[Any, Any, Gathered | Spilled]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, UnnamedRun | RecallSpill]) -> None:
         self._work, self._work_of = asyncio.ensure_future(work), self._cell.state
         self._work.add_done_callback(lambda _: self._following.wakeup.set())

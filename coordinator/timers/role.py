@@ -8,18 +8,18 @@ from contextlib import suppress
 from functools import partial
 
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound, is_never_allowed
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.paths import is_timer_log, topic_of
 from ...log.runtime.backoff import Backoff, wait_for
 from ..cells.cells import Cells
 from ..coordination import Coordination
 from ..groups.record import GroupRecord
-from ..rebalance.roles import Part, Players, run_roles, stand_in
+from ..rebalance.roles import OfferedRole, Players, run_roles, stand_in
 from .cell.cell import timer_cells
+from .delivery import play, play_once
 from .options import TimerOptions
-from .play import play, play_once
 from .player import TimerStatistics
-from .young_topics import YoungTopics, telling, young_s
+from .young_topics import YoungTopics, seconds_until_known, with_young_topics
 
 TIMERS = "timers"
 """The role's name."""
@@ -40,7 +40,7 @@ class Timers:
     processes that have such.
     """
 
-    def __init__(self, lake: Lake, *, cells: Cells | None = None, options: TimerOptions | None = None) -> None:
+    def __init__(self, lake: LogLake, *, cells: Cells | None = None, options: TimerOptions | None = None) -> None:
         self._lake = lake
         self._cells = cells or timer_cells(lake)
         self._options = options or TimerOptions()
@@ -90,7 +90,7 @@ class Timers:
             coordination.worker,
             coordination.watch,
             self._lake.runtime,
-            Part(role=TIMERS, topics=self.topics, play=self.play, wakeup=self._wakeup, heard=self._hear),
+            OfferedRole(role=TIMERS, topics=self.topics, play=self.play, wakeup=self._wakeup, heard=self._hear),
             stop,
             ready=coordination.claim,
             report=on_error,
@@ -102,7 +102,7 @@ class Timers:
         await self._young.tell(players, TIMERS, stop, ready=coordination.claim, report=partial(on_error, "-"))
 
     def _hear(self, record: GroupRecord) -> None:
-        for topic in self._young.heard(record):
+        for topic in self._young.receive(record):
             self._take_notice(topic)
 
     async def stand_in(
@@ -114,11 +114,11 @@ class Timers:
         """
         clock, backoff = self._lake.runtime.clock, Backoff(_PAUSE_S)
         players = Players(coordination.cells, self._lake.runtime)
-        part = Part(role=TIMERS, topics=self.topics, play=self.play)
-        while not stop.is_set() and (left_s := young_s(made_ms, clock.wall_ms())) > 0:
+        part = OfferedRole(role=TIMERS, topics=self.topics, play=self.play)
+        while not stop.is_set() and (left_s := seconds_until_known(made_ms, clock.wall_ms())) > 0:
             try:
                 await coordination.claim()
-                await players.update(TIMERS, partial(telling, made_ms={topic: made_ms}, now_ms=clock.wall_ms()))
+                await players.update(TIMERS, partial(with_young_topics, made_ms={topic: made_ms}, now_ms=clock.wall_ms()))
                 await stand_in(
                     coordination.cells,
                     coordination.worker,

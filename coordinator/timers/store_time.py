@@ -30,7 +30,7 @@ _CUT_MS = 500
 the least."""
 
 
-class Answer(NamedTuple):
+class StoreTimeBound(NamedTuple):
     """A time that the store's clock had shown, at the latest, when its answer arrived."""
 
     store_ms: int
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
         return 1000 * (self.store_ms - cut_ms) + int(1e6 * (now_s - self.arrived_s) * (1 - _DRIFT_MAX))
 
 
-def least_us(answers: Iterable[Answer], now_s: float) -> int | None:
+def least_us(answers: Iterable[StoreTimeBound], now_s: float) -> int | None:
     """The least that the store's clock shows now, by the best of these answers. None without any."""
     return max((answer.least_us(now_s) for answer in answers), default=None)
 
@@ -54,7 +54,7 @@ class StoreTime:
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._answers: list[Answer] = []
+        self._answers: list[StoreTimeBound] = []
 
     async def now_us(self) -> int:
         """Microseconds since the epoch that the store's clock has reached for certain. Asks the store once a minute.
@@ -84,6 +84,6 @@ class StoreTime:
 
     async def _ask(self) -> None:
         store_ms = await self._store.clock_ms()
-        answer = Answer(store_ms, self._clock.monotonic_s())
+        answer = StoreTimeBound(store_ms, self._clock.monotonic_s())
         kept = (one for one in self._answers if answer.arrived_s - one.arrived_s <= _KEEP_S)
         self._answers = [*kept, answer]

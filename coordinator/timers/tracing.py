@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.message.message import MessageView, to_us
 from ...log.paths import topic_of
 from ...log.topic.topics import Topic
 from .cell.cell import timer_cells
-from .cell.state import Due, TimerState
-from .runs.recalls import Recalls
-from .waiting import standing
+from .cell.state import DuePosition, TimerState
+from .runs.recalls import RecallObjects
+from .waiting_messages import read_timer_state
 
 
-class Delay(StrEnum):
+class DelayState(StrEnum):
     """The state of a delayed message."""
 
     WAITING = "waiting"
@@ -38,10 +38,10 @@ class DelayTrace:
     topic: str
     """The topic to which it goes."""
     due: datetime
-    delay: Delay
+    delay: DelayState
 
 
-async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: bool) -> DelayTrace | None:
+async def delay_of(lake: LogLake, log: Topic, message: MessageView, *, delivered: bool) -> DelayTrace | None:
     """The trace of ``message``, which is in the timer log ``log``. None when it has no delivery time. ``delivered``: it was seen in its
     topic.
 
@@ -52,18 +52,18 @@ async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: b
         return None
     topic = topic_of(message.topic)
     if delivered:  # the arrival of a claim is noted only by the next claim
-        return DelayTrace(topic=topic, due=due, delay=Delay.DELIVERED)
-    state = await standing(timer_cells(lake), lake.runtime.clock, topic, log.record.incarnation)
-    place = Due(to_us(due), message.offset)
-    recalls = Recalls(lake.store, lake.runtime, topic, log.record.incarnation)
+        return DelayTrace(topic=topic, due=due, delay=DelayState.DELIVERED)
+    state = await read_timer_state(timer_cells(lake), lake.runtime.clock, topic, log.record.incarnation)
+    place = DuePosition(to_us(due), message.offset)
+    recalls = RecallObjects(lake.store, lake.runtime, topic, log.record.incarnation)
     await recalls.keep_to(state.recalls)
-    return DelayTrace(topic=topic, due=due, delay=Delay.RECALLED if recalls.has(place) else delay_in(state, place))
+    return DelayTrace(topic=topic, due=due, delay=DelayState.RECALLED if recalls.has(place) else delay_in(state, place))
 
 
-def delay_in(state: TimerState, due: Due) -> Delay:
+def delay_in(state: TimerState, due: DuePosition) -> DelayState:
     """The state of a message by the cell."""
     if due in state.recalled:
-        return Delay.RECALLED
+        return DelayState.RECALLED
     if state.waits(due):
-        return Delay.WAITING
-    return Delay.ON_ITS_WAY if state.claimed(due) else Delay.OVER
+        return DelayState.WAITING
+    return DelayState.ON_ITS_WAY if state.claimed(due) else DelayState.OVER

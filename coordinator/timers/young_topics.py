@@ -26,24 +26,24 @@ _AGAIN_S = 5.0
 
 def is_young(made_ms: int, now_ms: int) -> bool:
     """Whether some players may not know of a topic that was made at this time."""
-    return young_s(made_ms, now_ms) > 0
+    return seconds_until_known(made_ms, now_ms) > 0
 
 
-def young_s(made_ms: int, now_ms: int) -> float:
+def seconds_until_known(made_ms: int, now_ms: int) -> float:
     """The seconds that are left until every player knows of a topic that was made at this time."""
     return YOUNG_S - (now_ms - made_ms) / 1000
 
 
-def told(record: GroupRecord, now_ms: int) -> dict[str, int]:
+def young_topics_of(record: GroupRecord, now_ms: int) -> dict[str, int]:
     """The young topics that the record tells of, with the times when they were made."""
     return {topic: position.life for topic, position in record.positions.items() if is_young(position.life, now_ms)}
 
 
-def telling(record: GroupRecord, made_ms: Mapping[str, int], now_ms: int) -> GroupRecord:
+def with_young_topics(record: GroupRecord, made_ms: Mapping[str, int], now_ms: int) -> GroupRecord:
     """The record, telling of these topics too: as positions without queues, whose life is the time when the topic was made."""
     if all(topic in record.positions and record.positions[topic].life >= made for topic, made in made_ms.items()):
         return record
-    known = told(record, now_ms)
+    known = young_topics_of(record, now_ms)
     together = {**known, **{topic: max(made, known.get(topic, made)) for topic, made in made_ms.items()}}
     youngest = sorted(together.items(), key=lambda one: (-one[1], one[0]))[:_TOLD_MAX]
     return replace(record, positions={topic: Position((), (), made) for topic, made in youngest})
@@ -54,21 +54,25 @@ class YoungTopics:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[str, int] = {}
+        self._announced: dict[str, int] = {}
         """The topics that all players know of now or soon, with the times when they were made."""
-        self._untold: dict[str, int] = {}
+        self._unannounced: dict[str, int] = {}
         self._soon = asyncio.Event()
 
     def notice(self, topic: str, made_ms: int) -> None:
         """Note that this process knows of a topic, and when it was made."""
-        if is_young(made_ms, self._clock.wall_ms()) and made_ms > self._told.get(topic, -1):
-            self._told[topic] = self._untold[topic] = made_ms
+        if is_young(made_ms, self._clock.wall_ms()) and made_ms > self._announced.get(topic, -1):
+            self._announced[topic] = self._unannounced[topic] = made_ms
             self._soon.set()
 
-    def heard(self, record: GroupRecord) -> list[str]:
+    def receive(self, record: GroupRecord) -> list[str]:
         """The topics of which others told, and that were not known here."""
-        news = {topic: made for topic, made in told(record, self._clock.wall_ms()).items() if made > self._told.get(topic, -1)}
-        self._told |= news
+        news = {
+            topic: made
+            for topic, made in young_topics_of(record, self._clock.wall_ms()).items()
+            if made > self._announced.get(topic, -1)
+        }
+        self._announced |= news
         return list(news)
 
     async def tell(
@@ -84,20 +88,20 @@ class YoungTopics:
 
         ``ready`` is awaited before anything is written. A failure is reported, and the topic is told again as long as it is news.
         """
-        while not stop.is_set() or self._untold:
+        while not stop.is_set() or self._unannounced:
             await wait_for(None, stop, self._soon)
             self._soon.clear()
             now_ms = self._clock.wall_ms()
-            young = {topic: made_ms for topic, made_ms in self._untold.items() if is_young(made_ms, now_ms)}
-            self._untold = {}
+            young = {topic: made_ms for topic, made_ms in self._unannounced.items() if is_young(made_ms, now_ms)}
+            self._unannounced = {}
             if not young:
                 continue
             try:
                 await ready()
-                await players.update(role, partial(telling, made_ms=young, now_ms=now_ms))
+                await players.update(role, partial(with_young_topics, made_ms=young, now_ms=now_ms))
             except PenstockError as error:
                 report(error)
                 if not stop.is_set():  # a process that ends leaves it to the players' own listings
-                    self._untold = {**young, **self._untold}
+                    self._unannounced = {**young, **self._unannounced}
                     self._soon.set()
                     await wait_for(_AGAIN_S, stop)

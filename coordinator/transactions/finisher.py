@@ -15,15 +15,15 @@ from ...log.errors import PenstockError
 from ...log.runtime.backoff import pause
 from ...log.runtime.runtime import Clock
 from ..coordination import Coordination
-from ..rebalance.roles import Part, run_roles
-from .checking.check_back_role import Finishing
+from ..rebalance.roles import OfferedRole, run_roles
+from .checking.check_back_role import TransactionFinisher
 from .errors import TransactionEnded, TransactionNotFound
 from .members.acks import Verdict
 from .members.member_cells import MemberCells
 from .members.producer_groups import ProducerGroups
-from .members.state import By, Decision, MemberCell, TransactionRow
+from .members.state import Decider, Decision, MemberCell, TransactionRow
 from .service import Transactions
-from .settling_cells import SettlingQueues
+from .settlement_cells import SettlementCells
 
 log = logging.getLogger("penstock.transactions")
 
@@ -51,8 +51,8 @@ class Finisher:
         self,
         names: ProducerGroups,
         members: MemberCells,
-        transactions: Finishing,
-        queues: SettlingQueues,
+        transactions: TransactionFinisher,
+        queues: SettlementCells,
         clock: Clock,
         *,
         report: Report = lambda what, error: None,
@@ -136,7 +136,7 @@ class Finisher:
                 return
         elif row.is_open:
             log.error("transaction %s is rolled back: it was open for too long", row.id)
-            await self._transactions.decide(row.id, Decision.ROLLED_BACK, By.AGE)
+            await self._transactions.decide(row.id, Decision.ROLLED_BACK, Decider.AGE)
         await self._transactions.finish(row.id)
 
 
@@ -173,7 +173,7 @@ async def run_finisher(
         coordination.worker,
         coordination.watch,
         transactions.lake.runtime,
-        Part(role=TRANSACTIONS, topics=finisher.groups, play=finisher.play),
+        OfferedRole(role=TRANSACTIONS, topics=finisher.groups, play=finisher.play),
         stop,
         ready=coordination.claim,
         report=report,

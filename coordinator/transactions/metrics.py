@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...log.metrics import Sample, age_ms, gauge, watched
-from .checking.checker import Answer
+from .checking.checker import CheckOutcome
 from .statistics import GroupTransactions, TransactionStatistics
 
 _PRODUCERS = ("producer_group",)
@@ -62,7 +62,7 @@ def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
         yield Sample(TRANSACTIONS_ENDED, (group, "rolled_back"), one.rolled_back)
         yield Sample(TRANSACTIONS_ENDED, (group, "expired"), one.expired)
         yield Sample(CHECK_BACKS_ASKED, (group,), one.asked)
-        for answer in Answer:
+        for answer in CheckOutcome:
             yield Sample(CHECK_BACKS_ANSWERED, (group, answer), one.answers.get(answer, 0))
         yield from _standing_samples(group, one, statistics.at_ms)
     for topic, counted in statistics.topics.items():

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ...log.errors import DataDamaged, PenstockError, TopicNotFound
-from ...log.lake import Lake
+from ...log.lake import LogLake
 from ...log.message.columns import with_value
 from ...log.message.message import MESSAGE_SCHEMA, VALUE, MessageView, views
 from ...log.paths import TopicPaths
-from ...log.schema.stored import shown_value
+from ...log.schema.stored_columns import shown_value
 from ...log.schema.topic_schema import TopicSchema
 from ...log.stage.half_messages import half_key, read_half, staged_sizes
 from ...log.stores.protocol import ObjectMissing, delete_all
@@ -23,17 +23,16 @@ from ...log.topic.records import read_record
 from ..coordination import Coordination
 from .errors import HalfMessagesMissing
 from .ids import check_producer_group, job_of, member_of
-from .linking import Link
 from .members.acks import Verdict
 from .members.member_cells import MemberCells
 from .members.own_members import OwnMembers, retire
 from .members.producer_groups import ProducerGroups
 from .members.state import (
     LINK_S,
-    By,
+    Decider,
     Decision,
     Destination,
-    LinkedAs,
+    LinkResult,
     MemberCell,
     TransactionRow,
     check_decidable,
@@ -41,8 +40,9 @@ from .members.state import (
     is_aged,
     not_known,
 )
-from .settling_cells import SettlingQueues
-from .statistics import Counting
+from .settlement_cells import SettlementCells
+from .statistics import TransactionCounters
+from .transaction_linker import TransactionLinker
 
 log = logging.getLogger("penstock.transactions")
 
@@ -53,12 +53,12 @@ LEAVE_S = 5.0
 class Transactions:
     """The transactions of one lake, for one process. Any process may decide and finish those of any other; each is decided once."""
 
-    def __init__(self, lake: Lake, coordination: Coordination) -> None:
+    def __init__(self, lake: LogLake, coordination: Coordination) -> None:
         self.lake = lake
-        self.counting = Counting()
+        self.counting = TransactionCounters()
         self.cells = MemberCells(coordination.cells, lake.runtime, on_write=self.counting.written)
         self.groups = ProducerGroups(coordination.cells, lake.runtime)
-        self.queues = SettlingQueues(coordination.cells, self.cells, lake.runtime)
+        self.queues = SettlementCells(coordination.cells, self.cells, lake.runtime)
         self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
 
     async def keep_time(self) -> None:
@@ -128,7 +128,7 @@ class Transactions:
 
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
-    async def decide(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
+    async def decide(self, transaction: str, decision: Decision, by: Decider) -> TransactionRow:
         """The row, once it is durable that the transaction is decided in this way. For anybody but its sender.
 
         Raises the other outcome when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`).
@@ -153,7 +153,7 @@ class Transactions:
             check_open(row, operation="commit")
         return row
 
-    async def check(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
+    async def check(self, transaction: str, decision: Decision, by: Decider) -> TransactionRow:
         """A transaction's row if it can be decided in this way at present, or is so decided. Writes nothing, and raises what `decide`
         would.
         """
@@ -161,12 +161,12 @@ class Transactions:
         row = await self._looked_at(transaction, decision, by)
         if row.acks is not None and gives_up(row, decision, by):
             if await self.queues.verdict(row.id, row.acks) is Verdict.COMMITTED:
-                check_open(replace(row, decision=Decision.COMMITTED, by=By.ACKS), operation="roll back")
+                check_open(replace(row, decision=Decision.COMMITTED, by=Decider.ACKS), operation="roll back")
         elif row.is_open and decision is Decision.COMMITTED and is_aged(row, self.lake.runtime.clock.wall_ms()):
-            check_open(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE), operation="commit")
+            check_open(replace(row, decision=Decision.ROLLED_BACK, by=Decider.AGE), operation="commit")
         return row
 
-    async def _looked_at(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
+    async def _looked_at(self, transaction: str, decision: Decision, by: Decider) -> TransactionRow:
         _, row = await self.find(transaction)
         if row.decision is decision:
             return row
@@ -225,12 +225,12 @@ class Transactions:
         cell = await self.cells.change(member, lambda cell: cell.with_finished(transaction, linked, now_ms=clock.wall_ms()))
         return cell.rows.get(transaction, row)
 
-    async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkedAs]:
+    async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkResult]:
         """Link or delete what a decided transaction staged. Returns the outcome for each topic."""
         if row.decision is Decision.ROLLED_BACK:
             await self.discard(row.id, [one.topic for one in row.destinations if not await self._is_linked(row.id, one.topic)])
             return {}
-        links = [Link(self.lake, row.id, one, deadline_s=deadline_s) for one in row.destinations]
+        links = [TransactionLinker(self.lake, row.id, one, deadline_s=deadline_s) for one in row.destinations]
         done = await side_by_side(links)
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
@@ -293,9 +293,9 @@ class Transactions:
                 await self.own.leave()
 
 
-def gives_up(row: TransactionRow, decision: Decision, by: By) -> bool:
+def gives_up(row: TransactionRow, decision: Decision, by: Decider) -> bool:
     """Whether an operator is about to end the deliveries that a transaction settles, so that it is rolled back."""
-    return row.is_open and row.acks is not None and decision is Decision.ROLLED_BACK and by is By.OPERATOR
+    return row.is_open and row.acks is not None and decision is Decision.ROLLED_BACK and by is Decider.OPERATOR
 
 
 def parts_missing(destination: Destination, paths: TopicPaths, transaction: str, staged: dict[str, int]) -> list[str]:
@@ -310,7 +310,7 @@ def check_same(row: TransactionRow, checked: Sequence[Destination]) -> None:
         raise HalfMessagesMissing("the transaction's sender is sending", operation="commit", object=row.id, hint="try again")
 
 
-async def side_by_side(links: Sequence[Link]) -> list[LinkedAs]:
+async def side_by_side(links: Sequence[TransactionLinker]) -> list[LinkResult]:
     """The outcome of each link, once all have ended. Raises the first error."""
     done = await asyncio.gather(*(link.run() for link in links), return_exceptions=True)
     for one in done:

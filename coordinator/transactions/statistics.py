@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from .checking.checker import Answer
-from .members.state import By, Decision, MemberCell, TransactionRow
+from .checking.checker import CheckOutcome
+from .members.state import Decider, Decision, MemberCell, TransactionRow
 
 K = TypeVar("K")
 
@@ -40,7 +40,7 @@ class GroupTransactions:
     """Transactions rolled back by age, or because their checker never knew."""
     asked: int = 0
     """The number of questions to this process's checker."""
-    answers: Mapping[Answer, int] = field(default_factory=dict)
+    answers: Mapping[CheckOutcome, int] = field(default_factory=dict)
     standing: OpenTransactions | None = None
     """The transactions of the group. None where others look after the group."""
 
@@ -65,7 +65,7 @@ class TransactionStatistics:
     topics: Mapping[str, TopicTransactions] = field(default_factory=dict)
 
 
-class Counting:
+class TransactionCounters:
     """Collects the figures on the event loop; any thread may `read`."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Counting:
             if not row.is_open and (was is None or was.is_open):
                 self._decided(after.group, row)
 
-    def question(self, group: str, answer: Answer | None) -> None:
+    def question(self, group: str, answer: CheckOutcome | None) -> None:
         """Count a question to the group's checker (None), or its outcome."""
         known = self._group(group)
         if answer is None:
@@ -98,7 +98,7 @@ class Counting:
 
     def looked(self, group: str, cells: Iterable[MemberCell] | None) -> None:
         """Note the present cells of the group's members. None: others look at them from now on."""
-        standing = None if cells is None else standing_of(row for cell in cells for row in cell.rows.values())
+        standing = None if cells is None else open_transactions_of(row for cell in cells for row in cell.rows.values())
         self._groups[group] = replace(self._group(group), standing=standing)
 
     def deleted(self, topic: str, objects: int) -> None:
@@ -115,7 +115,7 @@ class Counting:
         match row:
             case TransactionRow(decision=Decision.COMMITTED):
                 known = replace(known, committed=known.committed + 1)
-            case TransactionRow(by=By.AGE | By.CHECKS):
+            case TransactionRow(by=Decider.AGE | Decider.CHECKS):
                 known = replace(known, expired=known.expired + 1)
             case _:
                 known = replace(known, rolled_back=known.rolled_back + 1)
@@ -138,7 +138,7 @@ class Counting:
 _NO_GROUP, _NO_TOPIC = GroupTransactions(), TopicTransactions()
 
 
-def standing_of(rows: Iterable[TransactionRow], *, topic: str | None = None) -> OpenTransactions:
+def open_transactions_of(rows: Iterable[TransactionRow], *, topic: str | None = None) -> OpenTransactions:
     """The state of these transactions, or of those that send to a topic. Pure."""
     half: Mapping[str, int] = _NONE
     opened, unfinished, oldest_ms = 0, 0, None

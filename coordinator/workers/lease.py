@@ -28,7 +28,7 @@ BEATS_PER_LEASE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedMember:
     """A live member, as its worker's heartbeat says."""
 
     number: int
@@ -51,7 +51,7 @@ class Heartbeat:
     """Whether the worker was taken for dead. It starts nothing more, and opens a new session."""
     fenced_ms: int = 0
     """The time of the fencing, by the clock of the process that did it."""
-    members: tuple[Listed, ...] = ()
+    members: tuple[ListedMember, ...] = ()
     """The members that live in it. A member that is not here is over, for ever."""
     label: str = ""
     """The worker's name for people; two may have the same."""
@@ -79,7 +79,7 @@ def is_expired(sighting: Sighting, now_s: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class LeaseHold:
     """The time for which a worker may believe in its own lease."""
 
     lease_s: float
@@ -139,8 +139,8 @@ def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
     )
 
 
-def _listed(number: int | str, group: int | str, *topics: int | str) -> Listed:
+def _listed(number: int | str, group: int | str, *topics: int | str) -> ListedMember:
     texts = tuple(topic for topic in topics if isinstance(topic, str))
     if not isinstance(number, int) or number < 0 or not isinstance(group, str) or len(texts) != len(topics):
         raise ValueError("a member is a number, a group and topics")
-    return Listed(number, group, texts)
+    return ListedMember(number, group, texts)

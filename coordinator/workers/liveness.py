@@ -34,7 +34,7 @@ class WorkerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSeen:
+class WorkerStatus:
     """One worker after it was watched."""
 
     worker: str
@@ -88,8 +88,8 @@ async def watched(
     names: Collection[str],
     *,
     patience_s: float = math.inf,
-    enough: Callable[[WorkerSeen], bool] = lambda _: False,
-) -> list[WorkerSeen]:
+    enough: Callable[[WorkerStatus], bool] = lambda _: False,
+) -> list[WorkerStatus]:
     """Watch these workers until it is known of each whether it lives.
 
     That takes a dead one's lease and a quarter more. The watch ends after ``patience_s``, or when ``enough`` holds for one of them.
@@ -97,7 +97,7 @@ async def watched(
     clock = runtime.clock
     until_s = clock.monotonic_s() + patience_s
     sightings: dict[str, Sighting] = {}
-    seen: dict[str, WorkerSeen] = {}
+    seen: dict[str, WorkerStatus] = {}
     while True:
         undecided = [name for name in names if name not in seen or seen[name].state is WorkerState.SILENT]
         for name in undecided:
@@ -106,7 +106,7 @@ async def watched(
             before, now_s = sightings.get(name), clock.monotonic_s()
             if found is not None:
                 sightings[name] = sighted(before, found, now_s)
-            seen[name] = WorkerSeen(name, state_of(found, before, sightings.get(name), now_s), found)
+            seen[name] = WorkerStatus(name, state_of(found, before, sightings.get(name), now_s), found)
             if enough(seen[name]):
                 return list(seen.values())
         if all(one.state is not WorkerState.SILENT for one in seen.values()) or clock.monotonic_s() + _LOOK_S > until_s:

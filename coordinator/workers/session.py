@@ -14,10 +14,10 @@ from contextlib import suppress
 from ...log.errors import InternalError, LimitExceeded, PenstockError, ReopenError, unforeseen
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Clock, Runtime
-from ..cells.cells import CellChanged, Cells, Stored
+from ..cells.cells import CellChanged, Cells, StoredCell
 from ..cells.keys import worker_key
 from ..limits import HEARTBEAT_BYTES_MAX
-from .lease import BEATS_PER_LEASE, Heartbeat, Hold, Listed, decode_heartbeat, encode_heartbeat
+from .lease import BEATS_PER_LEASE, Heartbeat, LeaseHold, ListedMember, decode_heartbeat, encode_heartbeat
 
 _ATTEMPTS_PER_LEASE = 6
 """The number of tries within a lease: a request that hangs must not cost the lease, so after that part of it the next one is sent."""
@@ -30,10 +30,10 @@ class LeaseLost(ReopenError):
     kind = "lease_lost"
 
 
-class Member:
+class SessionMember:
     """One live consumer, or holder of roles. Its `id` is the owner in the cells of its queues."""
 
-    def __init__(self, session: Session, listed: Listed, clock: Clock) -> None:
+    def __init__(self, session: Session, listed: ListedMember, clock: Clock) -> None:
         self.id = f"{session.id}/{listed.number}"
         self.listed = listed
         self.ended = asyncio.Event()
@@ -106,13 +106,13 @@ class Session:
         self._wanted_s = lease_s
         self._label = label
         self._key = worker_key(self.id)
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, SessionMember] = {}
         self._numbers = 0
         self._leaving = False
         self._beat = 0
         self._sent_s: dict[int, float] = {}
         """The heartbeats that may be in the cell, as far as is known, with the times when they were sent."""
-        self._stored: Stored | None = None
+        self._stored: StoredCell | None = None
         self._standing: Heartbeat | None = None
         """The last confirmed heartbeat."""
         self._renew_s = -math.inf
@@ -126,25 +126,25 @@ class Session:
     def takes_members(self) -> bool:
         return not self.over and not self._leaving
 
-    def admit(self, group: str, topics: Sequence[str]) -> Member:
+    def admit(self, group: str, topics: Sequence[str]) -> SessionMember:
         """A new member, which may do nothing before a heartbeat that lists it `stands`. Raises `LimitExceeded` for a consumer without
         room.
         """
-        listed = Listed(self._numbers + 1, group, tuple(topics))
+        listed = ListedMember(self._numbers + 1, group, tuple(topics))
         if group:
             self._check_room(listed)
         self._numbers += 1
-        member = Member(self, listed, self._clock)
+        member = SessionMember(self, listed, self._clock)
         self._members[self._numbers] = member
         self.renew_soon()
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
         return member
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SessionMember]:
         return list(self._members.values())
 
-    def dropped(self, member: Member) -> None:
+    def dropped(self, member: SessionMember) -> None:
         self._members.pop(member.listed.number, None)
         self.renew_soon()
 
@@ -192,7 +192,7 @@ class Session:
         self._leaving = not self._members
         heartbeat = self._next_heartbeat()
         # Others may see a shorter lease from the moment it is sent, so it counts from now on, whatever the answer.
-        hold = Hold(heartbeat.lease_ms / 1000, now_s)
+        hold = LeaseHold(heartbeat.lease_ms / 1000, now_s)
         self.until_s = min(self.until_s, hold.until_s)
         self.lease_s = max(self.lease_s, hold.lease_s)
         self._sent_s[heartbeat.beat] = now_s
@@ -215,7 +215,7 @@ class Session:
         self._beat += 1
         return self._heartbeat(member.listed for member in self._members.values())
 
-    def _heartbeat(self, listed: Iterable[Listed]) -> Heartbeat:
+    def _heartbeat(self, listed: Iterable[ListedMember]) -> Heartbeat:
         return Heartbeat(
             worker=self.id,
             lease_ms=round(self._wanted_s() * 1000),
@@ -226,7 +226,7 @@ class Session:
             label=self._label,
         )
 
-    def _check_room(self, listed: Listed) -> None:
+    def _check_room(self, listed: ListedMember) -> None:
         consumers = [member.listed for member in self._members.values() if member.listed.group]
         size_bytes = len(encode_heartbeat(self._heartbeat((*consumers, listed))))
         if size_bytes > HEARTBEAT_BYTES_MAX:
@@ -239,7 +239,7 @@ class Session:
                 hint="run some of them in another process, or let one consumer take several topics",
             )
 
-    def _adopt(self, stored: Stored | None) -> None:
+    def _adopt(self, stored: StoredCell | None) -> None:
         """Go on from the heartbeat in the cell: one of this session's own, perhaps not the last one sent, unless it was fenced."""
         found = decode_heartbeat(stored.data, where=self._key) if stored is not None else None
         sent_s = self._sent_s.get(found.beat) if found is not None else None
@@ -248,7 +248,7 @@ class Session:
         # All of these heartbeats were conditional on the version that is gone now, so none of the others can land any more.
         self._sent_s.clear()
         self._stored, self._standing = stored, found
-        hold = Hold(found.lease_ms / 1000, sent_s)
+        hold = LeaseHold(found.lease_ms / 1000, sent_s)
         self.lease_s, self.until_s, self._renew_s = hold.lease_s, hold.until_s, hold.renew_s
         self._trouble, self._backoff = None, Backoff(_PAUSE_S)
         if found.fenced:

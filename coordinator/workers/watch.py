@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from ...log.errors import RetryError, UnknownOutcome
 from ...log.runtime.runtime import Runtime
-from ..cells.cells import CellChanged, Cells, Stored
+from ..cells.cells import CellChanged, Cells, StoredCell
 from ..cells.keys import worker_key, worker_of
 from .lease import (
     BEATS_PER_LEASE,
     LEASE_IDLE_S,
     MARGIN,
     Heartbeat,
-    Listed,
+    ListedMember,
     Sighting,
     decode_heartbeat,
     encode_heartbeat,
@@ -43,7 +43,7 @@ class _Watched:
     """One worker."""
 
     heartbeat: Heartbeat | None = None
-    stored: Stored | None = None
+    stored: StoredCell | None = None
     sighting: Sighting | None = None
     """The last sighting. None before the first look, and for a worker that is over."""
     over: bool = False
@@ -56,7 +56,7 @@ class _Watched:
     asked_s: float = 0.0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def alive(self) -> dict[str, Listed]:
+    def alive(self) -> dict[str, ListedMember]:
         """The members it lists, by their ids."""
         return (
             {f"{self.heartbeat.worker}/{one.number}": one for one in self.heartbeat.members} if self.heartbeat is not None else {}
@@ -69,7 +69,7 @@ class _Watched:
         return now_s >= self.look_s or not {*self.members_over, *self.alive()}.issuperset(asked)
 
 
-class Watch:
+class LeaseWatch:
     """This process's knowledge of others' leases."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
@@ -121,7 +121,7 @@ class Watch:
                 watched.over = True
             return watched.over
 
-    def listed(self, owner: str) -> Listed | None:
+    def listed(self, owner: str) -> ListedMember | None:
         """The heartbeat's entry for a member, as far as it was read."""
         watched = self._workers.get(worker_of(owner))
         return watched.alive().get(owner) if watched is not None else None
@@ -154,7 +154,7 @@ class Watch:
             self._saw(watched, worker, stored, began_s)
             watched.members_over.update(set(asked) - watched.alive().keys())
 
-    def _saw(self, watched: _Watched, worker: str, stored: Stored | None, began_s: float) -> None:
+    def _saw(self, watched: _Watched, worker: str, stored: StoredCell | None, began_s: float) -> None:
         """Take in the result of a look."""
         now_s = self._clock.monotonic_s()
         found = decode_heartbeat(stored.data, where=worker_key(worker)) if stored is not None else None

@@ -10,9 +10,9 @@ from ...log.errors import ClosedError, InternalError
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
 from .lease import LEASE_S, lease_s
-from .session import LeaseLost, Member, Session
+from .session import LeaseLost, Session, SessionMember
 
-__all__ = ["LeaseLost", "Member", "Worker"]
+__all__ = ["LeaseLost", "SessionMember", "Worker"]
 
 
 class Worker:
@@ -46,7 +46,7 @@ class Worker:
         """The id of the present session, or empty."""
         return self._session.id if self._session is not None and not self._session.over else ""
 
-    async def join(self, group: str, topics: Sequence[str] = ()) -> Member:
+    async def join(self, group: str, topics: Sequence[str] = ()) -> SessionMember:
         """A new member, which all others can see.
 
         Raises `LeaseLost` when the table could not be reached for a lease, and `LimitExceeded` for a consumer that the heartbeat has no
@@ -116,7 +116,7 @@ class Worker:
     @asynccontextmanager
     async def alone(
         self,
-        member: Member,
+        member: SessionMember,
         *,
         patience_s: float | None = None,
         unless: Callable[[], bool] = lambda: False,

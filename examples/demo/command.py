@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from penstock.infra.console.session import Session, command_options
+from penstock.infra.console.session import CommandSession, command_options
 
 DEFAULT_LAKE = "penstock-demo"
 RATE = 2500.0
@@ -36,7 +36,7 @@ RATE = 2500.0
 @command_options
 @click.pass_obj
 def command(
-    session: Session, events: Path | None, expect: Path | None, producers: int, rate: float, crashes: bool, check: str | None
+    session: CommandSession, events: Path | None, expect: Path | None, producers: int, rate: float, crashes: bool, check: str | None
 ) -> int:
     """Send the change stream of a small shop through a topic into Delta tables, and compare them with the shop's own.
 

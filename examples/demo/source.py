@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from penstock.infra.formats import DEBEZIUM_LABELS, Format, read_records
-from penstock.infra.labels import Record
+from penstock.infra.formats import DEBEZIUM_LABELS, FileFormat, read_records
+from penstock.infra.labels import InputRecord
 from penstock.log.errors import InvalidArgument
 
 
@@ -17,14 +17,14 @@ def producer_of(message_group: str, producers: int) -> int:
     return zlib.crc32(message_group.encode()) % producers
 
 
-def events(file: BinaryIO, *, name: str, producers: int = 1, producer: int = 0) -> Iterator[Record]:
+def events(file: BinaryIO, *, name: str, producers: int = 1, producer: int = 0) -> Iterator[InputRecord]:
     """One producer's share of a capture, in the order of its lines, with strictly increasing sequences.
 
     A sequence is the source's position (`position_of`). The line order is the commit order, and so is that of positions, which is checked
     as they are read. Raises `InvalidArgument` for a line that is no change event, has no position or is out of order.
     """
     last = -1
-    for record in read_records(file, Format.DEBEZIUM, name=name, labels=replace(DEBEZIUM_LABELS, sequence="position")):
+    for record in read_records(file, FileFormat.DEBEZIUM, name=name, labels=replace(DEBEZIUM_LABELS, sequence="position")):
         sequence, group = record.sequence, record.message_group
         if sequence is None or group is None:
             raise InvalidArgument("an event has no position or no key", operation="read the capture", object=name)

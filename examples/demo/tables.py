@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.cdc.events.debezium import Change
+from penstock.cdc.events.debezium import ChangeEvent
 from penstock.cdc.events.table_types import TableTypes
 
 
@@ -58,7 +58,7 @@ SHOP_TYPES = tuple(TableTypes("public", target.table, target.columns) for target
 """The types of the shop's columns, as `penstock capture postgres` would keep them."""
 
 
-def infer_targets(changes: Iterable[Change]) -> tuple[Target, ...]:
+def infer_targets(changes: Iterable[ChangeEvent]) -> tuple[Target, ...]:
     """The declaration that fits every value of a capture.
 
     Numbers and booleans get their JSON types. Text that always looks like a number with the same count of decimals is a decimal; text that

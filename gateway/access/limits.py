@@ -8,7 +8,7 @@ from typing import Final
 
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import Refused
+from ..protocol.status import StatusError
 
 QUIET_S: Final = 30.0
 """A connection without calls for this time is not counted any more: every SDK sends a heartbeat each 10 s."""
@@ -17,7 +17,7 @@ _FREE: Final = frozenset({"Heartbeat", "NotifyClientTermination", "QueryAssignme
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PrincipalLimits:
     """The limits of each principal; None: none."""
 
     calls_per_s: float | None = None
@@ -34,16 +34,16 @@ class _Counted:
     """The connections by when each was last heard of, the quietest first."""
 
 
-class Usage:
+class PrincipalLimiter:
     """Counts what principals do, and refuses what is too much."""
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: PrincipalLimits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
         self._counted: dict[str, _Counted] = {}
 
     def connected(self, principal: str, peer: str) -> None:
-        """Count the connection of a call. Raises `Refused` for a new one that is too many."""
+        """Count the connection of a call. Raises `StatusError` for a new one that is too many."""
         most = self._limits.connections
         if most is None:
             return
@@ -51,12 +51,14 @@ class Usage:
         while peers and next(iter(peers.values())) < now_s - QUIET_S:
             peers.popitem(last=False)
         if peer not in peers and len(peers) >= most:
-            raise Refused(pb.TOO_MANY_REQUESTS, f"{principal} has {len(peers)} connections to this gateway, and may have {most}")
+            raise StatusError(
+                pb.TOO_MANY_REQUESTS, f"{principal} has {len(peers)} connections to this gateway, and may have {most}"
+            )
         peers[peer] = now_s
         peers.move_to_end(peer)
 
     def called(self, principal: str, rpc: str) -> None:
-        """Count a call. Raises `Refused` when the principal calls too often."""
+        """Count a call. Raises `StatusError` when the principal calls too often."""
         rate = self._limits.calls_per_s
         if rate is None or rpc in _FREE:
             return
@@ -65,7 +67,7 @@ class Usage:
         counted.tokens = min(most, counted.tokens + (now_s - counted.at_s) * rate)
         counted.at_s = now_s
         if counted.tokens < 1:
-            raise Refused(pb.TOO_MANY_REQUESTS, f"{principal} may call this gateway {rate:g} times a second")
+            raise StatusError(pb.TOO_MANY_REQUESTS, f"{principal} may call this gateway {rate:g} times a second")
         counted.tokens -= 1
 
     def _of(self, principal: str) -> _Counted:

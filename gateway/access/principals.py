@@ -24,7 +24,7 @@ KEEP_S: Final = 300.0
 """How long the gateway goes on by the record that it has while the table does not answer."""
 
 
-class Principals:
+class PrincipalCache:
     """Reads the record when calls need it: without calls nothing is read."""
 
     def __init__(self, read: Callable[[], Awaitable[AccessRecord]], keys: SealingKeys, clock: Clock) -> None:

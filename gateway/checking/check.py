@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from ...log.runtime.runtime import Runtime
 from ..access.signature import digest_of
 from ..protocol import rocketmq_pb2 as pb
-from ..server.options import Place
+from ..server.options import Endpoint
 from ..server.rpcs import SERVICE
 
 _PATIENCE_S: Final = 10.0
@@ -30,7 +30,7 @@ _TIME: Final = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """The result of one check."""
 
     name: str
@@ -40,10 +40,10 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class CheckTarget:
     """What is checked, and who says to be the client."""
 
-    place: Place
+    place: Endpoint
     topic: str | None = None
     group: str | None = None
     namespace: str = ""
@@ -63,15 +63,15 @@ class _Failed(Exception):
         self.fix = fix
 
 
-class Checker:
+class GatewayChecker:
     """The checks, one after the other, as far as each allows the next."""
 
-    def __init__(self, target: Target, runtime: Runtime) -> None:
+    def __init__(self, target: CheckTarget, runtime: Runtime) -> None:
         self._target = target
         self._runtime = runtime
         self._client_id = f"penstock-check@{runtime.new_id()}"
 
-    async def run(self, *, send: bool = False) -> AsyncIterator[Finding]:
+    async def run(self, *, send: bool = False) -> AsyncIterator[CheckFinding]:
         """The findings as they are made. Without ``send`` nothing is written. It ends with the first problem that hides the rest."""
         async with self._channel(self._target.place) as channel:
             connected = await self._step(
@@ -95,15 +95,15 @@ class Checker:
                     yield await self._step("receive", lambda: self._receive(channel, body))
             yield await self._step("termination", lambda: self._leave(channel))
 
-    async def _step(self, name: str, work: Callable[[], Awaitable[str]], fix: str = "") -> Finding:
+    async def _step(self, name: str, work: Callable[[], Awaitable[str]], fix: str = "") -> CheckFinding:
         try:
-            return Finding(name, True, await work())
+            return CheckFinding(name, True, await work())
         except _Failed as failed:
-            return Finding(name, False, failed.observed, failed.fix or fix)
+            return CheckFinding(name, False, failed.observed, failed.fix or fix)
         except grpc.aio.AioRpcError as error:
-            return Finding(name, False, f"{error.code().name}: {error.details()}", fix)
+            return CheckFinding(name, False, f"{error.code().name}: {error.details()}", fix)
         except TimeoutError:
-            return Finding(name, False, f"no answer within {_PATIENCE_S:.0f} s", fix)
+            return CheckFinding(name, False, f"no answer within {_PATIENCE_S:.0f} s", fix)
 
     # --- Steps ------------------------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Checker:
         return f"{self._target.topic}: {len(queues)} queues of type {', '.join(sorted(types)) or 'unknown'}"
 
     async def _places(self, queues: list[pb.MessageQueue]) -> str:
-        named = {Place(one.host, one.port) for queue in queues for one in queue.broker.endpoints.addresses}
+        named = {Endpoint(one.host, one.port) for queue in queues for one in queue.broker.endpoints.addresses}
         if not named:
             raise _Failed("the route names no place")
         for place in sorted(named, key=str):
@@ -230,7 +230,7 @@ class Checker:
     # --- Calls ------------------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _channel(self, place: Place) -> AsyncIterator[grpc.aio.Channel]:
+    async def _channel(self, place: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
         if self._target.tls:
             channel = grpc.aio.secure_channel(str(place), grpc.ssl_channel_credentials(self._target.root))
         else:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ...log.errors import DataDamaged
-from ..server.options import Place
+from ..server.options import Endpoint
 
 RENEW_S: Final = 10.0
 DEAD_S: Final = 35.0
@@ -25,7 +25,7 @@ _HOST_CHARS_MAX: Final = 255
 Named = Annotated[str, Meta(min_length=1, max_length=_HOST_CHARS_MAX)]
 
 
-class Entry(Struct, frozen=True):
+class GatewayEntry(Struct, frozen=True):
     """One gateway: where clients reach it, and how often it renewed this."""
 
     host: Named
@@ -37,19 +37,19 @@ class Entry(Struct, frozen=True):
     signed: bool | None = None
     """Whether it asks its clients for signatures. None: an earlier gateway, which does not say."""
 
-    def place(self, *, tls: bool) -> Place | None:
+    def endpoint(self, *, tls: bool) -> Endpoint | None:
         """Where clients with TLS, or without, reach it; None: nowhere."""
         port = self.tls_port if tls else self.port
-        return Place(self.host, port) if port else None
+        return Endpoint(self.host, port) if port else None
 
-    def trusts_as(self, other: Entry) -> bool:
+    def trusts_as(self, other: GatewayEntry) -> bool:
         """Whether clients of the other one may be sent here: both ask for signatures, or neither does, as far as is known."""
         return None in (self.signed, other.signed) or self.signed == other.signed
 
 
-Gateways = Mapping[str, Entry]
+Gateways = Mapping[str, GatewayEntry]
 """The gateways by their names."""
-_DECODER: Final = msgspec.json.Decoder(dict[Named, Entry])
+_DECODER: Final = msgspec.json.Decoder(dict[Named, GatewayEntry])
 
 
 def encode_gateways(gateways: Gateways) -> bytes:
@@ -73,7 +73,7 @@ class _Sighting:
     """Whether it was seen before."""
 
 
-class Sightings:
+class GatewayLiveness:
     """What one gateway saw of the others, by its own clock."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Sightings:
         quiet = {name for name, one in self._seen.items() if one.is_quiet and not before[name].is_quiet}
         return frozenset(quiet | (before.keys() - self._seen.keys()))
 
-    def _sighting(self, name: str, entry: Entry, now_s: float) -> _Sighting:
+    def _sighting(self, name: str, entry: GatewayEntry, now_s: float) -> _Sighting:
         known = self._seen.get(name)
         if known is None or known.beat != entry.beat:
             return _Sighting(entry.beat, now_s)
@@ -98,7 +98,7 @@ class Sightings:
         return frozenset(name for name, one in self._seen.items() if now_s - one.since_s >= DEAD_S)
 
 
-def renewed(gateways: Gateways, name: str, own: Entry, dead: frozenset[str]) -> Gateways:
+def renewed(gateways: Gateways, name: str, own: GatewayEntry, dead: frozenset[str]) -> Gateways:
     """The list with one gateway's renewal, and without dead ones. The same again when it has that renewal already."""
     kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
     return kept | {name: own}

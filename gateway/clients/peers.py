@@ -17,7 +17,7 @@ from ...log import PenstockError
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
 from ..server.options import GatewayOptions
-from .gateways import RENEW_S, Entry, Gateways, Sightings, decode_gateways, encode_gateways, renewed, without
+from .gateways import RENEW_S, GatewayEntry, GatewayLiveness, Gateways, decode_gateways, encode_gateways, renewed, without
 from .routes import Peer, by_rendezvous, endpoints_of
 
 log = logging.getLogger("penstock.gateway")
@@ -29,19 +29,19 @@ _NEIGHBOURS: Final = 2
 _CODEC: Final = Codec[Gateways](encode_gateways, decode_gateways)
 
 
-class Peers:
+class PeerRegistry:
     """Says where clients find a topic. Behind one address of all gateways nothing need be known of them, and no cell is read or written."""
 
     def __init__(self, options: GatewayOptions, name: str, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self.name = name
-        self.own: Entry | None = None
+        self.own: GatewayEntry | None = None
         """Where clients reach this gateway, once it listens."""
         self._others: Gateways = {}
         self._told: frozenset[str] = frozenset()
         """Those of which was told that they serve on other terms."""
-        self._sightings = Sightings()
+        self._sightings = GatewayLiveness()
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.on_gone: list[Callable[[], None]] = []
@@ -57,7 +57,7 @@ class Peers:
         """
         own = {} if self.own is None else {self.name: self.own}
         known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
-        return [Peer(name, place) for name, entry in known.items() if (place := entry.place(tls=tls)) is not None]
+        return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
 
     def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
         """The gateways for a topic, the one that serves it first, each with a neighbour to turn to.
@@ -70,13 +70,13 @@ class Peers:
         if len(live) <= 1 and asked.addresses:
             return [pb.Broker(name=self.name, endpoints=asked)]
         return [
-            pb.Broker(name=peer.name, endpoints=endpoints_of([one.place for one in _from(live, at)]))
+            pb.Broker(name=peer.name, endpoints=endpoints_of([one.endpoint for one in _from(live, at)]))
             for at, peer in enumerate(live)
         ]
 
     # --- The cell ---------------------------------------------------------------------------------------------------------------
 
-    async def join(self, coordination: Coordination, own: Entry) -> None:
+    async def join(self, coordination: Coordination, own: GatewayEntry) -> None:
         """Tell the others of this gateway from now on, and know of them."""
         self.own = own
         if self._options.advertise is not None:
@@ -119,11 +119,11 @@ class Peers:
         self._others = {name: entry for name, entry in known.items() if name != self.name}
         self._tell_of_others(own)
 
-    def _tell_of_others(self, own: Entry) -> None:
+    def _tell_of_others(self, own: GatewayEntry) -> None:
         """Warn once of each gateway that serves the lake on other terms."""
         apart = {name: entry for name, entry in self._others.items() if not entry.trusts_as(own)}
         for name in apart.keys() - self._told:
-            where = apart[name].place(tls=False) or apart[name].place(tls=True)
+            where = apart[name].endpoint(tls=False) or apart[name].endpoint(tls=True)
             if own.signed:
                 log.warning(
                     "gateway %s at %s serves this lake without asking for signatures: whoever reaches it may do everything. Start it with "

@@ -14,8 +14,8 @@ from typing import Final
 
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import Refused
-from ..server.calls import Call
+from ..protocol.status import StatusError
+from ..server.calls import RpcCall
 
 LOST_S: Final = 30.0
 """A client that was not heard of for this time is lost. Every SDK sends a heartbeat each 10 s."""
@@ -33,7 +33,7 @@ Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Looked:
+class AdoptionScans:
     """When the cells of a consumer group and topic were looked through for what other gateways gave a client: at its connections."""
 
     by_peer: OrderedDict[str, Future[None]] = field(default_factory=OrderedDict)
@@ -57,11 +57,11 @@ class Looked:
 
 
 @dataclass(slots=True)
-class Client:
+class GatewayClient:
     """One client object of an SDK."""
 
     id: str
-    """`Call.client`."""
+    """`RpcCall.client`."""
     owner: str = ""
     language: str = ""
     seen_s: float = 0.0
@@ -72,51 +72,51 @@ class Client:
     """The topics that it announced to send to."""
     send: Send | None = field(default=None, repr=False)
     """Sends a command by its telemetry stream, while that is open."""
-    looked: dict[tuple[str, str], Looked] = field(default_factory=dict, repr=False)
+    adoption_scans: dict[tuple[str, str], AdoptionScans] = field(default_factory=dict, repr=False)
     """By consumer group and topic: it ends with the client."""
 
 
-class Clients:
+class ClientRegistry:
     """The live clients. It is memory only: nothing that must be right depends on it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[str, Client] = {}
+        self._known: dict[str, GatewayClient] = {}
         self._of_owner: Counter[str] = Counter()
         self._looked_s = clock.monotonic_s()
-        self.on_lost: list[Callable[[Client], None]] = []
+        self.on_lost: list[Callable[[GatewayClient], None]] = []
         """Each is told of a client that ended, or was not heard of for `LOST_S`."""
-        self.on_change: list[Callable[[Client], None]] = []
+        self.on_change: list[Callable[[GatewayClient], None]] = []
         """Each is told of a client that announced itself, or whose stream ended."""
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, client_id: str) -> Client | None:
+    def get(self, client_id: str) -> GatewayClient | None:
         return self._known.get(client_id)
 
-    def all(self) -> list[Client]:
+    def all(self) -> list[GatewayClient]:
         return list(self._known.values())
 
-    def seen(self, call: Call) -> None:
+    def seen(self, call: RpcCall) -> None:
         """Note that a client lives."""
         self.of(call).seen_s = self._clock.monotonic_s()
 
-    def of(self, call: Call) -> Client:
-        """The client of a call, who may be new. Raises `Refused` for one too many of its owner."""
+    def of(self, call: RpcCall) -> GatewayClient:
+        """The client of a call, who may be new. Raises `StatusError` for one too many of its owner."""
         known = self._known.get(call.client)
         if known is None:
             if self._of_owner[call.owner] >= CLIENTS_OF_ONE_MAX:
-                raise Refused(
+                raise StatusError(
                     pb.TOO_MANY_REQUESTS,
                     f"{call.owner} has {CLIENTS_OF_ONE_MAX:,} clients at this gateway: let them say when they end, or wait for {LOST_S:g} s",
                 )
-            known = Client(call.client, call.owner, call.metadata.language, self._clock.monotonic_s())
+            known = GatewayClient(call.client, call.owner, call.metadata.language, self._clock.monotonic_s())
             self._known[known.id] = known
             self._of_owner[known.owner] += 1
         return known
 
-    def changed(self, client: Client) -> None:
+    def changed(self, client: GatewayClient) -> None:
         for told in self.on_change:
             told(client)
 
@@ -129,7 +129,7 @@ class Clients:
             for told in self.on_lost:
                 told(client)
 
-    def heed_stop(self) -> None:
+    def extend_after_pause(self) -> None:
         """Count all clients as heard of just now if this process was stopped: what they said meanwhile is not read yet."""
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s > _STOOD_STILL_S:
@@ -139,12 +139,12 @@ class Clients:
 
     def sweep(self) -> None:
         """Forget clients that were not heard of for too long."""
-        self.heed_stop()
+        self.extend_after_pause()
         before_s = self._clock.monotonic_s() - LOST_S
         for client in self.all():
             if client.seen_s < before_s:
                 self.remove(client.id)
 
-    def producers_of(self, topic: str) -> list[Client]:
+    def producers_of(self, topic: str) -> list[GatewayClient]:
         """The clients with an open stream that announced to send to a topic."""
         return [one for one in self._known.values() if topic in one.topics and one.send is not None]

@@ -15,7 +15,7 @@ import xxhash
 
 from ...log import MessageType, TopicSettings
 from ..protocol import rocketmq_pb2 as pb
-from ..server.options import Place
+from ..server.options import Endpoint
 
 ANY_QUEUE = -1
 _MIXED_FIFO = (pb.FIFO, pb.NORMAL)
@@ -33,7 +33,7 @@ class Peer:
     """A live gateway: its name, and where clients reach it."""
 
     name: str
-    place: Place
+    endpoint: Endpoint
 
 
 def by_rendezvous(topic: str, peers: Sequence[Peer]) -> list[Peer]:
@@ -41,7 +41,7 @@ def by_rendezvous(topic: str, peers: Sequence[Peer]) -> list[Peer]:
     return sorted(peers, key=lambda peer: (xxhash.xxh3_64_intdigest(f"{peer.name}\0{topic}".encode()), peer.name), reverse=True)
 
 
-def endpoints_of(places: Sequence[Place]) -> pb.Endpoints:
+def endpoints_of(places: Sequence[Endpoint]) -> pb.Endpoints:
     """The places as clients are told them. SDKs connect to the first that answers.
 
     All must be addresses of one kind for that; of names, or of several kinds, only the first is told.

@@ -10,14 +10,14 @@ from ...aio import Lake
 from ...log.limits import TopicLimits
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
-from ..protocol.status import Refused, ok, status
-from ..server.calls import Call
+from ..protocol.status import StatusError, ok, status
+from ..server.calls import RpcCall
 from ..server.rpcs import Rpc, rpc
-from .peers import Peers
-from .registry import Client, Clients, Send
+from .peers import PeerRegistry
+from .registry import ClientRegistry, GatewayClient, Send
 from .routes import assignment, route
 from .settings import settings_for
-from .topics import Names
+from .topics import TopicDirectory
 
 _TOLD_TWICE: Final = frozenset({pb.NODE_JS})
 """SDKs that miss an answer to their settings when it comes before the routes of all their topics, and then wait for ever."""
@@ -28,7 +28,7 @@ _CONSUMERS = frozenset({pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER, pb.PULL_CONSUMER})
 class ClientService:
     """Answers QueryRoute, Heartbeat, Telemetry and NotifyClientTermination."""
 
-    def __init__(self, lake: Lake, clients: Clients, peers: Peers, names: Names) -> None:
+    def __init__(self, lake: Lake, clients: ClientRegistry, peers: PeerRegistry, names: TopicDirectory) -> None:
         self._lake = lake
         self._clients = clients
         self._peers = peers
@@ -46,34 +46,34 @@ class ClientService:
         yield rpc("Telemetry", self.telemetry)
         yield rpc("NotifyClientTermination", self.notify_client_termination)
 
-    async def query_route(self, request: pb.QueryRouteRequest, call: Call) -> pb.QueryRouteResponse:
+    async def query_route(self, request: pb.QueryRouteRequest, call: RpcCall) -> pb.QueryRouteResponse:
         name = topic_of(request.topic)
         topic = await self._names.topic(name)
         home = self._peers.brokers(name, request.endpoints, tls=call.is_tls())[0]
         return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
 
-    async def query_assignment(self, request: pb.QueryAssignmentRequest, call: Call) -> pb.QueryAssignmentResponse:
+    async def query_assignment(self, request: pb.QueryAssignmentRequest, call: RpcCall) -> pb.QueryAssignmentResponse:
         """One place to poll at each gateway: each owns its share of the group's queues."""
         name, group = topic_of(request.topic), group_of(request.group)
         await self._names.topic(name)
         if await self._names.group(group) is None:
-            raise Refused(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {group}; create it first")
+            raise StatusError(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {group}; create it first")
         brokers = self._peers.brokers(name, request.endpoints, tls=call.is_tls())
         return pb.QueryAssignmentResponse(status=ok(), assignments=[assignment(request.topic, broker) for broker in brokers])
 
-    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+    async def heartbeat(self, request: pb.HeartbeatRequest, call: RpcCall) -> pb.HeartbeatResponse:
         client = self._clients.of(call)
         if request.client_type in _CONSUMERS and request.HasField("group"):
             client.client_type, client.group = request.client_type, group_of(request.group)
         return pb.HeartbeatResponse(status=ok())
 
     async def notify_client_termination(
-        self, request: pb.NotifyClientTerminationRequest, call: Call
+        self, request: pb.NotifyClientTerminationRequest, call: RpcCall
     ) -> pb.NotifyClientTerminationResponse:
         self._clients.remove(call.client)
         return pb.NotifyClientTerminationResponse(status=ok())
 
-    async def telemetry(self, commands: AsyncIterator[pb.TelemetryCommand], call: Call, send: Send) -> None:
+    async def telemetry(self, commands: AsyncIterator[pb.TelemetryCommand], call: RpcCall, send: Send) -> None:
         """Answer each settings of a client, for as long as its stream is open."""
         client = self._clients.of(call)
         again: asyncio.Task[None] | None = None
@@ -94,7 +94,7 @@ class ClientService:
                 client.send = None
                 self._clients.changed(client)
 
-    async def _answered(self, settings: pb.Settings, client: Client, send: Send) -> pb.TelemetryCommand:
+    async def _answered(self, settings: pb.Settings, client: GatewayClient, send: Send) -> pb.TelemetryCommand:
         # All at once, and nothing of an earlier announcement: a stream is asked about what it announced by itself, and has the right to.
         client.client_type, client.send = settings.client_type, send
         client.topics = frozenset(map(topic_of, settings.publishing.topics))
@@ -102,7 +102,7 @@ class ClientService:
             answer = settings_for(settings, body_bytes_max=await self._body_bytes_max(client.topics), group=None)
             return pb.TelemetryCommand(status=ok(), settings=answer)
         if not settings.HasField("subscription"):
-            raise Refused(pb.UNRECOGNIZED_CLIENT_TYPE, "settings are neither those of a producer nor of a consumer")
+            raise StatusError(pb.UNRECOGNIZED_CLIENT_TYPE, "settings are neither those of a producer nor of a consumer")
         client.group = group_of(settings.subscription.group)
         group = await self._names.group(client.group)
         answer = settings_for(settings, body_bytes_max=0, group=group)

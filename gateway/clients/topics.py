@@ -9,11 +9,11 @@ from ...coordinator import GroupSettings
 from ...log import TopicExists, TopicNotFound, TopicSettings
 from ...log.topic.topics import Topic
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import Refused
+from ..protocol.status import StatusError
 from ..server.options import GatewayOptions
 
 
-class Names:
+class TopicDirectory:
     """Finds topics and groups, and makes them where the gateway is told to."""
 
     def __init__(self, lake: Lake, options: GatewayOptions) -> None:
@@ -22,7 +22,7 @@ class Names:
         self._topics: dict[str, Topic] = {}
 
     async def topic(self, name: str) -> Topic:
-        """The topic. Raises `Refused`, as RocketMQ does, for one that there is not."""
+        """The topic. Raises `StatusError`, as RocketMQ does, for one that there is not."""
         known = self._topics.get(name)
         if known is not None and known.is_current:
             return known
@@ -30,7 +30,7 @@ class Names:
             return self._noted(name, await self._lake.topic(name))
         except TopicNotFound:
             if not self._options.create_topics:
-                raise Refused(
+                raise StatusError(
                     pb.TOPIC_NOT_FOUND, f"No topic route info for the topic: {name}. The lake has no such topic; create it first."
                 ) from None
         with suppress(TopicExists):  # another client was first

@@ -12,15 +12,15 @@ from typing import Final
 
 from ...log import MessageView
 from ...log.limits import MIB
-from ..bounds.shares import Share, Shares
-from ..server.calls import Call
+from ..bounds.quotas import Quota, QuotaCounter
+from ..server.calls import RpcCall
 
 OVERHEAD_BYTES: Final = 1_024
 """What a message takes beside its body, about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BudgetLimits:
     """How much, of one client, of one owner and of all. An answer that begins below these is given as a whole: at most 32 messages."""
 
     client_polls: int = 256
@@ -32,11 +32,11 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Budget:
+class ReceiveBudget:
     """Counts what is held now."""
 
-    bounds: Bounds = field(default_factory=Bounds)
-    shares: Shares = field(default_factory=Shares)
+    bounds: BudgetLimits = field(default_factory=BudgetLimits)
+    shares: QuotaCounter = field(default_factory=QuotaCounter)
 
     @property
     def polls(self) -> int:
@@ -47,18 +47,18 @@ class Budget:
         return self.shares.held(self._bytes_of_owners())
 
     @contextmanager
-    def polling(self, call: Call) -> Iterator[None]:
+    def hold_poll(self, call: RpcCall) -> Iterator[None]:
         """A block in which a client has one more open poll. Raises `BackPressureError` when there are too many, or when too little is read."""
         self._check_held(call)
         of_client, of_owner = (
-            Share("open polls of this client", self.bounds.client_polls, self.bounds.polls),
+            Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),
             self._polls_of_owners(),
         )
         with self.shares.holding(of_client, call.client, 1), self.shares.holding(of_owner, call.owner, 1):
             yield
 
     @contextmanager
-    def holding(self, call: Call, messages: list[MessageView]) -> Iterator[None]:
+    def hold_messages(self, call: RpcCall, messages: list[MessageView]) -> Iterator[None]:
         """A block in which a client reads messages. Raises `BackPressureError` when too little of others is read."""
         self._check_held(call)
         size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
@@ -68,15 +68,15 @@ class Budget:
         ):
             yield
 
-    def _check_held(self, call: Call) -> None:
+    def _check_held(self, call: RpcCall) -> None:
         self.shares.check(self._bytes_of_clients(), call.client)
         self.shares.check(self._bytes_of_owners(), call.owner)
 
-    def _polls_of_owners(self) -> Share:
-        return Share("open polls", self.bounds.owner_polls, self.bounds.polls)
+    def _polls_of_owners(self) -> Quota:
+        return Quota("open polls", self.bounds.owner_polls, self.bounds.polls)
 
-    def _bytes_of_clients(self) -> Share:
-        return Share("bytes of messages that this client has not read", self.bounds.client_bytes, self.bounds.bytes)
+    def _bytes_of_clients(self) -> Quota:
+        return Quota("bytes of messages that this client has not read", self.bounds.client_bytes, self.bounds.bytes)
 
-    def _bytes_of_owners(self) -> Share:
-        return Share("bytes of messages that are not read", self.bounds.owner_bytes, self.bounds.bytes)
+    def _bytes_of_owners(self) -> Quota:
+        return Quota("bytes of messages that are not read", self.bounds.owner_bytes, self.bounds.bytes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...log import MessageView
-from .wanted import RENEWED_FOR
+from .receive_parameters import RENEWED_FOR
 
 RENEWED_FOR_S: Final = RENEWED_FOR.total_seconds()
 RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
@@ -23,18 +23,18 @@ RENEW_MAX_S: Final = 3 * 3600.0
 RENEW_UNSEEN_MAX_S: Final = 120.0
 """The same where it is not sure that the client has it, as another gateway gave it, or its connection broke; unless it settles some of it."""
 
-Place = tuple[str, str]
+GroupTopicKey = tuple[str, str]
 """A consumer group, and a topic."""
-Together = list[str]
+HandleRun = list[str]
 """The handles of messages that become visible together, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class DeliveryLease:
     """One delivery that is renewed."""
 
     client_id: str
-    place: Place
+    place: GroupTopicKey
     together: tuple[int, str | None] | None
     """The queue and message group of messages that become visible together; None: it is alone."""
     offset: int
@@ -52,11 +52,11 @@ class Lease:
         return self.since_s + (RENEW_MAX_S if self.is_seen else RENEW_UNSEEN_MAX_S)
 
 
-class Leases:
+class DeliveryLeases:
     """The deliveries that are renewed, by receipt handle."""
 
     def __init__(self) -> None:
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, DeliveryLease] = {}
         self._of_client: defaultdict[str, set[str]] = defaultdict(set)
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Leases:
     def add(
         self,
         client_id: str,
-        place: Place,
+        place: GroupTopicKey,
         messages: Iterable[MessageView],
         *,
         in_order: bool,
@@ -94,7 +94,7 @@ class Leases:
                 if is_seen:
                     self.seen([handle])
                 continue
-            self._leases[handle] = Lease(
+            self._leases[handle] = DeliveryLease(
                 client_id, place, _company(message, in_order=in_order), message.offset, due_s, now_s, is_seen
             )
             self._of_client[client_id].add(handle)
@@ -105,19 +105,19 @@ class Leases:
             if (lease := self._leases.get(handle)) is not None and (lease.is_given_up or not lease.is_seen):
                 self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
 
-    def doubt(self, handles: Iterable[str], now_s: float) -> None:
+    def mark_unconfirmed(self, handles: Iterable[str], now_s: float) -> None:
         """Note that the client may not have these. Of what was in doubt before, the time goes on."""
         for handle in handles:
             if (lease := self._leases.get(handle)) is not None and lease.is_seen:
                 self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
 
-    def give_up(self, handles: Iterable[str]) -> None:
+    def stop_renewing(self, handles: Iterable[str]) -> None:
         """Renew these no longer, as the client does not have them."""
         for handle in handles:
             if (lease := self._leases.get(handle)) is not None:
                 self._leases[handle] = replace(lease, is_given_up=True)
 
-    def together(self, handles: Iterable[str]) -> dict[Place, list[Together]]:
+    def together(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
         """Those that are known, by what becomes visible together."""
         return _together((handle for handle in handles if handle in self._leases), self._leases)
 
@@ -130,7 +130,7 @@ class Leases:
         if not handles:
             del self._of_client[lease.client_id]
 
-    def end_client(self, client_id: str) -> dict[Place, list[Together]]:
+    def end_client(self, client_id: str) -> dict[GroupTopicKey, list[HandleRun]]:
         """Forget all that is out to a client, and give it."""
         handles = list(self._of_client.get(client_id, ()))
         ended = _together((handle for handle in handles if not self._leases[handle].is_given_up), self._leases)
@@ -138,7 +138,7 @@ class Leases:
             self.end(handle)
         return ended
 
-    def due(self, now_s: float) -> dict[Place, list[Together]]:
+    def due(self, now_s: float) -> dict[GroupTopicKey, list[HandleRun]]:
         """What to renew now. What is no longer renewed is forgotten."""
         for handle, lease in list(self._leases.items()):
             if lease.since_s + RENEW_MAX_S <= now_s:
@@ -155,7 +155,7 @@ class Leases:
         for other in [handle] if lease.together is None else self._beside(lease):
             self._leases[other] = replace(self._leases[other], due_s=due_s)
 
-    def _beside(self, lease: Lease) -> Sequence[str]:
+    def _beside(self, lease: DeliveryLease) -> Sequence[str]:
         return [
             handle
             for handle in self._of_client[lease.client_id]
@@ -163,9 +163,9 @@ class Leases:
         ]
 
 
-def received_together(messages: Iterable[MessageView], *, in_order: bool) -> list[Together]:
+def handle_runs(messages: Iterable[MessageView], *, in_order: bool) -> list[HandleRun]:
     """The handles of what one receive gave, by what becomes visible together."""
-    found: defaultdict[object, Together] = defaultdict(list)
+    found: defaultdict[object, HandleRun] = defaultdict(list)
     for message in messages:
         found[_company(message, in_order=in_order) or message.receipt_handle].append(message.receipt_handle)
     return list(found.values())
@@ -175,9 +175,9 @@ def _company(message: MessageView, *, in_order: bool) -> tuple[int, str | None] 
     return (message.queue, message.message_group) if in_order else None
 
 
-def _together(handles: Iterable[str], leases: dict[str, Lease]) -> dict[Place, list[Together]]:
+def _together(handles: Iterable[str], leases: dict[str, DeliveryLease]) -> dict[GroupTopicKey, list[HandleRun]]:
     """The handles by what becomes visible together."""
-    found: defaultdict[Place, dict[object, Together]] = defaultdict(dict)
+    found: defaultdict[GroupTopicKey, dict[object, HandleRun]] = defaultdict(dict)
     for handle in sorted(handles, key=lambda handle: (leases[handle].offset, handle)):
         lease = leases[handle]
         key = handle if lease.together is None else (lease.client_id, lease.together)

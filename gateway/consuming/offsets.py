@@ -17,44 +17,44 @@ from ...aio import Lake
 from ...log import MessageView, OffsetOutOfRange, Position, Reader, views
 from ...log.filter.filters import Filter, parse_filter
 from ...log.topic.topics import Topic
-from ..bounds.turns import Turns
-from ..clients.topics import Names
+from ..bounds.fair_semaphore import FairSemaphore
+from ..clients.topics import TopicDirectory
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
-from ..protocol.status import Refused, ok, status
-from ..server.calls import Call
-from .budget import Budget
+from ..protocol.status import StatusError, ok, status
+from ..server.calls import RpcCall
+from .budget import ReceiveBudget
 from .filters import filter_of
 from .messages import message_of
-from .wanted import poll_of
+from .receive_parameters import poll_of
 
 _BATCH_MAX: Final = 32
 _LOOK_S: Final = 1.0
 """How long a pull looks for messages at least, whatever the client says: they are read from the store."""
 
 
-class Offsets:
+class OffsetService:
     """Answers the RPCs about offsets."""
 
-    def __init__(self, lake: Lake, names: Names, budget: Budget, store_host: str) -> None:
+    def __init__(self, lake: Lake, names: TopicDirectory, budget: ReceiveBudget, store_host: str) -> None:
         self._lake = lake
         self._names = names
         self._budget = budget
         self._store_host = store_host
-        self._turns = Turns()
+        self._turns = FairSemaphore()
 
-    async def pull_message(self, request: pb.PullMessageRequest, call: Call) -> AsyncIterator[pb.PullMessageResponse]:
+    async def pull_message(self, request: pb.PullMessageRequest, call: RpcCall) -> AsyncIterator[pb.PullMessageResponse]:
         """Give the messages of a queue from an offset on, and the offset to go on from. Nothing is settled by that."""
         await self._check_group(group_of(request.group))
         topic = await self._names.topic(topic_of(request.message_queue.topic))
         keep = parse_filter(filter_of(request.filter_expression))
         most = min(request.batch_size, _BATCH_MAX)
         if most <= 0:
-            raise Refused(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
+            raise StatusError(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
         within_s = max(_LOOK_S, poll_of(request, call.remaining_s).total_seconds())
-        with self._budget.polling(call):
+        with self._budget.hold_poll(call):
             found, following = await self._found(topic, request.message_queue.id, request.offset, most, keep, within_s, call.owner)
-        with self._budget.holding(call, found):
+        with self._budget.hold_messages(call, found):
             yield pb.PullMessageResponse(status=ok() if found else status(pb.MESSAGE_NOT_FOUND, "no new message"))
             for view in found:
                 message = message_of(view, request.message_queue.topic, topic.settings.message_type, store_host=self._store_host)
@@ -83,12 +83,12 @@ class Offsets:
                                 return list(views(name, keep.apply(rows, topic.tail.state.schema))), following
                         await topic.tail.wait_past(entry)
         except OffsetOutOfRange as error:
-            raise Refused(pb.ILLEGAL_OFFSET, str(error)) from error
+            raise StatusError(pb.ILLEGAL_OFFSET, str(error)) from error
         finally:
             await reader.close()
         return [], start
 
-    async def query_offset(self, request: pb.QueryOffsetRequest, call: Call) -> pb.QueryOffsetResponse:
+    async def query_offset(self, request: pb.QueryOffsetRequest, call: RpcCall) -> pb.QueryOffsetResponse:
         """The offset at the beginning or end of a queue, or of the first message stored at a time or later."""
         topic = await self._names.topic(topic_of(request.message_queue.topic))
         position: Position = "earliest"
@@ -99,7 +99,7 @@ class Offsets:
         found = await Reader(topic).resolve(position, queues=[request.message_queue.id])
         return pb.QueryOffsetResponse(status=ok(), offset=found[request.message_queue.id])
 
-    async def get_offset(self, request: pb.GetOffsetRequest, call: Call) -> pb.GetOffsetResponse:
+    async def get_offset(self, request: pb.GetOffsetRequest, call: RpcCall) -> pb.GetOffsetResponse:
         """The offset below which the group has settled all."""
         group, topic, queue = group_of(request.group), topic_of(request.message_queue.topic), request.message_queue.id
         await self._names.topic(topic)
@@ -107,10 +107,10 @@ class Offsets:
         described = await self._lake.describe_group(group)
         standing = next((one for one in described.queues if (one.topic, one.queue) == (topic, queue)), None)
         if standing is None:
-            raise Refused(pb.OFFSET_NOT_FOUND, f"consumer group {group} has no offset in queue {queue} of topic {topic}")
+            raise StatusError(pb.OFFSET_NOT_FOUND, f"consumer group {group} has no offset in queue {queue} of topic {topic}")
         return pb.GetOffsetResponse(status=ok(), offset=standing.floor)
 
-    async def update_offset(self, request: pb.UpdateOffsetRequest, call: Call) -> pb.UpdateOffsetResponse:
+    async def update_offset(self, request: pb.UpdateOffsetRequest, call: RpcCall) -> pb.UpdateOffsetResponse:
         """Let the group go on from an offset of a queue, whoever consumes it."""
         group, topic, queue = group_of(request.group), topic_of(request.message_queue.topic), request.message_queue.id
         await self._names.topic(topic)
@@ -118,17 +118,17 @@ class Offsets:
         try:
             await self._lake.reset_offsets(group, topic, request.offset, queues=[queue])
         except OffsetOutOfRange as error:
-            raise Refused(pb.ILLEGAL_OFFSET, str(error)) from error
+            raise StatusError(pb.ILLEGAL_OFFSET, str(error)) from error
         return pb.UpdateOffsetResponse(status=ok())
 
     async def _check_group(self, group: str) -> None:
         if await self._names.group(group) is None:
-            raise Refused(pb.CONSUMER_GROUP_NOT_FOUND, f"The consumer group {group} does not exist. Create it first.")
+            raise StatusError(pb.CONSUMER_GROUP_NOT_FOUND, f"The consumer group {group} does not exist. Create it first.")
 
 
 def _time_of(stated: Timestamp) -> datetime:
-    """A time that a client states. Raises `Refused` for one before the year 1 or after 9999."""
+    """A time that a client states. Raises `StatusError` for one before the year 1 or after 9999."""
     try:
         return stated.ToDatetime(UTC)
     except (OverflowError, ValueError):
-        raise Refused(pb.BAD_REQUEST, f"the timestamp of {stated.seconds} s is none of the years 1 to 9999") from None
+        raise StatusError(pb.BAD_REQUEST, f"the timestamp of {stated.seconds} s is none of the years 1 to 9999") from None

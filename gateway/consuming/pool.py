@@ -14,9 +14,9 @@ from ...coordinator import DeliveryOrder, GroupSettings
 from ...log import MessageType, PenstockError
 from ...log.metrics import Metrics
 from ...log.runtime.runtime import Clock
-from ..clients.topics import Names
+from ..clients.topics import TopicDirectory
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import Refused
+from ..protocol.status import StatusError
 from .filters import check_agreement
 
 log = logging.getLogger("penstock.gateway")
@@ -28,7 +28,7 @@ _SETTINGS_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class Pooled:
+class PooledConsumer:
     """An open consumer of a group on a topic."""
 
     group: str
@@ -51,13 +51,13 @@ class _Place:
     """A group on a topic: its consumer, once it is open."""
 
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    pooled: Pooled | None = None
+    pooled: PooledConsumer | None = None
 
 
-class Pool:
+class ConsumerPool:
     """Opens consumers when they are needed, and closes those that are not."""
 
-    def __init__(self, lake: Lake, names: Names, metrics: Metrics | None = None) -> None:
+    def __init__(self, lake: Lake, names: TopicDirectory, metrics: Metrics | None = None) -> None:
         """``metrics`` counts as that of the library's own consumers does."""
         self._lake = lake
         self._metrics = metrics
@@ -70,11 +70,11 @@ class Pool:
         return sum(place.pooled is not None for place in self._places.values())
 
     @asynccontextmanager
-    async def of(self, group: str, topic: str, filter: str | None = None) -> AsyncIterator[Pooled]:
+    async def of(self, group: str, topic: str, filter: str | None = None) -> AsyncIterator[PooledConsumer]:
         """The consumer of a group on a topic, open as long as the block.
 
         ``filter``: what the client states, which must be what the group has. A group that has none yet on a topic takes it. None: nothing is
-        stated. Raises `Refused` for a group or topic that there is not, or that does not fit, and what joining the group raises.
+        stated. Raises `StatusError` for a group or topic that there is not, or that does not fit, and what joining the group raises.
         """
         pooled = await self._opened(group, topic, filter)
         pooled.users += 1
@@ -86,7 +86,7 @@ class Pool:
             pooled.users -= 1
             pooled.used_s = self._clock.monotonic_s()
 
-    async def _opened(self, group: str, topic: str, filter: str | None) -> Pooled:
+    async def _opened(self, group: str, topic: str, filter: str | None) -> PooledConsumer:
         key = group, topic
         place = self._places.get(key)
         if place is not None and (pooled := place.pooled) is not None and not pooled.consumer.has_ended:
@@ -101,7 +101,7 @@ class Pool:
                     place.pooled = await self._open(group, topic, filter)
                 return place.pooled
 
-    async def _open(self, group: str, topic: str, filter: str | None) -> Pooled:
+    async def _open(self, group: str, topic: str, filter: str | None) -> PooledConsumer:
         found = await self._names.topic(topic)
         settings = await self._settings(group)
         if filter is not None and topic in settings.filters:
@@ -115,23 +115,23 @@ class Pool:
             self._close(consumer)  # else it has queues for as long as this process lives, and nobody asks it for their messages
             raise
         now_s = self._clock.monotonic_s()
-        return Pooled(group, topic, found.settings.message_type, consumer, settings, now_s, used_s=now_s)
+        return PooledConsumer(group, topic, found.settings.message_type, consumer, settings, now_s, used_s=now_s)
 
     async def _settings(self, group: str) -> GroupSettings:
         settings = await self._names.group(group)
         if settings is None:
-            raise Refused(
+            raise StatusError(
                 pb.CONSUMER_GROUP_NOT_FOUND,
                 f"The consumer group {group} does not exist. Create it first: its delivery order is in its record.",
             )
         return settings
 
-    async def _check_filter(self, pooled: Pooled, filter: str) -> None:
+    async def _check_filter(self, pooled: PooledConsumer, filter: str) -> None:
         try:
             check_agreement(filter, pooled.settings.filter_of(pooled.topic), group=pooled.group, topic=pooled.topic)
             if self._clock.monotonic_s() - pooled.read_s < _SETTINGS_S:
                 return
-        except Refused:
+        except StatusError:
             if self._clock.monotonic_s() - pooled.read_s < 1.0:
                 raise
         pooled.settings, pooled.read_s = await self._settings(pooled.group), self._clock.monotonic_s()

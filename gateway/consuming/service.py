@@ -9,15 +9,15 @@ from contextlib import suppress
 
 from ...aio import Lake
 from ...log.metrics import Metrics
-from ..clients.registry import Clients
-from ..clients.topics import Names
+from ..clients.registry import ClientRegistry
+from ..clients.topics import TopicDirectory
 from ..server.rpcs import Rpc, rpc
-from .budget import Budget
-from .keeping import ROUND_S, Keeping
-from .offsets import Offsets
-from .pool import Pool
-from .receiving import Receiving
-from .settling import Settling
+from .ack_service import AckService
+from .budget import ReceiveBudget
+from .lease_renewer import ROUND_S, LeaseRenewer
+from .offsets import OffsetService
+from .pool import ConsumerPool
+from .receive_service import ReceiveService
 
 log = logging.getLogger("penstock.gateway")
 
@@ -26,14 +26,21 @@ class ConsumerService:
     """Answers the RPCs of consumers, from `start` to `close`."""
 
     def __init__(
-        self, lake: Lake, clients: Clients, names: Names, *, store_host: str, is_balanced: bool, metrics: Metrics | None = None
+        self,
+        lake: Lake,
+        clients: ClientRegistry,
+        names: TopicDirectory,
+        *,
+        store_host: str,
+        is_balanced: bool,
+        metrics: Metrics | None = None,
     ) -> None:
-        self.pool = Pool(lake, names, metrics)
-        self.keeping = Keeping(self.pool, clients, lake.runtime.clock, is_moved_by_others=is_balanced)
-        self.budget = Budget()
-        self._settling = Settling(self.pool, self.keeping)
-        self._receiving = Receiving(lake, self.pool, self.keeping, self._settling, self.budget, store_host)
-        self._offsets = Offsets(lake, names, self.budget, store_host)
+        self.pool = ConsumerPool(lake, names, metrics)
+        self.keeping = LeaseRenewer(self.pool, clients, lake.runtime.clock, is_balanced=is_balanced)
+        self.budget = ReceiveBudget()
+        self._settling = AckService(self.pool, self.keeping)
+        self._receiving = ReceiveService(lake, self.pool, self.keeping, self._settling, self.budget, store_host)
+        self._offsets = OffsetService(lake, names, self.budget, store_host)
         self._rounds: asyncio.Task[None] | None = None
 
     def rpcs(self) -> Iterable[Rpc]:

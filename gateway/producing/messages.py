@@ -13,7 +13,7 @@ from ..clients.routes import accepted_types
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.digests import checksum
 from ..protocol.headers import BORN_HOST, TRACE_CONTEXT
-from ..protocol.status import Refused
+from ..protocol.status import StatusError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_CHARS_MAX: Final = 128
@@ -84,22 +84,22 @@ _OF_THE_SYSTEM: Final = frozenset(
 def message_of(sent: pb.Message, settings: TopicSettings, *, now_ms: int) -> Message:
     """The message that a client sent to a topic with these settings. In a topic with a schema it has its body still.
 
-    Raises `Refused` with RocketMQ's codes and words for whatever its own servers refuse.
+    Raises `StatusError` with RocketMQ's codes and words for whatever its own servers refuse.
     """
     system, limits = sent.system_properties, settings.limits
     body = _body(sent, limits.body_bytes)
     size_bytes = _checked_properties(sent.user_properties, limits.properties)
     size_bytes += _checked_labels(system)
     if not system.message_id or system.message_id.isspace():
-        raise Refused(pb.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
+        raise StatusError(pb.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
     if len(system.message_id) > _ID_CHARS_MAX or not _is_plain(system.message_id):
-        raise Refused(pb.ILLEGAL_MESSAGE_ID, f"message id must be at most {_ID_CHARS_MAX} visible ASCII characters")
+        raise StatusError(pb.ILLEGAL_MESSAGE_ID, f"message id must be at most {_ID_CHARS_MAX} visible ASCII characters")
     if system.HasField("orphaned_transaction_recovery_duration"):
         _check_recovery(system.orphaned_transaction_recovery_duration.seconds)
     due = _due(system, limits.delay, now_ms) if system.HasField("delivery_timestamp") else None
     group = _group(system.message_group, limits.group_bytes) if system.message_group else None
     if size_bytes > limits.properties_bytes:
-        raise Refused(
+        raise StatusError(
             pb.MESSAGE_PROPERTIES_TOO_LARGE, f"the total size of user property is too large, max is {limits.properties_bytes}"
         )
     _check_type(system, settings, due=due, group=group)
@@ -122,9 +122,9 @@ def _body(sent: pb.Message, most: int) -> bytes:
     if sent.system_properties.body_encoding == pb.GZIP and len(body) <= most:
         body = _unpacked(body, most)
     if not body:
-        raise Refused(pb.MESSAGE_BODY_EMPTY, "message body cannot be empty")
+        raise StatusError(pb.MESSAGE_BODY_EMPTY, "message body cannot be empty")
     if len(body) > most:
-        raise Refused(pb.MESSAGE_BODY_TOO_LARGE, f"message body cannot exceed the max {most}")
+        raise StatusError(pb.MESSAGE_BODY_TOO_LARGE, f"message body cannot exceed the max {most}")
     return body
 
 
@@ -134,7 +134,7 @@ def _check_digest(body: bytes, stated: pb.Digest) -> None:
         return
     if found.lstrip("0") != stated.checksum.upper().lstrip("0"):
         kind = pb.DigestType.Name(stated.type)
-        raise Refused(
+        raise StatusError(
             pb.MESSAGE_CORRUPTED, f"the body was damaged on its way: its {kind} is {found}, and its sender says {stated.checksum}"
         )
 
@@ -145,24 +145,24 @@ def _unpacked(body: bytes, most: int) -> bytes:
     try:
         unpacked = unpacking.decompress(body, most + 1)
     except zlib.error as error:
-        raise Refused(pb.MESSAGE_CORRUPTED, f"the body is said to be GZIP, and is not: {error}") from None
+        raise StatusError(pb.MESSAGE_CORRUPTED, f"the body is said to be GZIP, and is not: {error}") from None
     if not unpacking.eof and len(unpacked) <= most:
-        raise Refused(pb.MESSAGE_CORRUPTED, "the body is said to be GZIP, and its end is missing")
+        raise StatusError(pb.MESSAGE_CORRUPTED, "the body is said to be GZIP, and its end is missing")
     return unpacked
 
 
 def _checked_properties(properties: Mapping[str, str], most: int) -> int:
     """The size of a message's properties. Raises for what they must not be."""
     if len(properties) > most:
-        raise Refused(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"too many user properties, max is {most}")
+        raise StatusError(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"too many user properties, max is {most}")
     size_bytes = 0
     for name, value in properties.items():
         if _has_control(name):
-            raise Refused(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot contain control character")
+            raise StatusError(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot contain control character")
         if name in _OF_THE_SYSTEM:
-            raise Refused(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property is used by system: {name}")
+            raise StatusError(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property is used by system: {name}")
         if _has_control(value):
-            raise Refused(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the value of property {name} cannot contain control character")
+            raise StatusError(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the value of property {name} cannot contain control character")
         size_bytes += len(name.encode()) + len(value.encode())
     return size_bytes
 
@@ -172,7 +172,7 @@ def _checked_labels(system: pb.SystemProperties) -> int:
     if system.tag:
         _check_text("tag", system.tag, pb.ILLEGAL_MESSAGE_TAG)
         if "|" in system.tag:
-            raise Refused(pb.ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
+            raise StatusError(pb.ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
         size_bytes += len(system.tag.encode())
     for key in system.keys:
         _check_text("key", key, pb.ILLEGAL_MESSAGE_KEY)
@@ -183,15 +183,15 @@ def _checked_labels(system: pb.SystemProperties) -> int:
 def _group(group: str, most: int) -> str:
     _check_text("message group", group, pb.ILLEGAL_MESSAGE_GROUP)
     if len(group.encode()) > most:
-        raise Refused(pb.ILLEGAL_MESSAGE_GROUP, f"message group exceed the max size {most + 1}")
+        raise StatusError(pb.ILLEGAL_MESSAGE_GROUP, f"message group exceed the max size {most + 1}")
     return group
 
 
 def _check_text(what: str, text: str, code: pb.Code) -> None:
     if not text.strip() and not _has_control(text.strip(" ")):
-        raise Refused(code, f"{what} cannot be the char sequence of whitespace")
+        raise StatusError(code, f"{what} cannot be the char sequence of whitespace")
     if _has_control(text):
-        raise Refused(code, f"{what} cannot contain control character")
+        raise StatusError(code, f"{what} cannot contain control character")
 
 
 def _has_control(text: str) -> bool:
@@ -204,16 +204,16 @@ def _is_plain(text: str) -> bool:
 
 def _check_recovery(seconds: int) -> None:
     if not 0 <= seconds <= _RECOVERY_S_MAX:
-        raise Refused(pb.BAD_REQUEST, f"the max transaction recovery time is too large, max is {_RECOVERY_S_MAX} seconds")
+        raise StatusError(pb.BAD_REQUEST, f"the max transaction recovery time is too large, max is {_RECOVERY_S_MAX} seconds")
 
 
 def _due(system: pb.SystemProperties, most: timedelta, now_ms: int) -> datetime:
     at = system.delivery_timestamp
     most_ms = most // timedelta(milliseconds=1)
     if at.seconds > _TIME_MAX_S or 1000 * at.seconds + at.nanos // 1_000_000 - now_ms > most_ms:
-        raise Refused(pb.ILLEGAL_DELIVERY_TIME, f"the max delay time of message is too large, max is {most_ms}")
+        raise StatusError(pb.ILLEGAL_DELIVERY_TIME, f"the max delay time of message is too large, max is {most_ms}")
     if at.seconds < 0:
-        raise Refused(pb.ILLEGAL_DELIVERY_TIME, "the delivery time of message is before 1970")
+        raise StatusError(pb.ILLEGAL_DELIVERY_TIME, "the delivery time of message is before 1970")
     return _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)
 
 
@@ -232,7 +232,7 @@ def _check_type(system: pb.SystemProperties, settings: TopicSettings, *, due: da
         expected = pb.MessageType.Name(accepted[0])
         found = pb.MessageType.Name(actual)
         extra = "" if actual != pb.TRANSACTION or actual not in accepted else " with a message group or a delivery time"
-        raise Refused(
+        raise StatusError(
             pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {found}{extra}",
         )

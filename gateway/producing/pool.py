@@ -34,7 +34,7 @@ class _Open:
         return self.producer.done() and not self.producer.exception() and self.producer.result() is producer
 
 
-class Producers:
+class ProducerPool:
     """Opens producers when they are needed."""
 
     def __init__(self, lake: Lake, metrics: Metrics | None = None) -> None:

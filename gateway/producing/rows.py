@@ -10,11 +10,11 @@ from ...log.schema.value_json import value_of_json
 from ...log.schema.values import convert
 from ...log.topic.topics import Topic
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import Refused
+from ..protocol.status import StatusError
 
 
 async def with_row(topic: Topic, message: Message) -> Message:
-    """The message with its body's JSON as the row. Raises `Refused` for what is no row of the topic's schema, as it is now.
+    """The message with its body's JSON as the row. Raises `StatusError` for what is no row of the topic's schema, as it is now.
 
     It is judged before it joins others: a row that does not fit would take the batch of other clients with it.
     """
@@ -25,7 +25,7 @@ async def with_row(topic: Topic, message: Message) -> Message:
     try:
         return _with_row(topic, message)
     except InvalidArgument as error:
-        raise Refused(pb.BAD_REQUEST, f"the body is no row of topic {topic.paths.topic}: {error}") from None
+        raise StatusError(pb.BAD_REQUEST, f"the body is no row of topic {topic.paths.topic}: {error}") from None
 
 
 def _with_row(topic: Topic, message: Message) -> Message:

@@ -16,15 +16,15 @@ from typing import Final
 from ...aio import Checking, Lake, Transaction
 from ...coordinator import CheckedTransaction, TransactionResolution
 from ...coordinator.transactions.errors import TransactionEnded, TransactionNotFound
-from ...coordinator.transactions.members.state import By, Decision
+from ...coordinator.transactions.members.state import Decider, Decision
 from ...log import InvalidArgument, Message, MessageView
-from ..clients.registry import Client, Clients
+from ..clients.registry import ClientRegistry, GatewayClient
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.digests import digest_of
 from ..protocol.handles import check_transaction, no_transaction
 from ..protocol.resources import topic_of
-from ..protocol.status import Gone, Refused, ok
-from ..server.calls import Call
+from ..protocol.status import ClientGone, StatusError, ok
+from ..server.calls import RpcCall
 from ..server.rpcs import Rpc, rpc
 
 log = logging.getLogger("penstock.gateway")
@@ -33,10 +33,10 @@ _REMEMBERED_MAX: Final = 10_000
 """How many transactions that began here are remembered."""
 
 
-class Transacting:
+class GatewayTransactions:
     """Begins and ends transactions, and asks their senders what became of them."""
 
-    def __init__(self, lake: Lake, clients: Clients, *, first_check: timedelta) -> None:
+    def __init__(self, lake: Lake, clients: ClientRegistry, *, first_check: timedelta) -> None:
         self._lake = lake
         self._clients = clients
         self._first_check = first_check
@@ -62,10 +62,10 @@ class Transacting:
             self._begun.popitem(last=False)
         return transaction.id
 
-    async def end_transaction(self, request: pb.EndTransactionRequest, call: Call) -> pb.EndTransactionResponse:
+    async def end_transaction(self, request: pb.EndTransactionRequest, call: RpcCall) -> pb.EndTransactionResponse:
         topic = topic_of(request.topic)
         if not request.transaction_id:
-            raise Refused(pb.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
+            raise StatusError(pb.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
         match request.resolution:
             case pb.COMMIT:
                 decision = Decision.COMMITTED
@@ -76,7 +76,7 @@ class Transacting:
         try:
             await self._end(topic, request.transaction_id, decision)
         except (TransactionEnded, TransactionNotFound, InvalidArgument) as error:
-            raise Refused(pb.INVALID_TRANSACTION_ID, str(error)) from None
+            raise StatusError(pb.INVALID_TRANSACTION_ID, str(error)) from None
         return pb.EndTransactionResponse(status=ok())
 
     async def _end(self, topic: str, id: str, decision: Decision) -> None:
@@ -87,7 +87,7 @@ class Transacting:
             except TransactionNotFound:
                 raise no_transaction(id, topic=topic) from None
             check_transaction(id, group, (one.topic for one in row.destinations), topic=topic)
-            await self._lake.transactions.decide(id, decision, By.CHECKER)
+            await self._lake.transactions.decide(id, decision, Decider.CHECKER)
             await self._lake.transactions.finish(id)
             return
         check_transaction(id, transaction.producer_group, (), topic=topic)
@@ -98,7 +98,7 @@ class Transacting:
 
     # --- Check-backs ------------------------------------------------------------------------------------------------------------
 
-    def _changed(self, client: Client) -> None:
+    def _changed(self, client: GatewayClient) -> None:
         """Answer for the topics of producers with an open stream here, and for no others."""
         for topic in client.topics | self._checkings.keys():
             asks, known = bool(self._clients.producers_of(topic)), self._checkings.get(topic)
@@ -128,13 +128,13 @@ class Transacting:
                 break
         return TransactionResolution.UNKNOWN
 
-    async def _is_asked(self, client: Client, asked: pb.TelemetryCommand) -> bool:
+    async def _is_asked(self, client: GatewayClient, asked: pb.TelemetryCommand) -> bool:
         """Whether a client could be sent a question: its right, or its stream, may have ended just now."""
         if client.send is None:
             return False
         try:
             await client.send(asked)
-        except (Refused, Gone) as error:
+        except (StatusError, ClientGone) as error:
             log.info(
                 "client %s is not asked about transaction %s: %s",
                 client.id,
@@ -144,7 +144,7 @@ class Transacting:
             return False
         return True
 
-    def _in_turn(self, clients: list[Client]) -> list[Client]:
+    def _in_turn(self, clients: list[GatewayClient]) -> list[GatewayClient]:
         self._turn += 1
         start = self._turn % len(clients) if clients else 0
         return [*clients[start:], *clients[:start]]

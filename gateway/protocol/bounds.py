@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from . import rocketmq_pb2 as pb
-from .status import Refused
+from .status import StatusError
 
 SMALL_BYTES: Final = 1_024
 """Requests of this size are not looked at: no field of theirs can exceed its bound."""
@@ -45,7 +45,7 @@ _MORE_BYTES: Final = 0x80
 
 
 @dataclass(slots=True)
-class Bound:
+class FieldBound:
     """What is allowed of one field."""
 
     name: str
@@ -53,23 +53,23 @@ class Bound:
     """The most elements. None: it is no list and no message, and its last value counts."""
     length: int | None
     """The longest value in bytes. None: as long as the request."""
-    fields: dict[int, Bound] = field(default_factory=dict)
+    fields: dict[int, FieldBound] = field(default_factory=dict)
     """Of a message: what is allowed of its fields, by their numbers."""
     is_message: bool = False
 
 
-def _bound_of(of: Descriptor, one: FieldDescriptor, made: dict[str, dict[int, Bound]], *, is_list: bool) -> Bound:
+def _bound_of(of: Descriptor, one: FieldDescriptor, made: dict[str, dict[int, FieldBound]], *, is_list: bool) -> FieldBound:
     key, message = (of.name, one.name), one.message_type
     count = _MORE.get(key, COUNT) if is_list else None if message is None else 1
     is_text = one.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}
     packed = count if is_list and message is None and not is_text else None  # an element of a packed list has a byte at least
     length = _LONGER.get(key, TEXT_BYTES) if is_text else packed
     if message is None:
-        return Bound(one.name, count, length)
-    return Bound(one.name, count, length, _fields_of(message, made), is_message=True)
+        return FieldBound(one.name, count, length)
+    return FieldBound(one.name, count, length, _fields_of(message, made), is_message=True)
 
 
-def _fields_of(message: Descriptor, made: dict[str, dict[int, Bound]]) -> dict[int, Bound]:
+def _fields_of(message: Descriptor, made: dict[str, dict[int, FieldBound]]) -> dict[int, FieldBound]:
     if message.full_name not in made:
         fields = made[message.full_name] = {}
         stated = DescriptorProto()
@@ -84,8 +84,8 @@ def _requests() -> Iterator[Descriptor]:
         yield method.input_type
 
 
-_MADE: Final[dict[str, dict[int, Bound]]] = {}
-BOUNDS: Final[Mapping[str, dict[int, Bound]]] = {request.name: _fields_of(request, _MADE) for request in _requests()}
+_MADE: Final[dict[str, dict[int, FieldBound]]] = {}
+BOUNDS: Final[Mapping[str, dict[int, FieldBound]]] = {request.name: _fields_of(request, _MADE) for request in _requests()}
 """What is allowed of each request, by its name."""
 
 
@@ -94,7 +94,7 @@ class _Malformed(ValueError):
 
 
 def check_bounds(request: str, data: bytes) -> None:
-    """Raise `Refused` where a request has more in a field than is allowed. What is no request at all is left to its decoder."""
+    """Raise `StatusError` where a request has more in a field than is allowed. What is no request at all is left to its decoder."""
     if len(data) <= SMALL_BYTES:
         return
     try:
@@ -110,7 +110,7 @@ class _Walk:
         self._data = data
         self._left = FIELDS_MAX
 
-    def message(self, at: int, end: int, fields: dict[int, Bound]) -> None:
+    def message(self, at: int, end: int, fields: dict[int, FieldBound]) -> None:
         data = self._data
         counts: dict[int, int] = {}
         while at < end:
@@ -146,7 +146,7 @@ class _Walk:
             elif kind == _FIXED_32:
                 at += 4
             else:
-                raise Refused(pb.BAD_REQUEST, "the request has a group, which the protocol does not know")
+                raise StatusError(pb.BAD_REQUEST, "the request has a group, which the protocol does not know")
 
     def _varint(self, at: int) -> tuple[int, int]:
         found = shift = 0
@@ -159,11 +159,11 @@ class _Walk:
         raise _Malformed
 
 
-def _counted(bound: Bound, counts: dict[int, int], number: int) -> None:
+def _counted(bound: FieldBound, counts: dict[int, int], number: int) -> None:
     found = counts[number] = counts.get(number, 0) + 1
     if bound.count is not None and found > bound.count:
         raise _too_much(f"there are more than {bound.count:,} {bound.name}")
 
 
-def _too_much(what: str) -> Refused:
-    return Refused(pb.PAYLOAD_TOO_LARGE, f"{what}: send less in one request")
+def _too_much(what: str) -> StatusError:
+    return StatusError(pb.PAYLOAD_TOO_LARGE, f"{what}: send less in one request")

@@ -15,37 +15,37 @@ from ...coordinator.queues.receipt_handle import ReceiptHandle
 from ...log import InvalidArgument
 from ...log.produce.delays import RecallHandle
 from . import rocketmq_pb2 as pb
-from .status import Refused
+from .status import StatusError
 
 
 def receipt_of(text: str, *, group: str, topic: str) -> ReceiptHandle:
-    """The delivery that a receipt handle names. Raises `Refused` unless it is one of this topic to this group."""
+    """The delivery that a receipt handle names. Raises `StatusError` unless it is one of this topic to this group."""
     try:
         handle = ReceiptHandle.decode(text)
     except InvalidArgument as error:
-        raise Refused(pb.INVALID_RECEIPT_HANDLE, str(error)) from None
+        raise StatusError(pb.INVALID_RECEIPT_HANDLE, str(error)) from None
     if handle.topic != topic:
-        raise Refused(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of topic {handle.topic}, and not of {topic}")
+        raise StatusError(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of topic {handle.topic}, and not of {topic}")
     if handle.group != group:
-        raise Refused(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of consumer group {handle.group}, and not of {group}")
+        raise StatusError(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of consumer group {handle.group}, and not of {group}")
     return handle
 
 
 def recall_of(text: str, *, topic: str) -> RecallHandle:
-    """The waiting message that a recall handle names. Raises `Refused` unless it waits for this topic."""
+    """The waiting message that a recall handle names. Raises `StatusError` unless it waits for this topic."""
     if not text:
-        raise Refused(pb.BAD_REQUEST, "recall handle is blank")
+        raise StatusError(pb.BAD_REQUEST, "recall handle is blank")
     try:
         handle = RecallHandle.decode(text)
     except InvalidArgument as error:
-        raise Refused(pb.BAD_REQUEST, str(error)) from None
+        raise StatusError(pb.BAD_REQUEST, str(error)) from None
     if handle.topic != topic:
-        raise Refused(pb.BAD_REQUEST, f"the recall handle is of topic {handle.topic}, and not of {topic}")
+        raise StatusError(pb.BAD_REQUEST, f"the recall handle is of topic {handle.topic}, and not of {topic}")
     return handle
 
 
 def check_transaction(id: str, producer_group: str, destinations: Iterable[str], *, topic: str) -> None:
-    """Raise `Refused` unless a transaction is one of this topic's senders, and of no other topic beside.
+    """Raise `StatusError` unless a transaction is one of this topic's senders, and of no other topic beside.
 
     SDKs name no producer group, so theirs is the topic's name. The text does not tell whether there is such a transaction elsewhere.
     """
@@ -53,9 +53,9 @@ def check_transaction(id: str, producer_group: str, destinations: Iterable[str],
         raise no_transaction(id, topic=topic)
 
 
-def no_transaction(id: str, *, topic: str) -> Refused:
+def no_transaction(id: str, *, topic: str) -> StatusError:
     """The refusal of a transaction that is another topic's, and of one that nobody knows."""
-    return Refused(pb.INVALID_TRANSACTION_ID, f"topic {topic} has no transaction {id}")
+    return StatusError(pb.INVALID_TRANSACTION_ID, f"topic {topic} has no transaction {id}")
 
 
 # --- For people ---------------------------------------------------------------------------------------------------------------

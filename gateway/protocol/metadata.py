@@ -22,7 +22,7 @@ _FIELDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class CallMetadata:
     """What a call says of its caller; empty texts where it says nothing."""
 
     client_id: str = ""
@@ -37,7 +37,7 @@ class Metadata:
     tracestate: str = ""
 
 
-def metadata_of(pairs: Iterable[tuple[str, str | bytes]] | None) -> Metadata:
+def metadata_of(pairs: Iterable[tuple[str, str | bytes]] | None) -> CallMetadata:
     """The fields among a call's metadata. Of a name that occurs twice the last one counts."""
     found = {_FIELDS[name]: value for name, value in pairs or () if name in _FIELDS and isinstance(value, str)}
-    return Metadata(**found)
+    return CallMetadata(**found)

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...log.limits import TOPIC_NAME_CHARS_MAX
 from . import rocketmq_pb2 as pb
-from .status import Refused
+from .status import StatusError
 
 _BETWEEN: Final = "--"
 _DEAD_LETTERS: Final = "%DLQ%"
@@ -21,12 +21,12 @@ _NAMESPACE: Final = re.compile(r"[a-zA-Z0-9_]+(?:-[a-zA-Z0-9_]+)*")
 
 
 def topic_of(resource: pb.Resource) -> str:
-    """The lake's name of a topic. Raises `Refused` for what is no topic's name."""
+    """The lake's name of a topic. Raises `StatusError` for what is no topic's name."""
     return _named(resource, "topic", pb.ILLEGAL_TOPIC, TOPIC_NAME_CHARS_MAX)
 
 
 def group_of(resource: pb.Resource) -> str:
-    """The lake's name of a consumer group. Raises `Refused` for what is no group's name."""
+    """The lake's name of a consumer group. Raises `StatusError` for what is no group's name."""
     return _named(resource, "group", pb.ILLEGAL_CONSUMER_GROUP, _GROUP_CHARS_MAX)
 
 
@@ -34,15 +34,15 @@ def _named(resource: pb.Resource, what: str, refusal: pb.Code, chars_max: int) -
     name, namespace = resource.name, resource.resource_namespace
     if namespace:
         if not _NAMESPACE.fullmatch(namespace):
-            raise Refused(
+            raise StatusError(
                 refusal, f"The specified namespace[{namespace}] has other than letters, digits and '_', with single '-' between."
             )
         prefix = _DEAD_LETTERS if name.startswith(_DEAD_LETTERS) else ""
         name = f"{prefix}{namespace}{_BETWEEN}{name.removeprefix(prefix)}" if name else ""
     if not name or name.isspace():
-        raise Refused(refusal, f"The specified {what} is blank.")
+        raise StatusError(refusal, f"The specified {what} is blank.")
     if len(name) > chars_max:
-        raise Refused(refusal, f"The specified {what} is longer than {what} max length {chars_max}.")
+        raise StatusError(refusal, f"The specified {what} is longer than {what} max length {chars_max}.")
     if not _NAME.fullmatch(name):
-        raise Refused(refusal, f"The specified {what}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
+        raise StatusError(refusal, f"The specified {what}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
     return name

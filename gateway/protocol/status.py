@@ -38,7 +38,7 @@ _CODES: tuple[tuple[type[PenstockError], pb.Code], ...] = (
 """The code of each kind of error; the first that fits counts. The store's own refusals are nothing that a client could mend."""
 
 
-class Refused(Exception):
+class StatusError(Exception):
     """A call is answered with a status instead of its result."""
 
     def __init__(self, code: pb.Code, message: str) -> None:
@@ -47,7 +47,7 @@ class Refused(Exception):
         self.message = message
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """A client ended its call, and can be told nothing more."""
 
 
@@ -70,7 +70,7 @@ def code_of(error: PenstockError) -> pb.Code:
 
 def status_of(error: BaseException) -> pb.Status:
     """The status that tells a client of an error."""
-    if isinstance(error, Refused):
+    if isinstance(error, StatusError):
         return status(error.code, error.message)
     if isinstance(error, PenstockError):
         return status(code_of(error), str(error))

@@ -15,12 +15,12 @@ from google.protobuf.message import DecodeError, Message
 from ...log.errors import PenstockError
 from ...log.limits import MIB
 from ...log.runtime.runtime import Clock
-from ..bounds.seldom import Seldom
-from ..bounds.shares import Share, Shares
+from ..bounds.log_throttle import LogThrottle
+from ..bounds.quotas import Quota, QuotaCounter
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.bounds import check_bounds
-from ..protocol.metadata import Metadata, metadata_of
-from ..protocol.status import Gone, Refused, status, status_of
+from ..protocol.metadata import CallMetadata, metadata_of
+from ..protocol.status import ClientGone, StatusError, status, status_of
 from .rpcs import Rpc
 
 log = logging.getLogger("penstock.gateway")
@@ -34,18 +34,18 @@ CALLS_OF_A_CONNECTION: Final = 2_048
 _PACKED: Final = b"\x1f\x8b"
 """How gzip begins, and no request: there is no field like that."""
 _CLIENT_ID_CHARS_MAX: Final = 512
-REQUESTS: Final = Share("bytes of requests that are worked on", each=128 * MIB, all=256 * MIB)
+REQUESTS: Final = Quota("bytes of requests that are worked on", each=128 * MIB, all=256 * MIB)
 _LARGE: Final = frozenset({"SendMessage"})
 _OTHERS_BYTES_MAX: Final = 2 * MIB
 """The largest request that sends no messages."""
 
 
 @dataclass(slots=True)
-class Call:
+class RpcCall:
     """One call, as far as it is known before its request is."""
 
     rpc: str
-    metadata: Metadata
+    metadata: CallMetadata
     peer: str
     remaining_s: float | None = None
     """The time that the client still waits; None: for ever."""
@@ -68,66 +68,66 @@ class Call:
         return self.principal or self.peer.rpartition(":")[0]
 
 
-class Access(Protocol):
-    """Decides who may call what. All methods raise `Refused`."""
+class CallAuthorizer(Protocol):
+    """Decides who may call what. All methods raise `StatusError`."""
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: RpcCall) -> None:
         """Name the principal of a call, by its headers alone. Asked before its request is decoded."""
         ...
 
-    async def allow(self, call: Call, request: Message) -> None:
+    async def allow(self, call: RpcCall, request: Message) -> None:
         """Return if the principal may do what it asks for."""
         ...
 
-    async def check_again(self, call: Call, request: Message) -> None:
+    async def check_again(self, call: RpcCall, request: Message) -> None:
         """Return if it still may: a call that lasts ends when its right does."""
         ...
 
 
-class AnyAccess:
+class AllowAny:
     """Admits everybody to everything."""
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: RpcCall) -> None:
         return
 
-    async def allow(self, call: Call, request: Message) -> None:
+    async def allow(self, call: RpcCall, request: Message) -> None:
         return
 
-    async def check_again(self, call: Call, request: Message) -> None:
+    async def check_again(self, call: RpcCall, request: Message) -> None:
         return
 
 
-class Crowded(Refused):
+class TooManyCalls(StatusError):
     """A connection has too many calls under way."""
 
     def __init__(self, message: str) -> None:
         super().__init__(pb.TOO_MANY_REQUESTS, message)
 
 
-class Observer(Protocol):
+class CallObserver(Protocol):
     """Is told of every answer. A client that ends its call before has none."""
 
-    def answered(self, call: Call, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
+    def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         """``request`` is None where it was not looked at. Of a two-way call each request is told."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
-class Calls:
+class CallRunner:
     """Runs the handlers of RPCs. Every answer has a status, whatever happens."""
 
     clock: Clock
     request_bytes_max: int
-    seen: Callable[[Call], None] = lambda call: None
+    seen: Callable[[RpcCall], None] = lambda call: None
     """Told of every admitted call: its client lives."""
-    access: Access = field(default_factory=AnyAccess)
-    observers: list[Observer] = field(default_factory=list)
-    shares: Shares = field(default_factory=Shares)
+    access: CallAuthorizer = field(default_factory=AllowAny)
+    observers: list[CallObserver] = field(default_factory=list)
+    shares: QuotaCounter = field(default_factory=QuotaCounter)
     """What callers hold of this gateway."""
     calls_of_a_connection: int = CALLS_OF_A_CONNECTION
     _calls: dict[str, int] = field(default_factory=dict)
     """The calls under way, by connection."""
-    _told: Seldom = field(default_factory=Seldom)
+    _told: LogThrottle = field(default_factory=LogThrottle)
 
     def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
         """The handler that gRPC is given for an RPC: bytes in, bytes out.
@@ -182,12 +182,12 @@ class Calls:
                                 if answer.HasField("status"):
                                     code = answer.status.code
                                 await _write(context, answer)
-            except Gone:
+            except ClientGone:
                 return
             except Exception as error:  # noqa: BLE001 - the same
                 refusal = self._refusal(call, error)
                 code = refusal.code
-                with suppress(Gone):
+                with suppress(ClientGone):
                     await _write(context, rpc.answer(status=refusal))
             self._tell(call, request, code, started_s, size_bytes)
 
@@ -228,24 +228,24 @@ class Calls:
                 with self._under_way(call), ExitStack() as kept:
                     await self._admit(call)  # once: a stream has the signature of its beginning, which grows old
                     await rpc.handle(decoded(), call, send)
-            except Gone:
+            except ClientGone:
                 return
             except Exception as error:  # noqa: BLE001 - the same
                 refusal = self._refusal(call, error)
                 self._tell(call, last, refusal.code, started_s, 0)
                 if refusal.code == pb.UNRECOGNIZED_CLIENT_TYPE:
                     await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal.message)
-                with suppress(Gone):
+                with suppress(ClientGone):
                     await write(rpc.answer(status=refusal))
 
         return run
 
     @contextmanager
-    def _under_way(self, call: Call) -> Iterator[None]:
-        """A block in which a connection has one more call. Raises `Refused` when it has too many: they would keep others waiting."""
+    def _under_way(self, call: RpcCall) -> Iterator[None]:
+        """A block in which a connection has one more call. Raises `StatusError` when it has too many: they would keep others waiting."""
         count = self._calls.get(call.peer, 0)
         if count >= self.calls_of_a_connection:
-            raise Crowded(
+            raise TooManyCalls(
                 f"the connection {call.peer} has {count} calls under way, and may have {self.calls_of_a_connection}: wait for their answers"
             )
         self._calls[call.peer] = count + 1
@@ -257,19 +257,19 @@ class Calls:
             else:
                 del self._calls[call.peer]
 
-    def _tell(self, call: Call, request: Message | None, code: int, started_s: float, size_bytes: int) -> None:
+    def _tell(self, call: RpcCall, request: Message | None, code: int, started_s: float, size_bytes: int) -> None:
         took_s = self.clock.monotonic_s() - started_s
         for observer in self.observers:
-            observer.answered(call, request, code, took_s, size_bytes)
+            observer.on_answer(call, request, code, took_s, size_bytes)
 
-    def _refusal(self, call: Call, error: Exception) -> pb.Status:
+    def _refusal(self, call: RpcCall, error: Exception) -> pb.Status:
         """The status of an error, which is logged: a caller's mistakes by a line, the gateway's own failures as such."""
         refusal = status_of(error)
         who = f"{call.rpc} of client {call.metadata.client_id or '?'} at {call.peer} (request {call.metadata.request_id or '?'})"
-        if isinstance(error, Crowded):
+        if isinstance(error, TooManyCalls):
             if self._told.is_due(call.peer, self.clock.monotonic_s()):
                 log.warning("%s; what it asks beyond is answered with %s", refusal.message, pb.Code.Name(refusal.code))
-        elif isinstance(error, Refused | PenstockError):
+        elif isinstance(error, StatusError | PenstockError):
             level = logging.WARNING if refusal.code in _OURS else logging.INFO
             fields = {**facts_of(call), "code": refusal.code}
             name = pb.Code.Name(refusal.code)
@@ -278,34 +278,34 @@ class Calls:
             log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": facts_of(call)})
         return refusal
 
-    async def _admit(self, call: Call) -> None:
+    async def _admit(self, call: RpcCall) -> None:
         if not call.metadata.client_id:
-            raise Refused(pb.CLIENT_ID_REQUIRED, "client id cannot be empty: the metadata x-mq-client-id is missing")
+            raise StatusError(pb.CLIENT_ID_REQUIRED, "client id cannot be empty: the metadata x-mq-client-id is missing")
         if len(call.metadata.client_id) > _CLIENT_ID_CHARS_MAX:
-            raise Refused(pb.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the client id has more than {_CLIENT_ID_CHARS_MAX} characters")
+            raise StatusError(pb.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the client id has more than {_CLIENT_ID_CHARS_MAX} characters")
         await self.access.admit(call)
 
-    async def _decoded(self, rpc: Rpc, call: Call, data: bytes) -> Message:
-        """A request of an admitted call. Raises `Refused`."""
+    async def _decoded(self, rpc: Rpc, call: RpcCall, data: bytes) -> Message:
+        """A request of an admitted call. Raises `StatusError`."""
         most = self.request_bytes_max if rpc.name in _LARGE else min(self.request_bytes_max, _OTHERS_BYTES_MAX)
         if len(data) > most:
-            raise Refused(pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {most} of this gateway")
+            raise StatusError(pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {most} of this gateway")
         if data.startswith(_PACKED):
-            raise Refused(
+            raise StatusError(
                 pb.UNSUPPORTED, "the request is packed by gRPC: send it as it is. A message's body may be packed, as GZIP"
             )
         check_bounds(rpc.request.DESCRIPTOR.name, data)
         try:
             request = rpc.request.FromString(data)
         except DecodeError:
-            raise Refused(pb.BAD_REQUEST, f"the request is no {rpc.request.DESCRIPTOR.name}") from None
+            raise StatusError(pb.BAD_REQUEST, f"the request is no {rpc.request.DESCRIPTOR.name}") from None
         await self.access.allow(call, request)
         self.seen(call)
         return request
 
 
-def _call(rpc: Rpc, context: Any) -> Call:  # noqa: ANN401 - gRPC's
-    return Call(
+def _call(rpc: Rpc, context: Any) -> RpcCall:  # noqa: ANN401 - gRPC's
+    return RpcCall(
         rpc.name,
         metadata_of(context.invocation_metadata()),
         context.peer(),
@@ -319,21 +319,21 @@ def _is_tls(context: Any) -> bool:  # noqa: ANN401 - gRPC's
 
 
 async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC's
-    """Send one answer of a stream. Raises `Gone`."""
+    """Send one answer of a stream. Raises `ClientGone`."""
     try:
         await context.write(answer.SerializeToString())
     except grpc.aio.BaseError as error:
-        raise Gone(str(error)) from None
+        raise ClientGone(str(error)) from None
 
 
 async def _read(requests: AsyncIterator[bytes]) -> bytes:
-    """The request of a call that has one. Raises `Refused`."""
+    """The request of a call that has one. Raises `StatusError`."""
     async for data in requests:
         return data
-    raise Refused(pb.BAD_REQUEST, "the call has no request")
+    raise StatusError(pb.BAD_REQUEST, "the call has no request")
 
 
-def facts_of(call: Call) -> dict[str, object]:
+def facts_of(call: RpcCall) -> dict[str, object]:
     """What a call says of its caller, for programs that read logs; without credentials."""
     said = call.metadata
     return {

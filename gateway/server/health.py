@@ -21,7 +21,7 @@ _READING_MAX: Final = 16
 _READING_S: Final = 2.0
 
 
-class Health(grpc.GenericRpcHandler):
+class HealthService(grpc.GenericRpcHandler):
     """Answers whether this process is ready, and whether it lives."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from ...log.limits import MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """A host and a port at which clients reach a gateway."""
 
     host: str
@@ -59,7 +59,7 @@ class GatewayOptions:
     """0: any that is free."""
     own_port: int | None = None
     """A second port of this process alone, where several listen at ``port``; None: it is the only one there."""
-    advertise: Place | None = None
+    advertise: Endpoint | None = None
     """The one place of all gateways that clients are told, such as a load balancer's. None: each gateway's own."""
     address: str | None = None
     """The host by which clients reach this gateway, where that is not ``host``."""

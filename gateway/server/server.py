@@ -9,11 +9,11 @@ import grpc
 
 from ...log.errors import InvalidArgument
 from ...log.limits import MIB
-from .calls import Calls, unknown
-from .health import Health
-from .options import GatewayOptions, Place
+from .calls import CallRunner, unknown
+from .health import HealthService
+from .options import Endpoint, GatewayOptions
 from .rpcs import SERVICE, Rpc
-from .tls import Certificate
+from .tls import ReloadedCertificate
 
 _ANSWER_BYTES_MAX = 130 * MIB
 """The largest message that gRPC gives, as RocketMQ's proxy does."""
@@ -40,7 +40,7 @@ _TRANSPORT = (
 class _Service(grpc.GenericRpcHandler):
     """The protocol's service: RPCs by their names, and a status for those that are not served."""
 
-    def __init__(self, calls: Calls, rpcs: Mapping[str, Rpc]) -> None:
+    def __init__(self, calls: CallRunner, rpcs: Mapping[str, Rpc]) -> None:
         self._handlers = {f"/{SERVICE}/{name}": calls.handler(rpc) for name, rpc in rpcs.items()}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
@@ -58,11 +58,11 @@ def _unserved(name: str) -> Callable[[AsyncIterator[bytes], Any], Awaitable[byte
     return answer
 
 
-class Server:
+class RpcServer:
     """Serves RPCs at a port, from `start` to `stop`."""
 
-    def __init__(self, options: GatewayOptions, calls: Calls, rpcs: Mapping[str, Rpc]) -> None:
-        self.health = Health()
+    def __init__(self, options: GatewayOptions, calls: CallRunner, rpcs: Mapping[str, Rpc]) -> None:
+        self.health = HealthService()
         self._options = options
         transport = (
             *_TRANSPORT,
@@ -72,7 +72,7 @@ class Server:
         )
         self._server = grpc.aio.server(options=transport)
         self._server.add_generic_rpc_handlers((_Service(calls, rpcs), self.health))
-        self._tls = None if options.tls is None else Certificate(options.tls)
+        self._tls = None if options.tls is None else ReloadedCertificate(options.tls)
         self.port = 0
         self.own_port = 0
         """The port by which clients reach this process and no other."""
@@ -95,7 +95,7 @@ class Server:
         self.health.is_ready = True
 
     def _listen(self, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
-        where = str(Place(self._options.host, port))
+        where = str(Endpoint(self._options.host, port))
         try:
             if credentials is not None:
                 return self._server.add_secure_port(where, credentials)

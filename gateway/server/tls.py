@@ -15,7 +15,7 @@ from .options import TlsOptions
 log = logging.getLogger("penstock.gateway")
 
 
-class Certificate:
+class ReloadedCertificate:
     """Gives gRPC the certificate at each handshake. gRPC calls it from a thread of its own."""
 
     def __init__(self, options: TlsOptions) -> None:

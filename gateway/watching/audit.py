@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 from ..access.rights import rights_of
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.handles import ids_of
-from ..protocol.status import Refused
-from ..server.calls import Call, facts_of
-from .counting import code_name
+from ..protocol.status import StatusError
+from ..server.calls import RpcCall, facts_of
+from .counters import code_name
 
 log = logging.getLogger("penstock.gateway.audit")
 
@@ -23,13 +23,13 @@ _ACTS: Final = frozenset(
 """Calls that are always told: who came and went, and what is seldom done."""
 
 
-class Audit:
+class AuditLog:
     """Writes the lines. ``every``: of all calls; otherwise of refused ones and of `_ACTS`."""
 
     def __init__(self, *, every: bool = False) -> None:
         self._every = every
 
-    def answered(self, call: Call, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
+    def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         if not (self._every or call.rpc in _ACTS or code in _REFUSED):
             return
         names, ids = _names(request), [] if request is None else ids_of(request)
@@ -49,5 +49,5 @@ def _names(request: Message | None) -> list[str]:
         return []
     try:
         return sorted({name for _, name in rights_of(request)})
-    except Refused:
+    except StatusError:
         return []

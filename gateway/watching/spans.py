@@ -8,9 +8,9 @@ from google.protobuf.message import Message
 
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
-from ..server.calls import Call
+from ..server.calls import RpcCall
 from ..server.rpcs import SERVICE
-from .counting import code_name
+from .counters import code_name
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _FINE = frozenset({pb.OK, pb.MESSAGE_NOT_FOUND, pb.MULTIPLE_RESULTS})
 
 
-class Spans:
+class CallSpans:
     """Makes a span when a call has been answered: nothing of the library's work below it has spans of its own."""
 
     def __init__(self, clock: Clock, tracer: Tracer) -> None:
         self._clock = clock
         self._tracer = tracer
 
-    def answered(self, call: Call, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
+    def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -54,7 +54,7 @@ class Spans:
         span.end(end_ns)
 
 
-def spans(clock: Clock) -> Spans | None:
+def spans(clock: Clock) -> CallSpans | None:
     """Spans by the process's tracer. None where OpenTelemetry is not installed, or no SDK is set up: then they would cost and go nowhere."""
     try:
         from opentelemetry import trace
@@ -63,4 +63,4 @@ def spans(clock: Clock) -> Spans | None:
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
-    return Spans(clock, provider.get_tracer("penstock"))
+    return CallSpans(clock, provider.get_tracer("penstock"))

@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from ..console.exit_codes import EXIT_CODES, ending
-from ..console.session import OutputFailed, Session, Signals, Stopped, json_option, writing_output
-from ..console.values import Duration
+from ..console.session import CommandSession, Interrupted, OutputFailed, Signals, json_option, writing_output
+from ..console.values import DurationParam
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader of our output has seen enough; click would make a failure of it
-            raise Stopped(signal.SIGPIPE) from None
+            raise Interrupted(signal.SIGPIPE) from None
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's
         """Run, then exit: no traceback reaches the user unless ``--debug`` asks for it."""
         words = args[0] if args else options.get("args")
         # Also an error of the call itself, found before its options are read, is shown in the requested form.
-        session = Session(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
+        session = CommandSession(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
         if "_PENSTOCK_COMPLETE" in os.environ:
             from ..console.completion import rejoin_words_of_bash
 
@@ -109,7 +109,7 @@ class _Commands(click.Group):
         _leave(result if isinstance(result, int) else 0, session)
 
 
-def _leave(code: int, session: Session) -> NoReturn:
+def _leave(code: int, session: CommandSession) -> NoReturn:
     if session.abandoned:
         sys.stdout.flush()
         os._exit(code)
@@ -141,7 +141,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--refusal-timeout",
     metavar="DURATION",
-    type=Duration(),
+    type=DurationParam(),
     envvar="PENSTOCK_REFUSAL_TIMEOUT",
     show_envvar=True,
     default="5m",
@@ -157,7 +157,7 @@ def main(ctx: click.Context, lake: str | None, coordination: str | None, refusal
 
     --lake and --json stand before a command or behind it.
     """
-    session = ctx.ensure_object(Session)
+    session = ctx.ensure_object(CommandSession)
     session.url, session.coordination, session.debug = lake, coordination or None, debug
     session.refusal_timeout = refusal_timeout
     session.url_is_default = ctx.get_parameter_source("lake") is ParameterSource.ENVIRONMENT

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from click.shell_completion import CompletionItem, split_arg_string
 
-from .session import Session
+from .session import CommandSession
 
 if TYPE_CHECKING:
     from ...log.stores.protocol import ObjectStore
@@ -57,7 +57,7 @@ def message_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> Name
     return _looked_up(ctx, _message_ids_from(topic, incomplete))
 
 
-def rejoined(words: Sequence[str], cursor: int) -> tuple[list[str], int]:
+def rejoin_words(words: Sequence[str], cursor: int) -> tuple[list[str], int]:
     """The words of a line as they were written, and the number of the word at the cursor: bash splits words at ``:`` and ``=`` too."""
     joined: list[str] = []
     glue = False
@@ -79,7 +79,7 @@ def rejoin_words_of_bash() -> None:
         line = os.environ.get("COMP_WORDS", "")
         plain = not {"'", '"', "\\"} & {*line}
         words = line.split(" ") if plain else split_arg_string(line)  # a word that is empty yet stands between two blanks
-        words, cursor = rejoined(words, int(os.environ["COMP_CWORD"]))
+        words, cursor = rejoin_words(words, int(os.environ["COMP_CWORD"]))
         os.environ |= {"COMP_WORDS": shlex.join(words), "COMP_CWORD": str(cursor)}
 
 
@@ -134,7 +134,7 @@ def _looked_up(ctx: click.Context, look: Look) -> Names:
     finally:
         logging.disable(silenced)
     if thread.is_alive():
-        session = ctx.find_object(Session)
+        session = ctx.find_object(CommandSession)
         assert session is not None, "main made it"
         session.abandoned = True
         return []
@@ -194,13 +194,13 @@ def _groups_from(coordination: str | None, incomplete: str) -> Look:
 def _message_ids_from(topic: str | None, incomplete: str) -> Look:
     import pyarrow as pa
 
-    from ...log.lake import Lake
+    from ...log.lake import LogLake
 
     pa.array([0])  # Arrow's first conversion imports pandas, where it is installed
     topics_of = _topics_from("")
 
     async def look(store: ObjectStore) -> Names:
-        lake = Lake(store, read_only=True)
+        lake = LogLake(store, read_only=True)
         names = [topic] if topic else [item.value for item in (await topics_of(store))[:_TOPICS_LOOKED_AT]]
         found: list[tuple[datetime, str, str]] = []
         for name in names:

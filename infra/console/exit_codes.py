@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .session import OutputFailed, Session, Stopped
+from .session import CommandSession, Interrupted, OutputFailed
 
 if TYPE_CHECKING:
     from ...log.errors import PenstockError
@@ -33,16 +33,16 @@ _OF_THE_LAKE = ("topic_not_found", "group_not_found")
 """Errors by kind that often mean another lake than the one that was opened, so they name it."""
 
 
-def ending(error: BaseException, session: Session) -> int:
+def ending(error: BaseException, session: CommandSession) -> int:
     """Say on stderr what went wrong. Returns the exit code."""
-    if session.debug and not isinstance(error, SystemExit | Stopped | click.exceptions.Exit):
+    if session.debug and not isinstance(error, SystemExit | Interrupted | click.exceptions.Exit):
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
-        error = Stopped(signal.SIGPIPE)
+        error = Interrupted(signal.SIGPIPE)
     match error:
         case SystemExit(code=code):
             return code if isinstance(code, int) else OTHER
-        case Stopped(exit_code=code):
+        case Interrupted(exit_code=code):
             if code == 128 + signal.SIGPIPE:
                 _abandon_output()
             return code
@@ -84,7 +84,7 @@ def _lines(text: str) -> str:
     return "\n  ".join(map(escaped, text.split("\n")))
 
 
-def _library_error(error: BaseException, session: Session) -> int:
+def _library_error(error: BaseException, session: CommandSession) -> int:
     from ...log.errors import InternalError, PenstockError
 
     if not isinstance(error, PenstockError):

@@ -94,7 +94,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    texts = [[shown(value) for value in row] for row in rows]
+    texts = [[format_value(value) for value in row] for row in rows]
     built = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
         numbers = bool(texts) and all(row[place].replace(",", "").lstrip("-").isdigit() for row in texts)
@@ -131,7 +131,7 @@ def width() -> int:
     return int(os.environ.get("COLUMNS") or _WIDTH_IN_PIPES)
 
 
-def fitted(text: str, cells: int) -> str:
+def fit_width(text: str, cells: int) -> str:
     """Text in exactly ``cells`` cells, with an ellipsis where it was cut."""
     from rich.cells import cell_len, set_cell_size
 
@@ -140,7 +140,7 @@ def fitted(text: str, cells: int) -> str:
     return set_cell_size(text, max(cells - 1, 0)) + "…"[:cells]
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for people."""
     match value:
         case None:

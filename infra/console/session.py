@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
 
-class Stopped(BaseException):
+class Interrupted(BaseException):
     """Ctrl-C or SIGTERM was received, or the reader of our output has seen enough."""
 
     def __init__(self, number: int) -> None:
@@ -55,7 +55,7 @@ def writing_output() -> Iterator[None]:
 
 
 class Signals:
-    """Ctrl-C and SIGTERM while a command runs. Each raises `Stopped`; inside `held` only the second one does.
+    """Ctrl-C and SIGTERM while a command runs. Each raises `Interrupted`; inside `held` only the second one does.
 
     A command that must end in order holds the signals, and looks at ``received`` between two steps. It marks with `interruptible` where it
     waits for something that may never come.
@@ -118,14 +118,14 @@ class Signals:
         finally:
             self._held, self._tell = False, None
         if self.received is not None:
-            raise Stopped(self.received)
+            raise Interrupted(self.received)
 
     def interruptible(self, wait: Callable[[], T]) -> T:
         """The result of ``wait()``, which the first signal ends, also inside `held`."""
         held, self._held = self._held, False
         try:
             if self.received is not None:
-                raise Stopped(self.received)
+                raise Interrupted(self.received)
             return wait()
         finally:
             self._held = held
@@ -134,13 +134,13 @@ class Signals:
         self._handled += 1
         first, self.received = self.received is None, number
         if not (first and self._held):
-            raise Stopped(number)
+            raise Interrupted(number)
         if self._tell is not None:
             self._tell()
 
 
 @dataclass(slots=True)
-class Session:
+class CommandSession:
     """One call of `penstock`."""
 
     signals: Signals
@@ -246,19 +246,19 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 def _set_lake(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
-        session = ctx.find_object(Session)
+        session = ctx.find_object(CommandSession)
         assert session is not None, "main made it"
         session.url, session.url_is_default = value, False
 
 
 def _set_coordination(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.find_object(Session).coordination = value  # type: ignore[union-attr]
+        ctx.find_object(CommandSession).coordination = value  # type: ignore[union-attr]
 
 
 def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
-        ctx.find_object(Session).as_json = True  # type: ignore[union-attr]
+        ctx.find_object(CommandSession).as_json = True  # type: ignore[union-attr]
 
 
 def stderr_is_terminal() -> bool:

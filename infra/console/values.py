@@ -34,7 +34,7 @@ _UNITS_BYTES = {
 }
 
 
-class Duration(ParamType[timedelta]):
+class DurationParam(ParamType[timedelta]):
     """``3d``, ``12h``, ``1h30m``, ``45s``, ``500ms``."""
 
     name = "duration"
@@ -48,7 +48,7 @@ class Duration(ParamType[timedelta]):
         return duration
 
 
-class Retention(Duration):
+class RetentionParam(DurationParam):
     """A duration, or ``forever``."""
 
     name = "duration|forever"
@@ -58,10 +58,10 @@ class Retention(Duration):
 
 
 FOREVER = timedelta.max
-"""The value that `Retention` makes of ``forever``."""
+"""The value that `RetentionParam` makes of ``forever``."""
 
 
-class Size(ParamType[int]):
+class SizeParam(ParamType[int]):
     """``10GiB``, ``500MB``, ``1048576``."""
 
     name = "size"
@@ -80,7 +80,7 @@ _LOOKS_LIKE_MS = 10**12
 """Numbers from here on are milliseconds since 1970 rather than offsets: no queue has a million millions of messages."""
 
 
-class Position(ParamType["int | datetime | str"]):
+class PositionParam(ParamType["int | datetime | str"]):
     """``earliest``, ``latest``, an offset, an ISO time (local unless it names a zone), or a time ago such as ``-10m``."""
 
     name = "position"
@@ -103,7 +103,7 @@ class Position(ParamType["int | datetime | str"]):
             self.fail(f"{value!r} is no position; write earliest, latest, an offset, 2026-01-31T12:00 or -10m.", param, ctx)
 
 
-class Instant(ParamType[datetime]):
+class InstantParam(ParamType[datetime]):
     """An ISO time (local unless it names a zone), or a time from now such as ``+10m``."""
 
     name = "time"

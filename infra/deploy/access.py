@@ -47,7 +47,7 @@ ANY = "*"
 _PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"
 
 
-class Role(StrEnum):
+class ProcessRole(StrEnum):
     """A kind of process, by the most that it may do. A process of two kinds gets both."""
 
     READER = "reader"
@@ -77,7 +77,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class KeyPatterns:
     """Patterns of keys, by what may be done to them."""
 
     get: tuple[str, ...] = ()
@@ -90,9 +90,9 @@ class Access:
     which nobody can tell from a lost permission. So every key that may be read is here too.
     """
 
-    def __or__(self, other: Access) -> Access:
+    def __or__(self, other: KeyPatterns) -> KeyPatterns:
         """The access that either of both allows."""
-        return Access(*(_joined((*getattr(self, f.name), *getattr(other, f.name))) for f in fields(self)))
+        return KeyPatterns(*(_joined((*getattr(self, f.name), *getattr(other, f.name))) for f in fields(self)))
 
 
 def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(one for one in distinct if not any(other != one and fnmatchcase(one, other) for other in distinct))
 
 
-def topic_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
+def topic_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:
     """The access of a role below ``topics/``, and to the small objects by which a writer tries the store out.
 
     ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument` for
@@ -110,65 +110,65 @@ def topic_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] =
     worked_on = [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)]
     found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups)
     # Only a process that works on all topics lists them.
-    return found if topics else found | Access(list=(TOPICS,))
+    return found if topics else found | KeyPatterns(list=(TOPICS,))
 
 
-def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str]) -> Access:
+def _of_topics(role: ProcessRole, worked_on: Sequence[TopicPaths], groups: Sequence[str]) -> KeyPatterns:
     match role:
-        case Role.READER:
+        case ProcessRole.READER:
             return _united(_read(paths) for paths in worked_on)
-        case Role.PRODUCER:
+        case ProcessRole.PRODUCER:
             # The record of a job that turns out to have no rows is deleted again.
-            taken_back = Access(delete=tuple(paths.job_record(ANY) for paths in worked_on))
+            taken_back = KeyPatterns(delete=tuple(paths.job_record(ANY) for paths in worked_on))
             return _united(_append(paths) for paths in worked_on) | taken_back | _TRIALS
-        case Role.TRANSACTIONS:
+        case ProcessRole.TRANSACTIONS:
             return _united(_link_transactions(paths) for paths in worked_on) | _TRIALS
-        case Role.CONSUMER:
+        case ProcessRole.CONSUMER:
             dead = [_paths(_dlq_folder(group)) for group in groups] or [_paths(_ALL_DLQ_FOLDERS)]
             # The first dead letter creates the topic. Dead letters of an owner that died are looked up before they are written.
-            letters = (_read(paths) | _append(paths) | Access(put=(paths.settings,)) for paths in dead)
+            letters = (_read(paths) | _append(paths) | KeyPatterns(put=(paths.settings,)) for paths in dead)
             # The record of redriven letters is in the lake, wherever the other cells are.
             redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in groups or (ANY,))
-            remembered = _looked_up(*redrives) | Access(put=redrives)
+            remembered = _looked_up(*redrives) | KeyPatterns(put=redrives)
             return _united(_read(paths) for paths in worked_on) | _united(letters) | remembered | _TRIALS
-        case Role.GATEWAY:
+        case ProcessRole.GATEWAY:
             return _TRIALS
-        case Role.CAPTURE:
+        case ProcessRole.CAPTURE:
             states = tuple(f"{CAPTURES}{paths.topic}/{ANY}" for paths in worked_on)
             signals = tuple(f"{CAPTURES}{paths.topic}/{kind}/{ANY}/signals/{ANY}" for paths in worked_on for kind in KINDS)
-            made = Access(put=(*(paths.settings for paths in worked_on), *states), delete=signals)
+            made = KeyPatterns(put=(*(paths.settings for paths in worked_on), *states), delete=signals)
             return _united(_append(paths) for paths in worked_on) | _looked_up(*states) | made | _TRIALS
-        case Role.SYNC:  # tries the store out before its cells are written there
+        case ProcessRole.SYNC:  # tries the store out before its cells are written there
             types = tuple(f"{types_folder(paths.topic)}{ANY}" for paths in worked_on)
             return _united(_read(paths) for paths in worked_on) | _looked_up(*types) | _TRIALS
-        case Role.MAINTENANCE:
+        case ProcessRole.MAINTENANCE:
             return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
 
 
-def _of_timers(role: Role, topics: Sequence[str]) -> Access:
+def _of_timers(role: ProcessRole, topics: Sequence[str]) -> KeyPatterns:
     """The access to messages that wait for these topics, or all. The names do not tell which of them have waiting messages."""
     timed = [name for name in topics if not name.startswith(DLQ_PREFIX)]
     if topics and not timed:
-        return Access()
+        return KeyPatterns()
     logs = [_paths(topic_folder(timer_log_name(name))) for name in timed] or [_paths(_ALL_TIMER_FOLDERS)]
     folders = [f"{TIMERS}{topic_folder(name)}/{ANY}" for name in timed] or [TIMERS + ANY]
     # The timers' progress is kept in the lake, wherever the other cells are.
     cells = tuple(CELLS + folder for folder in folders)
     listed = _united(_read(paths) for paths in logs) | _looked_up(*folders, *cells)
     match role:
-        case Role.READER:
+        case ProcessRole.READER:
             return listed
-        case Role.PRODUCER:  # a sender may recall
-            return _united(_append(paths) for paths in logs) | listed | Access(put=cells)
-        case Role.MAINTENANCE:
+        case ProcessRole.PRODUCER:  # a sender may recall
+            return _united(_append(paths) for paths in logs) | listed | KeyPatterns(put=cells)
+        case ProcessRole.MAINTENANCE:
             # Due messages are appended to the topic itself, staged if there are many.
             let_go = _united(_append(_paths(topic_folder(name))) for name in timed) if timed else _append(_paths(ANY))
             kept = _united(_keep_up(paths) for paths in logs)
-            return kept | let_go | listed | Access(put=(*cells, *folders), delete=tuple(folders))
-    return Access()
+            return kept | let_go | listed | KeyPatterns(put=(*cells, *folders), delete=tuple(folders))
+    return KeyPatterns()
 
 
-def _of_spills(role: Role, topics: Sequence[str], groups: Sequence[str]) -> Access:
+def _of_spills(role: ProcessRole, topics: Sequence[str], groups: Sequence[str]) -> KeyPatterns:
     """The access to messages waiting for a retry that are too many for a cell."""
     folders = [topic_folder(name) for name in topics] or [ANY]
     of_groups = tuple(f"{WAITING}{folder}/{group}/{ANY}" for folder in folders for group in groups or (ANY,))
@@ -176,43 +176,43 @@ def _of_spills(role: Role, topics: Sequence[str], groups: Sequence[str]) -> Acce
     logs = [topic_folder(timer_log_name(name)) for name in topics if not name.startswith(DLQ_PREFIX)]
     of_topics = tuple(f"{WAITING}{folder}/{ANY}" for folder in (*folders, *logs))
     match role:
-        case Role.READER:
+        case ProcessRole.READER:
             return _looked_up(*of_topics)
-        case Role.CONSUMER:
-            return _looked_up(*of_groups) | Access(create=of_groups, delete=of_groups)
-        case Role.MAINTENANCE:
-            return _looked_up(*of_topics) | Access(delete=of_topics)
-    return Access()
+        case ProcessRole.CONSUMER:
+            return _looked_up(*of_groups) | KeyPatterns(create=of_groups, delete=of_groups)
+        case ProcessRole.MAINTENANCE:
+            return _looked_up(*of_topics) | KeyPatterns(delete=of_topics)
+    return KeyPatterns()
 
 
-def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
+def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:
     """The access of a role to cells, by their keys in the coordination table. Only syncs are narrowed to ``topics``, and consumers to
     ``groups``.
     """
     match role:
-        case Role.READER:
+        case ProcessRole.READER:
             return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
-        case Role.PRODUCER | Role.CAPTURE:
-            return Access()
-        case Role.SYNC:
+        case ProcessRole.PRODUCER | ProcessRole.CAPTURE:
+            return KeyPatterns()
+        case ProcessRole.SYNC:
             folders = [topic_folder(name) for name in topics] or [ANY]
             leases = [f"{ROLES}{folder}/{sync_group(ANY)}" for folder in folders]
             records = [f"{SYNCS}{folder}/{ANY}" for folder in folders]
             written = (*_WORKER_CELLS, *leases, *records, group_key(sync_group(ANY)))
-            return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
-        case Role.TRANSACTIONS:
+            return _looked_up(*written) | KeyPatterns(put=written, delete=_WORKER_CELLS)
+        case ProcessRole.TRANSACTIONS:
             # Members have random names, so nothing tells those of one producer group from another's.
             checks = (f"{ROLES}{ANY}/{CHECKS}", players_key(CHECKS))
             written = (*_WORKER_CELLS, *checks, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
-            return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
-        case Role.CONSUMER:
+            return _looked_up(*written) | KeyPatterns(put=written, delete=_WORKER_CELLS)
+        case ProcessRole.CONSUMER:
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
-            return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
-        case Role.GATEWAY:
+            return _looked_up(*_WORKER_CELLS, *own) | KeyPatterns(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
+        case ProcessRole.GATEWAY:
             # It lets go the first messages of a topic of type DELAY, until who maintains the lake knows of the topic.
             stands_in = (*_WORKER_CELLS, f"{ROLES}{ANY}/{TIMERS_ROLE}", players_key(TIMERS_ROLE))
-            return _looked_up(PRINCIPALS, GATEWAYS, *stands_in) | Access(put=(GATEWAYS, *stands_in), delete=_WORKER_CELLS)
-        case Role.MAINTENANCE:
+            return _looked_up(PRINCIPALS, GATEWAYS, *stands_in) | KeyPatterns(put=(GATEWAYS, *stands_in), delete=_WORKER_CELLS)
+        case ProcessRole.MAINTENANCE:
             # Operators write only a group's record; the owners of the queues carry its orders out. Where a transaction settles messages of
             # a queue that nobody owns any more, the process that finishes it ends the deliveries in the queue's cell.
             roles = (ROLES + ANY, PLAYERS + ANY)
@@ -228,13 +228,13 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             )
             read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS, PRINCIPALS)
             # The metrics of all groups list the cells, to read only those that changed.
-            return read | Access(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY), list=(QUEUES + ANY,))
+            return read | KeyPatterns(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY), list=(QUEUES + ANY,))
 
 
-def as_objects(cells: Access) -> Access:
+def as_objects(cells: KeyPatterns) -> KeyPatterns:
     """The same access to cells that lie in the lake, where a cell is deleted by writing it empty."""
-    inside = Access(*(tuple(CELLS + pattern for pattern in getattr(cells, f.name)) for f in fields(cells)))
-    return Access(get=inside.get, list=inside.list) | Access(put=(*inside.put, *inside.delete))
+    inside = KeyPatterns(*(tuple(CELLS + pattern for pattern in getattr(cells, f.name)) for f in fields(cells)))
+    return KeyPatterns(get=inside.get, list=inside.list) | KeyPatterns(put=(*inside.put, *inside.delete))
 
 
 _WORKER_CELLS = (WORKERS + ANY,)
@@ -259,8 +259,8 @@ def _tables(paths: TopicPaths) -> str:
     return paths.table("table" + ANY) + ANY
 
 
-def _looked_up(*patterns: str) -> Access:
-    return Access(get=patterns, list=patterns)
+def _looked_up(*patterns: str) -> KeyPatterns:
+    return KeyPatterns(get=patterns, list=patterns)
 
 
 def _grown(paths: TopicPaths) -> tuple[str, ...]:
@@ -268,45 +268,45 @@ def _grown(paths: TopicPaths) -> tuple[str, ...]:
     return paths.log + ANY + ".parquet", paths.checkpoints + ANY
 
 
-def _fold(paths: TopicPaths) -> Access:
+def _fold(paths: TopicPaths) -> KeyPatterns:
     """The log, and batches that others hand over, which any appender links."""
     return _looked_up(paths.settings, paths.log + ANY, paths.handed + ANY)
 
 
-def _read(paths: TopicPaths) -> Access:
+def _read(paths: TopicPaths) -> KeyPatterns:
     return _fold(paths) | _looked_up(paths.jobs + ANY, _tables(paths))
 
 
-def _append(paths: TopicPaths) -> Access:
+def _append(paths: TopicPaths) -> KeyPatterns:
     """Entries and checkpoints, never the floor; batches that are handed over, or staged as a job. Appending reads no rows, and deletes
     nothing.
     """
-    return _fold(paths) | Access(create=_grown(paths), put=(paths.handed + ANY, paths.jobs + ANY))
+    return _fold(paths) | KeyPatterns(create=_grown(paths), put=(paths.handed + ANY, paths.jobs + ANY))
 
 
-def _link_transactions(paths: TopicPaths) -> Access:
+def _link_transactions(paths: TopicPaths) -> KeyPatterns:
     """The access for appending, with half messages in place of other uploads. These are read when they are asked about, and deleted when
     they are given up.
     """
     half = (paths.jobs + TRANSACTION_JOBS + ANY,)
-    return _fold(paths) | _looked_up(*half) | Access(create=_grown(paths), put=(paths.handed + ANY, *half), delete=half)
+    return _fold(paths) | _looked_up(*half) | KeyPatterns(create=_grown(paths), put=(paths.handed + ANY, *half), delete=half)
 
 
-def _keep_up(paths: TopicPaths) -> Access:
+def _keep_up(paths: TopicPaths) -> KeyPatterns:
     tables = paths.table("table" + ANY)
     delta, iceberg = tables + DELTA_LOG + ANY, tables + METADATA
     versions = (delta + COMMIT, delta + CHECKPOINT, iceberg + "v" + ANY + VERSION)
     files = (tables + "queue=" + ANY, iceberg + ANY + MANIFEST)
     written = (paths.settings, paths.floor, *files, tables + LAST_CHECKPOINT, tables + HINT)
     dropped = (paths.log + ANY, paths.handed + ANY, paths.jobs + ANY, _tables(paths))
-    return _read(paths) | Access(create=(*_grown(paths), *versions), put=written, delete=dropped, list=(paths.root,))
+    return _read(paths) | KeyPatterns(create=(*_grown(paths), *versions), put=written, delete=dropped, list=(paths.root,))
 
 
 _TRIAL_KEYS = (_PROBE + ANY, _CLOCK + ANY, _DOCTOR + ANY)
-_TRIALS = Access(get=_TRIAL_KEYS, put=_TRIAL_KEYS, delete=_TRIAL_KEYS, list=_TRIAL_KEYS)
+_TRIALS = KeyPatterns(get=_TRIAL_KEYS, put=_TRIAL_KEYS, delete=_TRIAL_KEYS, list=_TRIAL_KEYS)
 
 
-def _united(parts: Iterable[Access]) -> Access:
+def _united(parts: Iterable[KeyPatterns]) -> KeyPatterns:
     return functools.reduce(operator.or_, parts)
 
 

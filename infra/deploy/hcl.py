@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
-from .access import Role
-from .policies import Names, Statement, When, statements
+from .access import ProcessRole
+from .policies import Applicability, PolicyStatement, ResourceNames, statements
 
 GENERATED = "policies.tf"
 _HEADER = """\
 # Generated: change infra/deploy/access.py, then write this anew with `penstock infra terraform FOLDER`.
 # One policy for each kind of process; a process that is two of them gets both.
 """
-_NAMES = Names(
+_NAMES = ResourceNames(
     bucket="${local.bucket}",
     objects="${local.lake}",
     prefix="${local.prefix}",
@@ -24,9 +24,9 @@ _NAMES = Names(
     key="${var.kms_key_arn}",
 )
 _CONDITIONS = {
-    When.STORE: 'var.table == ""',
-    When.DYNAMODB: 'var.table != ""',
-    When.KMS: 'var.kms_key_arn != ""',
+    Applicability.STORE: 'var.table == ""',
+    Applicability.DYNAMODB: 'var.table != ""',
+    Applicability.KMS: 'var.kms_key_arn != ""',
 }
 
 
@@ -39,10 +39,10 @@ def files() -> dict[str, str]:
 
 def policies() -> str:
     """The file `GENERATED`: a document and a policy for each role, in the form of `terraform fmt`."""
-    return "\n".join([_HEADER, *("\n".join(_policy(role)) + "\n" for role in Role)])
+    return "\n".join([_HEADER, *("\n".join(_policy(role)) + "\n" for role in ProcessRole)])
 
 
-def _policy(role: Role) -> Iterator[str]:
+def _policy(role: ProcessRole) -> Iterator[str]:
     yield f'data "aws_iam_policy_document" "{role}" {{'
     for place, one in enumerate(statements(role, _NAMES)):
         if place:
@@ -56,8 +56,8 @@ def _policy(role: Role) -> Iterator[str]:
     yield "}"
 
 
-def _statement(one: Statement) -> Iterator[str]:
-    if one.when is When.ALWAYS:
+def _statement(one: PolicyStatement) -> Iterator[str]:
+    if one.when is Applicability.ALWAYS:
         yield "statement {"
         yield from _indented(_content(one))
     else:
@@ -69,7 +69,7 @@ def _statement(one: Statement) -> Iterator[str]:
     yield "}"
 
 
-def _content(one: Statement) -> Iterator[str]:
+def _content(one: PolicyStatement) -> Iterator[str]:
     yield from _attributes({"sid": _quoted(one.sid), "actions": _list(one.actions), "resources": _list(one.resources)})
     if one.condition is not None:
         yield ""

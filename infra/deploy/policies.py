@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from ...coordinator.cells.lake_cell import KEY as LAKE_CELL
 from ...coordinator.tables.open import InDynamoDB, InStore, table_place
 from ...log.errors import InvalidArgument
-from .access import Access, Role, as_objects, cell_access, topic_access
+from .access import KeyPatterns, ProcessRole, as_objects, cell_access, topic_access
 
 VERSION = "2012-10-17"
 GET, PUT, ABORT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListBucket"
@@ -21,11 +21,11 @@ CELL_GET, CELL_PUT, CELL_DELETE = "dynamodb:GetItem", "dynamodb:PutItem", "dynam
 CELL_DESCRIBE, CELL_SCAN = "dynamodb:DescribeTable", "dynamodb:Scan"
 
 
-_LOOKING_AT_NOBODY = frozenset({Role.TRANSACTIONS, Role.CONSUMER, Role.GATEWAY, Role.SYNC})
+_LOOKING_AT_NOBODY = frozenset({ProcessRole.TRANSACTIONS, ProcessRole.CONSUMER, ProcessRole.GATEWAY, ProcessRole.SYNC})
 """The roles that read cells whose keys they know, and list none."""
 
 
-class When(StrEnum):
+class Applicability(StrEnum):
     """The condition under which a statement is needed."""
 
     ALWAYS = "always"
@@ -38,7 +38,7 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class PolicyCondition:
     """A test that a request must pass."""
 
     test: str
@@ -46,23 +46,23 @@ class Condition:
     values: tuple[str, ...]
 
 
-_IF_ABSENT = Condition(test="Null", variable="s3:if-none-match", values=("false",))
+_IF_ABSENT = PolicyCondition(test="Null", variable="s3:if-none-match", values=("false",))
 """The request has ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header: they are not allowed by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class PolicyStatement:
     """A permission."""
 
     sid: str
     actions: tuple[str, ...]
     resources: tuple[str, ...]
-    condition: Condition | None = None
-    when: When = When.ALWAYS
+    condition: PolicyCondition | None = None
+    when: Applicability = Applicability.ALWAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class ResourceNames:
     """The names of the places: ARNs, or Terraform references in their stead."""
 
     bucket: str
@@ -76,24 +76,26 @@ class Names:
     key: str = ""
 
 
-def statements(role: Role, names: Names, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> list[Statement]:
+def statements(
+    role: ProcessRole, names: ResourceNames, *, topics: Sequence[str] = (), groups: Sequence[str] = ()
+) -> list[PolicyStatement]:
     """All permissions of a role; each statement says when it is needed."""
-    found = _objects("", topic_access(role, topics, groups), names, When.ALWAYS)
+    found = _objects("", topic_access(role, topics, groups), names, Applicability.ALWAYS)
     cells = cell_access(role, topics, groups)
-    found += _objects("Cells", as_objects(cells), names, When.STORE)
+    found += _objects("Cells", as_objects(cells), names, Applicability.STORE)
     found += _items(role, cells, names)
-    keys = (DECRYPT,) if role is Role.READER else (DECRYPT, ENCRYPT)
-    found.append(Statement(sid="Key", actions=keys, resources=(names.key,), when=When.KMS))
+    keys = (DECRYPT,) if role is ProcessRole.READER else (DECRYPT, ENCRYPT)
+    found.append(PolicyStatement(sid="Key", actions=keys, resources=(names.key,), when=Applicability.KMS))
     return found
 
 
-def _objects(what: str, access: Access, names: Names, when: When) -> list[Statement]:
+def _objects(what: str, access: KeyPatterns, names: ResourceNames, when: Applicability) -> list[PolicyStatement]:
     def keys(patterns: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names.objects + pattern for pattern in patterns)
 
     found = [
         # A large upload that is broken off leaves parts behind, unless it may be aborted.
-        Statement(sid=f"{verb}{what}", actions=actions, resources=keys(patterns), condition=condition, when=when)
+        PolicyStatement(sid=f"{verb}{what}", actions=actions, resources=keys(patterns), condition=condition, when=when)
         for verb, actions, patterns, condition in (
             ("Get", (GET,), access.get, None),
             ("Create", (PUT,), access.create, _IF_ABSENT),
@@ -104,18 +106,18 @@ def _objects(what: str, access: Access, names: Names, when: When) -> list[Statem
     ]
     if access.list:
         prefixes = tuple(names.prefix + pattern for pattern in access.list)
-        seen = Condition(test="StringLike", variable="s3:prefix", values=prefixes)
-        found.append(Statement(sid=f"List{what}", actions=(LIST,), resources=(names.bucket,), condition=seen, when=when))
+        seen = PolicyCondition(test="StringLike", variable="s3:prefix", values=prefixes)
+        found.append(PolicyStatement(sid=f"List{what}", actions=(LIST,), resources=(names.bucket,), condition=seen, when=when))
     return found
 
 
-def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
+def _items(role: ProcessRole, cells: KeyPatterns, names: ResourceNames) -> list[PolicyStatement]:
     """The statements for items in DynamoDB. The cell that says whose the table is exists only where several lakes could have the same table."""
 
-    def items(sid: str, action: str, patterns: tuple[str, ...]) -> Statement:
+    def items(sid: str, action: str, patterns: tuple[str, ...]) -> PolicyStatement:
         keys = tuple(names.cells + pattern for pattern in patterns)
-        own = Condition(test="ForAllValues:StringLike", variable="dynamodb:LeadingKeys", values=keys)
-        return Statement(sid=sid, actions=(action,), resources=(names.table,), condition=own, when=When.DYNAMODB)
+        own = PolicyCondition(test="ForAllValues:StringLike", variable="dynamodb:LeadingKeys", values=keys)
+        return PolicyStatement(sid=sid, actions=(action,), resources=(names.table,), condition=own, when=Applicability.DYNAMODB)
 
     found = []
     if cells.get:
@@ -123,7 +125,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
         looks = (CELL_DESCRIBE,) if role in _LOOKING_AT_NOBODY else (CELL_DESCRIBE, CELL_SCAN)
         found += [
             items("GetItems", CELL_GET, (LAKE_CELL, *cells.get)),
-            Statement(sid="Table", actions=looks, resources=(names.table,), when=When.DYNAMODB),
+            PolicyStatement(sid="Table", actions=looks, resources=(names.table,), when=Applicability.DYNAMODB),
         ]
     if cells.put:
         found.append(items("PutItems", CELL_PUT, (LAKE_CELL, *cells.put)))
@@ -133,7 +135,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
 
 
 def policy(
-    roles: Sequence[Role],
+    roles: Sequence[ProcessRole],
     lake_url: str,
     *,
     coordination: str | None = None,
@@ -155,19 +157,19 @@ def policy(
             "policies are there for lakes on S3", operation="policy", object=lake_url, expected="s3://bucket/prefix"
         )
     prefix = unquote(lake.path).strip("/")
-    if groups and Role.CONSUMER not in roles:
+    if groups and ProcessRole.CONSUMER not in roles:
         raise InvalidArgument("only a consumer's policy can be narrowed to groups", operation="policy", observed=", ".join(roles))
     place = table_place(coordination, lake_url)
-    needed = {When.ALWAYS} | ({When.STORE} if isinstance(place, InStore) else set())
+    needed = {Applicability.ALWAYS} | ({Applicability.STORE} if isinstance(place, InStore) else set())
     table = cells = ""
     if isinstance(place, InDynamoDB) and principal is None:
-        needed.add(When.DYNAMODB)
+        needed.add(Applicability.DYNAMODB)
         table = f"arn:aws:dynamodb:{place.region or '*'}:{account}:table/{place.table}"
         cells = literal(f"{place.prefix}/") if place.prefix else ""
     if kms_key is not None and principal is None:
-        needed.add(When.KMS)
+        needed.add(Applicability.KMS)
     bucket, below = f"arn:aws:s3:::{lake.netloc}", literal(f"{prefix}/") if prefix else ""
-    names = Names(
+    names = ResourceNames(
         bucket=bucket,
         objects=f"{bucket}/{below}",
         prefix=below,
@@ -189,7 +191,7 @@ def literal(text: str) -> str:
     return "".join(f"${{{char}}}" if char in "*?$" else char for char in text)
 
 
-def _document(role: Role, one: Statement, principal: str | None) -> Mapping[str, object]:
+def _document(role: ProcessRole, one: PolicyStatement, principal: str | None) -> Mapping[str, object]:
     document: dict[str, object] = {"Sid": f"{role.title()}{one.sid}", "Effect": "Allow"}
     if principal is not None:
         document["Principal"] = {"AWS": principal}

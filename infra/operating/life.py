@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from ...consumers.trace.status import Fate
+from ...consumers.trace.status import DeliveryState
 from ...consumers.trace.trace import GroupTrace, StoredTrace, Trace
-from ...coordinator.timers.tracing import Delay
+from ...coordinator.timers.tracing import DelayState
 
 
-class Event(NamedTuple):
+class LifeEvent(NamedTuple):
     """Something that happened to a message, or is to happen."""
 
     time: datetime
@@ -20,70 +20,74 @@ class Event(NamedTuple):
     """The reason, as a consumer told it."""
 
 
-def events_of(found: Trace) -> list[Event]:
+def events_of(found: Trace) -> list[LifeEvent]:
     """What is known to have happened to a message, or to come, the earliest first."""
     return sorted(dict.fromkeys(_events(found)))
 
 
-def _events(found: Trace) -> Iterator[Event]:
+def _events(found: Trace) -> Iterator[LifeEvent]:
     transactions = [found.transaction, *(one.transaction for one in found.places)]
     for transaction in transactions:
         if transaction is None:
             continue
         if transaction.begun is not None:
-            yield Event(transaction.begun, f"transaction {transaction.id} was begun")
+            yield LifeEvent(transaction.begun, f"transaction {transaction.id} was begun")
         if transaction.half is not None:
-            yield Event(transaction.half.born_timestamp, "sent")
+            yield LifeEvent(transaction.half.born_timestamp, "sent")
         if transaction.next_check is not None:
-            yield Event(transaction.next_check, "a checker is asked about its transaction")
+            yield LifeEvent(transaction.next_check, "a checker is asked about its transaction")
     for one in found.places:
         yield from _of_place(one)
     for delay in (found.gathered, *(one.delay for one in found.places)):
         if delay is not None:
-            yield Event(delay.due, f"due in {delay.topic}")
+            yield LifeEvent(delay.due, f"due in {delay.topic}")
 
 
-def _of_place(one: StoredTrace) -> Iterator[Event]:
+def _of_place(one: StoredTrace) -> Iterator[LifeEvent]:
     message = one.message
     place = f"{message.topic}, queue {message.queue}, offset {message.offset:,}"
-    yield Event(message.born_timestamp, "sent")
+    yield LifeEvent(message.born_timestamp, "sent")
     if one.dead_letter is not None:
-        yield Event(message.store_timestamp, f"given up by {one.dead_letter.group}: {place}", one.dead_letter.origin.reason or "")
+        yield LifeEvent(
+            message.store_timestamp, f"given up by {one.dead_letter.group}: {place}", one.dead_letter.origin.reason or ""
+        )
     elif one.redriven_from is not None:
-        yield Event(message.store_timestamp, f"sent back: {place}")
+        yield LifeEvent(message.store_timestamp, f"sent back: {place}")
     else:
-        yield Event(message.store_timestamp, f"stored: {place}")
+        yield LifeEvent(message.store_timestamp, f"stored: {place}")
     for group in one.groups:
         if group.due is not None:
-            yield Event(group.due, f"comes back to {group.group}")
+            yield LifeEvent(group.due, f"comes back to {group.group}")
 
 
-def fate_text(one: GroupTrace) -> str:
+def delivery_state_text(one: GroupTrace) -> str:
     """How a message stands in a consumer group."""
     return _FATES[one.fate](one)
 
 
-_FATES: dict[Fate, Callable[[GroupTrace], str]] = {
-    Fate.FRESH: lambda one: "not handed out yet",
-    Fate.IN_FLIGHT: lambda one: "in flight",
-    Fate.RECEIVED: lambda one: "received, not acknowledged",
-    Fate.WAITING: lambda one: "failed, waits to be run again",
-    Fate.SUSPECT: lambda one: "in flight when its worker died, to be run again",
-    Fate.BEHIND: lambda one: f"held up by offset {one.behind:,} of its message group" if one.behind is not None else "held up",
-    Fate.PARKED: lambda one: "parked until an operator releases or skips it",
-    Fate.GIVEN_UP: lambda one: "given up, its dead letter is being written",
-    Fate.DEAD_LETTER: lambda one: f"dead letter {one.dead_letter:,}",
-    Fate.SETTLED: lambda one: "settled",
-    Fate.LEFT_OUT: lambda one: "left out by the group's filter",
-    Fate.PASSED_OVER: lambda one: "before where the group began, or was reset to",
+_FATES: dict[DeliveryState, Callable[[GroupTrace], str]] = {
+    DeliveryState.FRESH: lambda one: "not handed out yet",
+    DeliveryState.IN_FLIGHT: lambda one: "in flight",
+    DeliveryState.RECEIVED: lambda one: "received, not acknowledged",
+    DeliveryState.WAITING: lambda one: "failed, waits to be run again",
+    DeliveryState.SUSPECT: lambda one: "in flight when its worker died, to be run again",
+    DeliveryState.BEHIND: lambda one: (
+        f"held up by offset {one.behind:,} of its message group" if one.behind is not None else "held up"
+    ),
+    DeliveryState.PARKED: lambda one: "parked until an operator releases or skips it",
+    DeliveryState.GIVEN_UP: lambda one: "given up, its dead letter is being written",
+    DeliveryState.DEAD_LETTER: lambda one: f"dead letter {one.dead_letter:,}",
+    DeliveryState.SETTLED: lambda one: "settled",
+    DeliveryState.LEFT_OUT: lambda one: "left out by the group's filter",
+    DeliveryState.PASSED_OVER: lambda one: "before where the group began, or was reset to",
 }
 
 DELAYS = {
-    Delay.WAITING: "it waits",
-    Delay.ON_ITS_WAY: "it is on its way into its topic",
-    Delay.RECALLED: "it was called back",
-    Delay.DELIVERED: "it was delivered",
-    Delay.OVER: "its time is over: it was called back before, or delivered, and its topic keeps it no more",
+    DelayState.WAITING: "it waits",
+    DelayState.ON_ITS_WAY: "it is on its way into its topic",
+    DelayState.RECALLED: "it was called back",
+    DelayState.DELIVERED: "it was delivered",
+    DelayState.OVER: "its time is over: it was called back before, or delivered, and its topic keeps it no more",
 }
 
 

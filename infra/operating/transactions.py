@@ -56,7 +56,7 @@ def sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -
     return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
 
 
-def gone_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
+def missing_topics_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
     """A sentence about the messages whose topics are gone."""
     lost = sum(one.messages for one in row.destinations if one.topic in gone)
     return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...log import DataDamaged, ForeignObject, Lake, NewerFormatError, PenstockError, TopicRecord
+from ...log import DataDamaged, ForeignObject, LogLake, NewerFormatError, PenstockError, TopicRecord
 from ...log.paths import TopicPaths
 from ...log.verify import Finding, VerifyReport, verify
 
 
-async def verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
+async def verify_findings(lake: LogLake, name: str, record: TopicRecord) -> VerifyReport:
     """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
     try:
         return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...coordinator.workers.lease import Listed
+    from ...coordinator.workers.lease import ListedMember
 
 
-def consumed(member: Listed) -> str:
+def consumption_text(member: ListedMember) -> str:
     """A member's part. One without a group only maintains topics, and lets delayed messages go."""
     if not member.group:
         return "upkeep"

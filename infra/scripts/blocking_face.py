@@ -30,7 +30,8 @@ class Face:
 
     name: str
     sources: tuple[str, ...]
-    """The modules that hold the asynchronous class, the nearest first: its public members become this one's."""
+    """The modules that hold the asynchronous class, the nearest first: its public members become this one's. ``module:Class`` where the
+    class has another name there."""
     base: str
     """What it inherits, from `penstock/blocking/face.py`; ``module:Class`` where that is in another module of the package."""
     without: str = ""
@@ -97,7 +98,7 @@ MODULES = (
         (
             Face(
                 "Lake",
-                ("penstock.aio.lake", "penstock.log.lake"),
+                ("penstock.aio.lake", "penstock.log.lake:LogLake"),
                 "lake_face:LakeFace",
                 without="create_topic producer close coordination transactions checks topic timer_log keep_time agree_on_time",
             ),
@@ -180,7 +181,7 @@ class Writer:
 
     def text(self) -> str:
         classes = [self.written(face) for face in self.module.faces]
-        sources = sorted({source for face in self.module.faces for source in face.sources})
+        sources = sorted({source.partition(":")[0] for face in self.module.faces for source in face.sources})
         listed = "\n".join(f"    {source}" for source in sources)
         head = f"{self.module.summary} The work is done on the lake's event-loop thread.\n\n{HEAD}\n\n{listed}\n"
         return neat("\n\n".join([f'"""{head}"""', "from __future__ import annotations", *sorted(self.imports), *classes]))
@@ -190,8 +191,8 @@ class Writer:
         home, _, base = face.base.rpartition(":")
         self.imports |= {f"from {face.sources[0]} import {face.name} as {core}", f"from .{home or 'face'} import {base}"}
         parts = [spoken(ast.get_docstring(class_in(face.sources[0], face.name)), face.name)]
-        for source in face.sources:
-            body = class_in(source, face.name).body
+        for source, _, name in (one.partition(":") for one in face.sources):
+            body = class_in(source, name or face.name).body
             for node, following in zip(body, [*body[1:], None], strict=True):
                 name = self.public(node)
                 if name is not None and name not in known:

@@ -13,13 +13,13 @@ from pathlib import Path
 import click
 
 from penstock.infra.cli.main import main as penstock
-from penstock.infra.console.values import Duration, Instant, Position, Size
+from penstock.infra.console.values import DurationParam, InstantParam, PositionParam, SizeParam
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 COMMON = ("--lake", "--coordination", "--json")
 """Options of the program itself, which commands take, too."""
 WIDTH = 140
-VALUES = (Duration, Instant, Position, Size)
+VALUES = (DurationParam, InstantParam, PositionParam, SizeParam)
 ABOVE = """# Commands and options
 
 What `--help` says of every command. [The command line](../cli.md) explains them, with examples.

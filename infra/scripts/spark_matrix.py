@@ -46,7 +46,7 @@ REFUSED = "refused by this Spark"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """One run: a version of Spark on a Java."""
 
     spark: SparkVersion
@@ -89,10 +89,10 @@ class Result:
 # --- What to do: pure -----------------------------------------------------------------------------------------------------------
 
 
-def planned(only: Sequence[str], javas: Sequence[int]) -> list[Cell]:
+def planned(only: Sequence[str], javas: Sequence[int]) -> list[MatrixCell]:
     """The runs: chosen versions of Spark, each on the chosen versions of Java that it takes."""
     chosen = [spark for spark in SPARKS if not only or spark.minor in only]
-    return [Cell(spark, java) for spark in chosen for java in javas if java in spark.java]
+    return [MatrixCell(spark, java) for spark in chosen for java in javas if java in spark.java]
 
 
 def counted(report: ET.Element) -> dict[str, int]:
@@ -177,7 +177,7 @@ def packaged_java(major: int) -> Path:
     return folder
 
 
-def run(cell: Cell, tests: Sequence[str], timeout_s: float) -> Result:
+def run(cell: MatrixCell, tests: Sequence[str], timeout_s: float) -> Result:
     """Run the tests of one cell. What goes wrong is a result too: the other cells are run all the same."""
     blank = Result(cell.spark.minor, cell.java)
     try:
@@ -221,7 +221,7 @@ def follow(command: Sequence[str | Path], variables: dict[str, str], log: Path, 
                     say("  " + (log.read_text().strip().rpartition("\n")[2][-100:] or "collecting"))
 
 
-def main(arguments: Sequence[str] | None = None, run_cell: Callable[[Cell, Sequence[str], float], Result] = run) -> int:
+def main(arguments: Sequence[str] | None = None, run_cell: Callable[[MatrixCell, Sequence[str], float], Result] = run) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     minors = [spark.minor for spark in SPARKS]
     parser.add_argument("--only", action="append", choices=minors, default=[], help="a version of Spark; may be given again")

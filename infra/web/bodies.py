@@ -23,7 +23,7 @@ class BodyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class BodyExcerpt:
     """A body, or the beginning of a large one."""
 
     kind: BodyKind
@@ -40,16 +40,16 @@ class Body:
         return laid_out(self.text) if self.kind is BodyKind.JSON else self.text
 
 
-def body_of(content: bytes | None, *, most: int) -> Body:
+def body_of(content: bytes | None, *, most: int) -> BodyExcerpt:
     """The beginning of a body, ``most`` bytes of it, in the form that shows it."""
     if content is None:
-        return Body(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
+        return BodyExcerpt(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
     text, is_text, is_whole = beginning(content, most=most)
     if not is_text:
         kind = BodyKind.BYTES
     else:
         kind = BodyKind.EMPTY if not content else BodyKind.JSON if is_whole and _is_document(text) else BodyKind.TEXT
-    return Body(kind=kind, size_bytes=len(content), text=text, is_whole=is_whole)
+    return BodyExcerpt(kind=kind, size_bytes=len(content), text=text, is_whole=is_whole)
 
 
 def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:

@@ -63,7 +63,7 @@ def is_told(field: dataclasses.Field[Any]) -> bool:
     return bool(field.metadata.get("told", True))
 
 
-class Schemas:
+class JsonSchemas:
     """The JSON schemas of dataclasses, each once."""
 
     def __init__(self) -> None:

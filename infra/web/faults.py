@@ -18,7 +18,7 @@ PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class ErrorFact:
     """One fact about an error, such as what was expected."""
 
     name: str
@@ -26,47 +26,47 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class ErrorView:
     """An error as operators see it."""
 
     kind: str
     """The code for programs, as `PenstockError.kind`."""
     message: str
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[ErrorFact, ...] = ()
     hint: str | None = None
 
     @staticmethod
-    def of(error: PenstockError) -> Fault:
+    def of(error: PenstockError) -> ErrorView:
         """What an error says."""
         facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed")}
-        return Fault(
+        return ErrorView(
             kind=error.kind,
             message=error.message,
-            facts=tuple(Fact(name=name, value=str(value)) for name, value in facts.items() if value is not None),
+            facts=tuple(ErrorFact(name=name, value=str(value)) for name, value in facts.items() if value is not None),
             hint=None if error.hint is None else in_shell(error.hint),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem(Fault):
+class ErrorResponse(ErrorView):
     """The answer to a program's request that failed."""
 
     error: str
     """The same as ``kind``."""
 
 
-def problem_of(error: PenstockError) -> Problem:
+def problem_of(error: PenstockError) -> ErrorResponse:
     """What a program is told of an error."""
-    fault = Fault.of(error)
-    return Problem(error=fault.kind, kind=fault.kind, message=fault.message, facts=fault.facts, hint=fault.hint)
+    fault = ErrorView.of(error)
+    return ErrorResponse(error=fault.kind, kind=fault.kind, message=fault.message, facts=fault.facts, hint=fault.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part(Generic[T]):
+class PagePart(Generic[T]):
     """A part of a page: its value, or why there is none."""
 
     value: T | None = None
-    fault: Fault | None = None
+    fault: ErrorView | None = None
     error: PenstockError | None = field(default=None, metadata=UNTOLD)
     """What the fault tells of."""
 
@@ -76,17 +76,17 @@ class Part(Generic[T]):
             raise self.error
 
 
-async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (), patience_s: float = PATIENCE_S) -> Part[T]:
+async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (), patience_s: float = PATIENCE_S) -> PagePart[T]:
     """The result of ``work``, or the fault by which it ended. The rest of the page does not depend on it, but for ``fatal`` errors."""
     try:
         async with asyncio.timeout(patience_s):
-            return Part(value=await work)
+            return PagePart(value=await work)
     except fatal:
         raise
     except PenstockError as error:
-        return Part(fault=Fault.of(error), error=error)
+        return PagePart(fault=ErrorView.of(error), error=error)
     except TimeoutError:
-        return Part(fault=Fault.of(late(patience_s)))
+        return PagePart(fault=ErrorView.of(late(patience_s)))
 
 
 def late(patience_s: float) -> StoreUnavailable:

@@ -43,7 +43,7 @@ def _numbered(char: str) -> str:
     return f"[U+{ord(char):04X}]"
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as text."""
     match value:
         case None:

@@ -1,7 +1,7 @@
 """The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
 
 The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait.
-Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `InFlight` keeps the appends that are on
+Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `InFlightAppends` keeps the appends that are on
 their way.
 """
 
@@ -17,21 +17,21 @@ import pyarrow as pa
 from ..errors import ClosedError, PenstockError, StoreUnavailable, ViewLost, unforeseen
 from ..format.checkpoint import CheckpointWriter
 from ..format.entry import encode_entry
-from ..format.fold import Folded
+from ..format.fold import FoldedEntry
 from ..format.handover import prepare
 from ..format.header import Action, Batch, Opening
-from ..format.state import State
+from ..format.state import TopicState
 from ..limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
 from ..paths import TopicPaths
 from ..runtime.backoff import Backoff, pause
 from ..runtime.runtime import Runtime
-from ..runtime.shared import shared
+from ..runtime.shared_work import shared
 from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from ..tail.tail import Tail
-from .compose import Composed, compose
+from .compose import ComposedEntry, compose
 from .contention import Contention, NextStep, Pace
-from .handed_over import HandedOver
-from .in_flight import InFlight, Outcome, Pending, at_deadline, before_any, expose
+from .in_flight import InFlightAppends, Outcome, PendingAppend, at_deadline, before_any, expose
+from .pending_hand_overs import PendingHandOvers
 
 ALONE_INLINE_TIMES = 8
 """The factor by which an entry may be larger where nobody else appends: one request instead of two, and its reader wants its rows
@@ -58,9 +58,9 @@ class Appender:
         self._tail = tail
         self._pace = pace or Pace()
         self._race = Contention(runtime.new_id(), self._pace, self._clock.monotonic_s())
-        self._handed_over = HandedOver(store, paths)
+        self._handed_over = PendingHandOvers(store, paths)
         self._checkpoints = CheckpointWriter(store, paths)
-        self._in_flight = InFlight()
+        self._in_flight = InFlightAppends()
         self._backoff = Backoff(self._pace.retry_s)
         """Waits after failed turns."""
         self._look: asyncio.Task[None] | None = None
@@ -105,7 +105,7 @@ class Appender:
         if self._closing:
             return ClosedError("the topic was closed before the send was tried", operation="append", object=self._paths.topic)
         loop = asyncio.get_running_loop()
-        pending = Pending(deadline_s, loop.create_future(), batch, opening, actions, rows, size_bytes)
+        pending = PendingAppend(deadline_s, loop.create_future(), batch, opening, actions, rows, size_bytes)
         pending.valid_from(self._tail.state.entry)
         if (refusal := before_any(pending, self._tail.state)) is not None:
             return refusal
@@ -220,7 +220,7 @@ class Appender:
             self._own_ids.discard(composed.header.write_id)
         race.note_race(self._now_s(), won=won)
 
-    async def _write(self, number: int, data: bytes, composed: Composed) -> bool:
+    async def _write(self, number: int, data: bytes, composed: ComposedEntry) -> bool:
         """Make ``data`` entry ``number``, or learn whose entry has that number. True: ours. Raises `ViewLost` when neither can be
         known.
         """
@@ -275,7 +275,7 @@ class Appender:
 
     # --- Handing over and following ---------------------------------------------------------------------------------------------
 
-    async def _hand_over_and_follow(self, chosen: list[Pending]) -> None:
+    async def _hand_over_and_follow(self, chosen: list[PendingAppend]) -> None:
         """Follow beside the request, since the next entries tell the same either way. A hand-over that was begun is always seen to its
         end.
         """
@@ -287,11 +287,11 @@ class Appender:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
 
-    async def _hand_over(self, chosen: list[Pending]) -> None:
+    async def _hand_over(self, chosen: list[PendingAppend]) -> None:
         """Put these where any appender finds them, this process's included."""
         self._end_overdue()
         tail = self._tail.state.entry
-        fresh: list[Pending] = []
+        fresh: list[PendingAppend] = []
         for pending in chosen:
             if pending.done or pending.actions or pending.handed_tail is not None:
                 continue
@@ -352,7 +352,7 @@ class Appender:
 
     # --- What the tail tells ----------------------------------------------------------------------------------------------------
 
-    def _on_fold(self, folded: Folded, _: bytes) -> None:
+    def _on_fold(self, folded: FoldedEntry, _: bytes) -> None:
         self._write_ids[folded.number] = folded.header.write_id
         while len(self._write_ids) > 2 * VALIDITY_ENTRIES:
             self._write_ids.popitem(last=False)
@@ -367,7 +367,7 @@ class Appender:
         self._in_flight.folded(folded)
         self._handed_over.review(folded.state)
 
-    def _on_jump(self, state: State) -> None:
+    def _on_jump(self, state: TopicState) -> None:
         self._race.leading = False
         self._handed_over.clear()
         self._own_ids.clear()  # the entries that have these ids were passed over
@@ -376,7 +376,7 @@ class Appender:
     def _end_overdue(self) -> None:
         self._in_flight.end_overdue(self._now_s(), self._tail.state)
 
-    def _time_out(self, pending: Pending) -> None:
+    def _time_out(self, pending: PendingAppend) -> None:
         pending.settle(at_deadline(pending, self._tail.state))
         self._wakeup.set()
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ..format.fold import Judge, Void, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
-from ..format.handover import Handed
+from ..format.fold import Judge, VoidReason, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
+from ..format.handover import HandOver
 from ..format.header import Action, Batch, Header, Opening
-from ..format.state import State
+from ..format.state import TopicState
 from ..limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
-from .in_flight import Pending
+from .in_flight import PendingAppend
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedEntry:
     """The entry after a state, with nothing in it that the fold would void."""
 
     header: Header
     inline: Mapping[int, pa.Table]
     """Rows of the inline batches, by position."""
-    put_in: Sequence[Pending]
+    put_in: Sequence[PendingAppend]
     """The pending appends of this process that it brings."""
     useless: Sequence[str]
     """Keys of handed-over objects that no later entry can bring either."""
@@ -34,14 +34,14 @@ class Composed:
 
 
 def compose(
-    state: State,
-    pending: Sequence[Pending],
-    waiting: Mapping[str, Handed],
+    state: TopicState,
+    pending: Sequence[PendingAppend],
+    waiting: Mapping[str, HandOver],
     *,
     write_id: str,
     now_ms: int,
     combines: bool = False,
-) -> Composed:
+) -> ComposedEntry:
     """Compose the next entry within the caps. Actions and openings come first, then what others handed over, oldest first, then this
     process's batches.
     """
@@ -58,7 +58,7 @@ def compose(
     for opening in [opening for handed in waiting.values() for opening in handed.openings] + [
         one.opening for one in own_openings if one.opening
     ]:
-        if not isinstance(judge.open(opening, len(openings)), Void):
+        if not isinstance(judge.open(opening, len(openings)), VoidReason):
             openings.append(opening)
     put_in += own_openings
 
@@ -66,7 +66,7 @@ def compose(
     useless: list[str] = []
     for key, handed in waiting.items():
         for batch in handed.batches:
-            if len(batches) < ENTRY_LINKS_MAX and not isinstance(judge.accept(batch), Void):
+            if len(batches) < ENTRY_LINKS_MAX and not isinstance(judge.accept(batch), VoidReason):
                 batches.append(batch)
         if not still_waits(handed, state):
             useless.append(key)
@@ -79,7 +79,7 @@ def compose(
         size = 0 if one.batch.parts else one.size_bytes
         if inline and inline_bytes + size > ENTRY_INLINE_BYTES_MAX:
             continue
-        if isinstance(judge.accept(one.batch), Void):
+        if isinstance(judge.accept(one.batch), VoidReason):
             continue
         if not one.batch.parts:
             inline[len(batches)] = one.rows
@@ -98,10 +98,10 @@ def compose(
         batches=tuple(batches),
         combines=combines,
     )
-    return Composed(header, inline, put_in, useless)
+    return ComposedEntry(header, inline, put_in, useless)
 
 
-def still_waits(handed: Handed, state: State) -> bool:
+def still_waits(handed: HandOver, state: TopicState) -> bool:
     """Whether some entry after ``state`` could bring any of it, as far as the producers' rows tell."""
     if state.entry < handed.tail:
         return True  # it was formed on a later state than this one, which therefore cannot judge it
@@ -114,7 +114,7 @@ def still_waits(handed: Handed, state: State) -> bool:
     return openings or any(_waits(batch, state) for batch in handed.batches)
 
 
-def _waits(batch: Batch, state: State) -> bool:
+def _waits(batch: Batch, state: TopicState) -> bool:
     if not is_of_generation(batch.generation, state.generation) or is_expired(batch.valid_until, state.entry + 1):
         return False
     row = (state.named if batch.named else state.unnamed).get(batch.producer)

@@ -14,7 +14,7 @@ from enum import Enum
 import xxhash
 
 from ..format.header import Header
-from .in_flight import Pending
+from .in_flight import PendingAppend
 
 LOST_RACES_MAX = 1
 """The number of lost races in a row after which a process combines."""
@@ -99,7 +99,7 @@ class Contention:
         """When the last entry was appended, if it is of another process that combines."""
         self._combiner_is_busy = False
 
-    def next_step(self, now_s: float, entry: int, pending: Sequence[Pending]) -> NextStep:
+    def next_step(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> NextStep:
         """What to do next; ``entry`` is the last one."""
         return decide(
             leading=self.leading or self.in_charge(now_s),
@@ -125,7 +125,7 @@ class Contention:
         """Whether the view is fresh enough to append."""
         return now_s - self.looked_s < self._pace.looked_s
 
-    def served(self, now_s: float, entry: int, pending: Sequence[Pending]) -> bool:
+    def served(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> bool:
         """Whether a process that combined as far as we know will bring what is pending."""
         pace = self._pace
         if now_s - self.looked_s > (pace.trusted_s if self._combiner_is_busy else pace.looked_s):

@@ -15,9 +15,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ..errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
-from ..format.fold import Folded, Void
+from ..format.fold import FoldedEntry, VoidReason
 from ..format.header import Action, Batch, Epoch, Opening
-from ..format.state import ProducerRow, State
+from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
 
 _LISTING_MS = 100
@@ -25,7 +25,7 @@ _LISTING_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class AppendResult:
     """The append is in the log, durably."""
 
     entry: int
@@ -35,18 +35,18 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpeningResult:
     """The producer's name belongs to this process until another opens it."""
 
     epoch: Epoch
     last_sequence: int
 
 
-Outcome: TypeAlias = Written | Opened | PenstockError
+Outcome: TypeAlias = AppendResult | OpeningResult | PenstockError
 
 
 @dataclass(eq=False, slots=True)
-class Pending:
+class PendingAppend:
     """A batch, an opening or a set of actions, until its outcome is known."""
 
     deadline_s: float
@@ -97,7 +97,7 @@ class Pending:
         return part.valid_until if part else 2**63
 
 
-def before_any(pending: Pending, state: State) -> Outcome | None:
+def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
     """The outcome of an append that no entry can have brought, if it is known already because the fold would void it.
 
     An opening may be in the log all the same, by an earlier append that ended as unknown.
@@ -110,24 +110,24 @@ def before_any(pending: Pending, state: State) -> Outcome | None:
     return None
 
 
-def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
+def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
     """What an entry, folded right after the one before, says about ``pending``."""
     if pending.actions:
         written = folded.header.write_id in pending.write_ids
-        return Written(folded.number, folded.store_time_ms, {}) if written else None
+        return AppendResult(folded.number, folded.store_time_ms, {}) if written else None
     if pending.opening is not None:
         for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
             if is_own(opening, pending.opening) and isinstance(epoch, Epoch):
-                return Opened(epoch, folded.state.named[opening.producer].last)
+                return OpeningResult(epoch, folded.state.named[opening.producer].last)
         return _gone(pending.opening.generation, folded.state)
     batch = _batch(pending)
     for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        if not isinstance(verdict, Void) and is_same(other, batch):
-            return Written(folded.number, folded.store_time_ms, verdict)
+        if not isinstance(verdict, VoidReason) and is_same(other, batch):
+            return AppendResult(folded.number, folded.store_time_ms, verdict)
     return _hopeless(batch, folded.state)
 
 
-def after_jump(pending: Pending, state: State) -> Outcome | None:
+def after_jump(pending: PendingAppend, state: TopicState) -> Outcome | None:
     """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
     if pending.exposed_until == 0:  # the append has not left this process
         return before_any(pending, state)
@@ -139,13 +139,13 @@ def after_jump(pending: Pending, state: State) -> Outcome | None:
     row = _row(state, batch)
     if row is not None and proves(row, batch):
         if row.last >= batch.last:
-            return Written(row.entry, row.time_ms, None)
+            return AppendResult(row.entry, row.time_ms, None)
         if row.last == batch.previous:
             return _hopeless(batch, state)
     return _unknown("the log was trimmed past this process, and no row of this producer's epoch is left to tell")
 
 
-def at_deadline(pending: Pending, state: State) -> Outcome:
+def at_deadline(pending: PendingAppend, state: TopicState) -> Outcome:
     """The outcome of an append whose time is over."""
     if state.entry >= pending.exposed_until:
         return NotWritten(
@@ -154,12 +154,12 @@ def at_deadline(pending: Pending, state: State) -> Outcome:
     return _unknown("the send may still get into the log")
 
 
-def is_expired(pending: Pending, state: State) -> bool:
+def is_expired(pending: PendingAppend, state: TopicState) -> bool:
     """Whether no later entry may bring it, so that it can be formed anew."""
     return state.entry >= pending.valid_until
 
 
-def _batch(pending: Pending) -> Batch:
+def _batch(pending: PendingAppend) -> Batch:
     assert pending.batch is not None, "a pending append is a batch, an opening or actions"
     return pending.batch
 
@@ -175,7 +175,7 @@ def is_same(one: Batch, other: Batch) -> bool:
     )
 
 
-def as_accepted(opening: Opening, state: State) -> Opened | None:
+def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:
     """The result of an opening that an entry before ``state`` accepted. None where the state does not tell, or where a later opening
     has replaced it.
     """
@@ -185,7 +185,7 @@ def as_accepted(opening: Opening, state: State) -> Opened | None:
         return None
     # For an entry with several openings the state does not tell which has which position, and no two may have one epoch.
     alone = list(state.openings.values()).count(entry) == 1
-    return Opened(row.epoch, row.last) if alone else None
+    return OpeningResult(row.epoch, row.last) if alone else None
 
 
 def is_own(accepted: Opening, own: Opening) -> bool:
@@ -198,16 +198,16 @@ def proves(row: ProducerRow, batch: Batch) -> bool:
     return row.epoch == batch.epoch
 
 
-def _row(state: State, batch: Batch) -> ProducerRow | None:
+def _row(state: TopicState, batch: Batch) -> ProducerRow | None:
     return (state.named if batch.named else state.unnamed).get(batch.producer)
 
 
-def _hopeless(batch: Batch, state: State) -> PenstockError | None:
+def _hopeless(batch: Batch, state: TopicState) -> PenstockError | None:
     """Why no entry after ``state`` can bring a batch that none has brought so far, if it is known that the fold would void it."""
     return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
 
 
-def _gone(generation: int, state: State) -> PenstockError | None:
+def _gone(generation: int, state: TopicState) -> PenstockError | None:
     if not state.alive:
         return TopicDeleted("the topic was deleted", operation="append", hint="open it anew if it was created again")
     if state.generation != generation:
@@ -222,7 +222,7 @@ def _gone(generation: int, state: State) -> PenstockError | None:
     return None
 
 
-def _fenced(batch: Batch, state: State) -> PenstockError | None:
+def _fenced(batch: Batch, state: TopicState) -> PenstockError | None:
     row = _row(state, batch)
     if batch.named and row is not None and row.epoch != batch.epoch:
         return FencedError(
@@ -236,7 +236,7 @@ def _fenced(batch: Batch, state: State) -> PenstockError | None:
     return None
 
 
-def _forgotten(batch: Batch, state: State) -> PenstockError | None:
+def _forgotten(batch: Batch, state: TopicState) -> PenstockError | None:
     if batch.named and batch.producer not in state.named:
         return NotWritten(
             "the producer's name has left the state, as it was not used for long",
@@ -247,7 +247,7 @@ def _forgotten(batch: Batch, state: State) -> PenstockError | None:
     return None
 
 
-def _closed(batch: Batch, state: State) -> PenstockError | None:
+def _closed(batch: Batch, state: TopicState) -> PenstockError | None:
     if batch.job is not None and batch.job in state.closed_jobs:
         return NotWritten(
             "the staged rows were given up, as nothing linked them for long",
@@ -264,25 +264,25 @@ def _unknown(message: str) -> UnknownOutcome:
     )
 
 
-class InFlight:
+class InFlightAppends:
     """The appends whose outcome is not known yet, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._appends: list[Pending] = []
+        self._appends: list[PendingAppend] = []
 
     def __bool__(self) -> bool:
         return any(not one.done for one in self._appends)
 
     @property
-    def open(self) -> list[Pending]:
+    def open(self) -> list[PendingAppend]:
         """The appends whose outcome is not known yet."""
         self._appends = [one for one in self._appends if not one.done]
         return list(self._appends)
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingAppend) -> None:
         self._appends.append(pending)
 
-    def folded(self, folded: Folded) -> None:
+    def folded(self, folded: FoldedEntry) -> None:
         """Settle appends by an entry that was folded right after the one before."""
         for pending in self.open:
             outcome = after_fold(pending, folded)
@@ -292,7 +292,7 @@ class InFlight:
                 pending.passed_over += 1
         self._renew_expired(folded.state)
 
-    def jumped(self, state: State) -> None:
+    def jumped(self, state: TopicState) -> None:
         """Settle appends after entries were passed over."""
         for pending in self.open:
             outcome = after_jump(pending, state)
@@ -300,14 +300,14 @@ class InFlight:
                 pending.settle(outcome)
         self._renew_expired(state)
 
-    def _renew_expired(self, state: State) -> None:
+    def _renew_expired(self, state: TopicState) -> None:
         for pending in self.open:
             if is_expired(pending, state):
                 if pending.batch and pending.rows is not None:
                     pending.batch = replace(pending.batch, parts=())
                 pending.valid_from(state.entry)
 
-    def end_overdue(self, now_s: float, state: State) -> None:
+    def end_overdue(self, now_s: float, state: TopicState) -> None:
         """Settle overdue appends, even if the timer is late. Nothing leaves this process after its deadline: staged rows it links may
         be gone by then.
         """
@@ -315,12 +315,12 @@ class InFlight:
             if now_s >= pending.deadline_s:
                 pending.settle(at_deadline(pending, state))
 
-    def end(self, state: State) -> None:
+    def end(self, state: TopicState) -> None:
         """Settle all appends, since nobody goes on with them."""
         for pending in self.open:
             pending.settle(at_deadline(pending, state))
 
-    def fail(self, error: PenstockError, state: State) -> None:
+    def fail(self, error: PenstockError, state: TopicState) -> None:
         """End all appends after a fault that waiting does not mend. An append gets the fault itself where nothing of it can have been
         written.
         """
@@ -338,7 +338,7 @@ class InFlight:
                 pending.settle(unknown)
 
 
-def expose(chosen: Sequence[Pending], until: int) -> Callable[[], None]:
+def expose(chosen: Sequence[PendingAppend], until: int) -> Callable[[], None]:
     """Note that a request is about to leave that may bring these appends as late as entry ``until``.
 
     Returns a function that takes the note back, for the case that the store has refused the only request for good.

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..schema.fields import Kind
+from ..schema.fields import PrimitiveType
 from ..schema.topic_schema import TopicSchema
 from .sql_expressions import (
     And,
@@ -25,7 +25,7 @@ from .sql_expressions import (
     Condition,
     Equal,
     Expression,
-    Field,
+    FieldReference,
     In,
     IsNull,
     Literal,
@@ -48,7 +48,7 @@ _ORDERINGS: dict[str, tuple[Callable[..., bool], Callable[..., pa.Array]]] = {
     "<=": (operator.le, pc.less_equal),
     "=": (operator.eq, pc.equal),
 }
-_Operand: TypeAlias = Property | Field | Literal
+_Operand: TypeAlias = Property | FieldReference | Literal
 _COLUMNS = {"TAGS": "tag", "KEYS": "keys"}
 """The columns that hold the system properties, by the names that expressions give them."""
 _LABELS = (
@@ -75,7 +75,8 @@ class SqlFilter:
     def columns(self) -> frozenset[str]:
         """The columns that it reads. A field such as ``value.amount`` is read from ``properties`` in a topic without a schema."""
         return frozenset(
-            one.name if isinstance(one, Field) else _COLUMNS.get(one.name, "properties") for one in named_in(self.condition)
+            one.name if isinstance(one, FieldReference) else _COLUMNS.get(one.name, "properties")
+            for one in named_in(self.condition)
         )
 
     def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
@@ -106,7 +107,7 @@ class _Evaluation:
         self._rows = rows
         self._schema = schema
         self._columns: dict[str, pa.Array] = {}
-        self._fields: dict[Field, FieldValues] = {}
+        self._fields: dict[FieldReference, FieldValues] = {}
         self._nowhere = self._all(False)
 
     def passing(self, condition: Condition) -> pa.Array:
@@ -117,7 +118,7 @@ class _Evaluation:
         match of:
             case Literal(value):
                 return self._always(value if isinstance(value, bool) else None)
-            case Cast(Field() as field):
+            case Cast(FieldReference() as field):
                 return self._sure(self._field(field).truths)
             case Cast(named):
                 return self._sure(pc.if_else(self._is_absent(named), self._all(None), self._nowhere))
@@ -153,13 +154,13 @@ class _Evaluation:
 
     def _equal(self, left: Expression, right: Expression) -> _Found:
         if (
-            not isinstance(left, Property | Field | Literal)
-            or not isinstance(right, Property | Field | Literal)
+            not isinstance(left, Property | FieldReference | Literal)
+            or not isinstance(right, Property | FieldReference | Literal)
             or self._is_truth(left)
             or self._is_truth(right)
         ):
             return self._equal_truths(left, right)
-        if isinstance(left, Field) or isinstance(right, Field):
+        if isinstance(left, FieldReference) or isinstance(right, FieldReference):
             found = self._sure(self._typed("=", left, right))
         elif _is_text(left) and _is_text(right):
             found = self._sure(pc.equal(self._texts(left), self._texts(right)))
@@ -172,7 +173,7 @@ class _Evaluation:
         and equals none.
         """
         for side, other in ((left, right), (right, left)):
-            if isinstance(side, Field) and (isinstance(other, Property) or _is_value(other)):
+            if isinstance(side, FieldReference) and (isinstance(other, Property) or _is_value(other)):
                 raise self._field(side).refusal(f"= {_shown(other)}")
         if any(isinstance(side, Literal) and not isinstance(side.value, bool | str) for side in (left, right)):
             return self._always(False)
@@ -181,7 +182,7 @@ class _Evaluation:
         return _Found(truth, pc.or_(first.failed, second.failed))
 
     def _compare(self, symbol: str, left: _Operand, right: _Operand) -> _Found:
-        if isinstance(left, Field) or isinstance(right, Field):
+        if isinstance(left, FieldReference) or isinstance(right, FieldReference):
             return self._sure(self._typed(symbol, left, right))
         on_values, on_columns = _ORDERINGS[symbol]
         whole = any(isinstance(side, Literal) and isinstance(side.value, int) for side in (left, right))
@@ -198,25 +199,28 @@ class _Evaluation:
 
     def _typed(self, symbol: str, left: _Operand, right: _Operand) -> pa.Array:
         """A comparison in which a field takes part."""
-        if not isinstance(left, Field):
+        if not isinstance(left, FieldReference):
             left, right, symbol = right, left, mirrored(symbol)
-        assert isinstance(left, Field)
+        assert isinstance(left, FieldReference)
         field = self._field(left)
         match right:
-            case Field():
+            case FieldReference():
                 return field.compared(symbol, self._field(right))
             case Literal(value):
                 return field.compared(symbol, value)
-            case Property(name) if symbol == "=" and field.type is Kind.STRING:
+            case Property(name) if symbol == "=" and field.type is PrimitiveType.STRING:
                 return pc.equal(field.texts, self._column(name))
             case Property():
                 raise field.refusal(f"{symbol} {_shown(right)}")
 
-    def _inside(self, named: Property | Field, values: tuple[str | int | float, ...]) -> pa.Array:
+    def _inside(self, named: Property | FieldReference, values: tuple[str | int | float, ...]) -> pa.Array:
         """Whether each value is among some; NULL where there is none."""
-        if isinstance(named, Field) and self._field(named).type is not Kind.STRING:
+        if isinstance(named, FieldReference) and self._field(named).type is not PrimitiveType.STRING:
             return reduce(pc.or_, [self._field(named).compared("=", value) for value in values])
-        if isinstance(named, Field) and (odd := next((value for value in values if not isinstance(value, str)), None)) is not None:
+        if (
+            isinstance(named, FieldReference)
+            and (odd := next((value for value in values if not isinstance(value, str)), None)) is not None
+        ):
             raise self._field(named).refusal(f"IN ({odd})")
         column = self._texts(named)
         inside = pc.is_in(column, value_set=pa.array(values, pa.string()))
@@ -230,7 +234,7 @@ class _Evaluation:
 
     def _is_null(self, of: Expression) -> _Found:
         match of:
-            case Property() | Field():
+            case Property() | FieldReference():
                 return self._sure(self._is_absent(of))
             case Literal(value):
                 return self._always(value is None)
@@ -239,11 +243,11 @@ class _Evaluation:
                 return _Found(pc.is_null(found.truth), found.failed)
 
     def _matches(self, word: str, text: Expression, sought: str, *, negated: bool) -> _Found:
-        if isinstance(text, Field) and self._field(text).type is not Kind.STRING:
+        if isinstance(text, FieldReference) and self._field(text).type is not PrimitiveType.STRING:
             raise self._field(text).refusal(word)
         if not sought:
             return self._always(False)
-        if not isinstance(text, Property | Field | Literal):
+        if not isinstance(text, Property | FieldReference | Literal):
             return _Found(self._nowhere, self._condition(text).failed)
         if isinstance(text, Literal) and not _is_text(text):
             return self._always(False)
@@ -254,7 +258,7 @@ class _Evaluation:
 
     def _truths(self, of: Expression) -> _Found:
         match of:
-            case Field():
+            case FieldReference():
                 return self._sure(self._field(of).truths)
             case Property() | Literal(str()):
                 return self._sure(pc.equal(pc.utf8_lower(self._texts(of)), "true"))
@@ -265,7 +269,7 @@ class _Evaluation:
         match of:
             case Property(name):
                 return self._column(name)
-            case Field():
+            case FieldReference():
                 return self._field(of).texts
             case Literal(value):
                 return self._repeated(str(value), pa.string())
@@ -274,15 +278,15 @@ class _Evaluation:
         match of:
             case Property(name):
                 return pc.is_null(self._column(name))
-            case Field():
+            case FieldReference():
                 return pc.is_null(self._field(of).values)
             case Literal():
                 return self._nowhere
 
     def _is_truth(self, of: _Operand) -> bool:
-        return _is_truth(of) or (isinstance(of, Field) and self._field(of).type is Kind.BOOLEAN)
+        return _is_truth(of) or (isinstance(of, FieldReference) and self._field(of).type is PrimitiveType.BOOLEAN)
 
-    def _field(self, of: Field) -> FieldValues:
+    def _field(self, of: FieldReference) -> FieldValues:
         if of not in self._fields:
             self._fields[of] = FieldValues.of(self._rows.column("value"), of, self._schema)
         return self._fields[of]

@@ -29,7 +29,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldReference:
     """A field of the message's value. In a topic without a schema it is the property of this name."""
 
     path: tuple[str, ...]
@@ -46,7 +46,7 @@ class Cast:
     value. A field is boolean.
     """
 
-    of: Property | Field
+    of: Property | FieldReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class Compare:
     """A comparison of numbers, of texts that are numbers, or of a field that is a time with a text. NULL if either side is NULL."""
 
     operator: Ordering
-    left: Property | Field | Literal
-    right: Property | Field | Literal
+    left: Property | FieldReference | Literal
+    right: Property | FieldReference | Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class IsNull:
 class In:
     """A membership test. NULL if the message lacks the property, or the field is NULL. Numbers are looked for in fields only."""
 
-    of: Property | Field
+    of: Property | FieldReference
     values: tuple[str | int | float, ...]
     negated: bool
 
@@ -114,13 +114,13 @@ class Matches:
 
 
 Condition: TypeAlias = Cast | Not | And | Or | Equal | Compare | IsNull | In | Matches | Literal
-Expression: TypeAlias = Condition | Property | Field
+Expression: TypeAlias = Condition | Property | FieldReference
 
 
-def named_in(expression: Expression) -> Iterator[Property | Field]:
+def named_in(expression: Expression) -> Iterator[Property | FieldReference]:
     """The properties and fields in an expression, repeated as often as they occur."""
     match expression:
-        case Property() | Field():
+        case Property() | FieldReference():
             yield expression
         case And(terms) | Or(terms):
             for term in terms:
@@ -139,7 +139,7 @@ def without_fields(condition: Condition) -> Condition:
 
 def _without_fields(of: Expression) -> Any:  # noqa: ANN401 - an expression of the same place
     match of:
-        case Field():
+        case FieldReference():
             return Property(of.name)
         case Property() | Literal():
             return of
@@ -147,7 +147,7 @@ def _without_fields(of: Expression) -> Any:  # noqa: ANN401 - an expression of t
             return replace(of, terms=tuple(map(_without_fields, terms)))
         case Equal(left, right) | Compare(left=left, right=right):
             return replace(of, left=_without_fields(left), right=_without_fields(right))
-        case In(Field() as field, values, negated) if not all(isinstance(value, str) for value in values):
+        case In(FieldReference() as field, values, negated) if not all(isinstance(value, str) for value in values):
             one_of = Or(tuple(Equal(_without_fields(field), Literal(value)) for value in values))
             return Not(one_of) if negated else one_of
         case Cast(inner) | Not(inner) | IsNull(inner) | In(of=inner) | Matches(of=inner):

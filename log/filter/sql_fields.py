@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from ..errors import InvalidArgument
 from ..limits import plain
 from ..schema.arrow_types import arrow_type, type_of_arrow
-from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, Kind, StructType, type_text
+from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, PrimitiveType, StructType, type_text
 from ..schema.fields import Field as SchemaField
 from ..schema.topic_schema import TopicSchema
-from .sql_expressions import Field, Scalar
+from .sql_expressions import FieldReference, Scalar
 
 _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "="}
 _ON_COLUMNS: dict[str, Callable[..., pa.Array]] = {
@@ -33,15 +33,15 @@ _ON_COLUMNS: dict[str, Callable[..., pa.Array]] = {
     "<=": pc.less_equal,
     "=": pc.equal,
 }
-_BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
-_FLOATS = (Kind.FLOAT, Kind.DOUBLE)
-_TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+_BITS = {PrimitiveType.TINYINT: 8, PrimitiveType.SMALLINT: 16, PrimitiveType.INT: 32, PrimitiveType.BIGINT: 64}
+_FLOATS = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
+_TIMES = (PrimitiveType.DATE, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
 _WITH = {
-    Kind.BOOLEAN: "boolean is a condition, and is compared by = and <> with TRUE, FALSE and conditions",
-    Kind.STRING: "string is compared by =, <>, IN, CONTAINS, STARTSWITH and ENDSWITH with texts",
-    Kind.DATE: "date is compared with texts such as '2026-01-31'",
-    Kind.TIMESTAMP: "timestamp is compared with texts such as '2026-01-31T12:00:00Z'",
-    Kind.TIMESTAMP_NTZ: "timestamp_ntz is compared with texts such as '2026-01-31T12:00:00'",
+    PrimitiveType.BOOLEAN: "boolean is a condition, and is compared by = and <> with TRUE, FALSE and conditions",
+    PrimitiveType.STRING: "string is compared by =, <>, IN, CONTAINS, STARTSWITH and ENDSWITH with texts",
+    PrimitiveType.DATE: "date is compared with texts such as '2026-01-31'",
+    PrimitiveType.TIMESTAMP: "timestamp is compared with texts such as '2026-01-31T12:00:00Z'",
+    PrimitiveType.TIMESTAMP_NTZ: "timestamp_ntz is compared with texts such as '2026-01-31T12:00:00'",
 }
 _FINER = re.compile(r"[.,][0-9]{7}")
 """A fraction of a second that is finer than what is stored."""
@@ -54,31 +54,33 @@ _MICROSECOND = timedelta(microseconds=1)
 class FieldValues:
     """The values of one field in some messages."""
 
-    field: Field
+    field: FieldReference
     type: FieldType
     values: pa.Array
 
     @staticmethod
-    def of(structs: pa.StructArray | pa.ChunkedArray, field: Field, schema: TopicSchema | None) -> FieldValues:
+    def of(structs: pa.StructArray | pa.ChunkedArray, field: FieldReference, schema: TopicSchema | None) -> FieldValues:
         """A field's values in a column ``value``, whose fields may have any names of theirs in the topic's ``schema``. Raises
         `InvalidArgument` if there is no such field.
         """
         found = pc.struct_field(structs, _places(structs.type, field, () if schema is None else schema.fields))
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         known = type_of_arrow(values.type, field.name)
-        return FieldValues(field, known, values.cast(arrow_type(known)) if isinstance(known, Kind | DecimalType) else values)
+        return FieldValues(
+            field, known, values.cast(arrow_type(known)) if isinstance(known, PrimitiveType | DecimalType) else values
+        )
 
     @property
     def truths(self) -> pa.Array:
         """The values as conditions. Raises `InvalidArgument` if the field is not boolean."""
-        if self.type is not Kind.BOOLEAN:
+        if self.type is not PrimitiveType.BOOLEAN:
             raise self.refusal("it stands where a condition is called for")
         return self.values
 
     @property
     def texts(self) -> pa.Array:
         """The values as texts. Raises `InvalidArgument` if they are none."""
-        if self.type is not Kind.STRING:
+        if self.type is not PrimitiveType.STRING:
             raise self.refusal("it stands where a text is called for")
         return self.values
 
@@ -91,7 +93,7 @@ class FieldValues:
             return self._with_number(symbol, other)  # type: ignore[arg-type]
         if isinstance(other, str) and self.type in _TIMES:
             return _ON_COLUMNS[symbol](self.values, self._time(symbol, other))
-        if isinstance(other, str) and self.type is Kind.STRING and symbol == "=":
+        if isinstance(other, str) and self.type is PrimitiveType.STRING and symbol == "=":
             return pc.equal(self.values, other)
         raise self.refusal(f"{symbol} {_literal(other)}")
 
@@ -99,7 +101,7 @@ class FieldValues:
         """The error for a comparison that has no meaning for the field's type."""
         if _is_number(self.type):
             expected = f"{type_text(self.type)} is compared with numbers"
-        elif isinstance(self.type, Kind) and self.type in _WITH:
+        elif isinstance(self.type, PrimitiveType) and self.type in _WITH:
             expected = _WITH[self.type]
         else:
             expected = f"of {type_text(self.type)} only IS NULL and IS NOT NULL are asked"
@@ -124,7 +126,7 @@ class FieldValues:
     def _with_field(self, symbol: str, other: FieldValues) -> pa.Array:
         if _is_number(self.type) and _is_number(other.type):
             left, right = _alike(self, other)
-        elif self.type == other.type and (self.type in _TIMES or (self.type is Kind.STRING and symbol == "=")):
+        elif self.type == other.type and (self.type in _TIMES or (self.type is PrimitiveType.STRING and symbol == "=")):
             left, right = self.values, other.values
         else:
             raise self.refusal(f"{symbol} {other.field.name}, which is {type_text(other.type)}")
@@ -137,7 +139,7 @@ class FieldValues:
             raise self.refusal(f"{symbol} {_literal(text)}") from error
 
 
-def _places(structs: pa.StructType, field: Field, known: tuple[SchemaField, ...]) -> list[int]:
+def _places(structs: pa.StructType, field: FieldReference, known: tuple[SchemaField, ...]) -> list[int]:
     """Where a field is in structs, and in those inside. Its own name comes first, then the others of the field that has or had it."""
     type_: pa.DataType = structs
     places: list[int] = []
@@ -160,10 +162,10 @@ def mirrored(symbol: str) -> str:
 
 def _moment(text: str, type_: FieldType) -> pa.Scalar:
     """The date or time that a text states. Raises `ValueError`."""
-    if type_ is Kind.DATE:
+    if type_ is PrimitiveType.DATE:
         return pa.scalar(date.fromisoformat(text), pa.date32())
     time = datetime.fromisoformat(text)
-    zoned = type_ is Kind.TIMESTAMP
+    zoned = type_ is PrimitiveType.TIMESTAMP
     if (time.tzinfo is not None) is not zoned or _FINER.search(text):
         raise ValueError("no such time")
     since = time - datetime(1970, 1, 1, tzinfo=UTC if zoned else None)
@@ -216,7 +218,7 @@ def _doubles(of: FieldValues) -> pa.Array:
 # --- Errors ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _unknown(field: Field, structs: pa.StructType) -> InvalidArgument:
+def _unknown(field: FieldReference, structs: pa.StructType) -> InvalidArgument:
     known = list(_paths(structs, ("value",)))
     near = next((one for one in known if one.lower() == field.name.lower()), None)
     return InvalidArgument(

@@ -19,7 +19,7 @@ from .sql_expressions import (
     Condition,
     Equal,
     Expression,
-    Field,
+    FieldReference,
     In,
     IsNull,
     Literal,
@@ -34,7 +34,7 @@ from .sql_expressions import (
 from .sql_tokens import FIELD_PART, Token, refusal, tokens
 from .tags import is_unicode
 
-_Operand: TypeAlias = Property | Field | Literal
+_Operand: TypeAlias = Property | FieldReference | Literal
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -112,7 +112,7 @@ class _Parser:
             if side == Literal(None):
                 raise refusal("nothing is equal to NULL", self._expression, at.at, hint="write IS NULL or IS NOT NULL")
         for side, other in ((left, right), (right, left)):
-            if _is_value(side) and not isinstance(other, Property | Field) and not _is_value(other):
+            if _is_value(side) and not isinstance(other, Property | FieldReference) and not _is_value(other):
                 raise refusal("a truth value is compared with another value", self._expression, place.at, hint=_not_alone(left))
         return Equal(left, right)
 
@@ -151,7 +151,7 @@ class _Parser:
         return And((Compare(">=", value, low), Compare("<=", value, high)))
 
     def _in(self, left: Expression, start: Token, *, negated: bool) -> In:
-        if not isinstance(left, Property | Field):
+        if not isinstance(left, Property | FieldReference):
             raise refusal("IN is asked of something else than a property", self._expression, start.at, expected="a property")
         read = self._text if isinstance(left, Property) else self._text_or_number
         self._expect("(")
@@ -195,7 +195,7 @@ class _Parser:
             case "word":
                 return Property(token.text)
             case "field":
-                return Field(tuple(name.strip("`") for name in FIELD_PART.findall(token.text)[1:]))
+                return FieldReference(tuple(name.strip("`") for name in FIELD_PART.findall(token.text)[1:]))
         literals: dict[str, Scalar] = {"TRUE": True, "FALSE": False, "NULL": None}
         if token.kind == "keyword" and token.text in literals:
             return Literal(literals[token.text])
@@ -213,7 +213,7 @@ class _Parser:
         return self._truth(read(), start)
 
     def _truth(self, found: Expression, start: Token) -> Condition:
-        if isinstance(found, Property | Field):
+        if isinstance(found, Property | FieldReference):
             return Cast(found)
         if _is_value(found):
             raise refusal("a value stands where a condition is called for", self._expression, start.at, expected="a condition")
@@ -222,12 +222,12 @@ class _Parser:
     def _operand(self, *, beside: _Operand) -> _Operand:
         """What a value is compared with: a number, or a text that states a time if the value is a field."""
         start, found = self._token, self._unary()
-        if isinstance(beside, Field) and isinstance(found, Literal) and isinstance(found.value, str):
+        if isinstance(beside, FieldReference) and isinstance(found, Literal) and isinstance(found.value, str):
             return found
         return self._number(found, start)
 
     def _number(self, found: Expression, start: Token) -> _Operand:
-        if isinstance(found, Property | Field) or _is_number(found):
+        if isinstance(found, Property | FieldReference) or _is_number(found):
             return found
         raise refusal(
             "only numbers are more or less than others",

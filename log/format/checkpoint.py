@@ -14,7 +14,7 @@ from ..paths import TopicPaths
 from ..stores.protocol import ObjectStore, Put
 from .digest import digest
 from .header import StateForm
-from .state import State, state_document, state_of
+from .state import TopicState, state_document, state_of
 from .stored_json import damaged, parse_stored
 
 _LARGE_BYTES = MIB
@@ -30,12 +30,12 @@ def is_due(entry: int, size_bytes: int) -> bool:
     return entry % (CHECKPOINT_ENTRIES * max(1, size_bytes // _LARGE_BYTES)) == 0
 
 
-def encode_checkpoint(state: State) -> bytes:
+def encode_checkpoint(state: TopicState) -> bytes:
     body = json.dumps({"format": state.format, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
     return f"{body}\n{digest(body.encode())}\n".encode()
 
 
-def decode_checkpoint(data: bytes, *, where: str) -> State:
+def decode_checkpoint(data: bytes, *, where: str) -> TopicState:
     """Raises `DataDamaged` or `NewerFormatError`. The returned state has been checked by hash, and against its own digest."""
     body, _, check = data.partition(b"\n")
     if check != digest(body).encode() + b"\n":
@@ -58,7 +58,7 @@ class CheckpointWriter:
         self._paths = paths
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def write_if_due(self, state: State) -> None:
+    def write_if_due(self, state: TopicState) -> None:
         """Begin to write this state's checkpoint if its entry is one that gets a checkpoint."""
         if state.entry % CHECKPOINT_ENTRIES or not is_due(state.entry, len(encode_checkpoint(state))):
             return
@@ -66,7 +66,7 @@ class CheckpointWriter:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def write(self, state: State) -> None:
+    async def write(self, state: TopicState) -> None:
         """Write this state's checkpoint unless it exists."""
         try:
             await self._store.put(self._paths.checkpoint(state.entry), encode_checkpoint(state), mode=Put.CREATE)

@@ -6,13 +6,13 @@ import json
 
 from ..limits import FORMAT_BASIC
 from .digest import digest
-from .stored_json import Name, Number, Stored, damaged, parse_stored
+from .stored_json import Name, Number, StoredForm, damaged, parse_stored
 
 _WHAT = "a floor"
 _HINT = "nothing is deleted meanwhile; put the former object back, or one for the oldest checkpoint that is there"
 
 
-class _FloorForm(Stored, frozen=True):
+class _FloorForm(StoredForm, frozen=True):
     format: int
     floor: Number
     write_id: Name

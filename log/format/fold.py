@@ -29,11 +29,11 @@ from ..schema.evolution import refusal
 from ..schema.topic_schema import TopicSchema
 from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Repair
 from .schema_form import SchemaForm, fields_digest, schema_of
-from .state import ProducerRow, SchemaVersion, State, item_hash, row_hash, schema_hash, state_of, version_hash
+from .state import ProducerRow, SchemaVersion, TopicState, item_hash, row_hash, schema_hash, state_of, version_hash
 from .stored_json import damaged, shown
 
 
-class Void(StrEnum):
+class VoidReason(StrEnum):
     """Why a batch or an opening does not count."""
 
     NO_TOPIC = "the topic was deleted or not created yet"
@@ -51,15 +51,15 @@ class Void(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedEntry:
     """An entry and its verdicts."""
 
-    state: State
+    state: TopicState
     """The state after the entry."""
     header: Header
-    epochs: tuple[Epoch | Void, ...]
+    epochs: tuple[Epoch | VoidReason, ...]
     """The epoch of every opening, or why it is void."""
-    verdicts: tuple[Mapping[int, int] | Void, ...]
+    verdicts: tuple[Mapping[int, int] | VoidReason, ...]
     """The verdict on every batch: the first offset in each of its queues, or why it is void."""
 
     @property
@@ -76,7 +76,7 @@ class Folded:
         return any(isinstance(action, Repair) for action in self.header.actions)
 
 
-def fold(state: State, header: Header, *, where: str = "") -> Folded:
+def fold(state: TopicState, header: Header, *, where: str = "") -> FoldedEntry:
     """The state after the entry that follows ``state``, and its verdicts.
 
     Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. An entry with a repair
@@ -89,7 +89,7 @@ def fold(state: State, header: Header, *, where: str = "") -> Folded:
             repaired = state_of(repair.state)
         except ValueError as error:
             raise damaged("a repair", error, where=where) from error
-        return Folded(replace(repaired, entry=header.entry), header, (), ())
+        return FoldedEntry(replace(repaired, entry=header.entry), header, (), ())
     _check_built_on(state, header, where)
     judge = Judge(state, header.entry)
     judge.advance_time(header.append_time_ms)
@@ -97,16 +97,16 @@ def fold(state: State, header: Header, *, where: str = "") -> Folded:
         judge.act(action)
     epochs = tuple(judge.open(opening, position) for position, opening in enumerate(header.openings))
     verdicts = tuple(judge.accept(batch) for batch in header.batches)
-    return Folded(judge.state(), header, epochs, verdicts)
+    return FoldedEntry(judge.state(), header, epochs, verdicts)
 
 
-def bases_of(state: State, batches: tuple[Batch, ...]) -> dict[int, int]:
+def bases_of(state: TopicState, batches: tuple[Batch, ...]) -> dict[int, int]:
     """The footer's offset bases: the next offset of every queue that any of these batches names and the topic has."""
     touched = {queue for batch in batches for queue in batch.rows}
     return {queue: state.next_offsets[queue] for queue in sorted(touched) if 0 <= queue < state.queues}
 
 
-def _check_built_on(state: State, header: Header, where: str) -> None:
+def _check_built_on(state: TopicState, header: Header, where: str) -> None:
     if header.entry != state.entry + 1:
         raise DataDamaged("the entry says it is another one", object=where, expected=state.entry + 1, observed=header.entry)
     if header.state_digest != state.digest:
@@ -121,7 +121,7 @@ def _check_built_on(state: State, header: Header, where: str) -> None:
 class Judge:
     """A working copy of a state, to which the parts of entry ``entry`` are applied one after another."""
 
-    def __init__(self, state: State, entry: int) -> None:
+    def __init__(self, state: TopicState, entry: int) -> None:
         self._before = state
         self._entry = entry
         self._incarnation = state.incarnation
@@ -163,12 +163,12 @@ class Judge:
             case ForgetJob() if action.job in self._jobs and may_forget(self._entry, self._jobs[action.job]):
                 self._sum -= item_hash("job", action.job, self._jobs.pop(action.job))
 
-    def open(self, opening: Opening, position: int) -> Epoch | Void:
+    def open(self, opening: Opening, position: int) -> Epoch | VoidReason:
         """The epoch the opening gets, or why it is void."""
         if (refusal := self._refusal(opening.generation, opening.valid_until)) is not None:
             return refusal
         if was_accepted(opening, self._openings):
-            return Void.REPEATED
+            return VoidReason.REPEATED
         self._openings[opening.write_id] = self._entry
         self._sum += item_hash("opening", opening.write_id, self._entry)
         epoch = Epoch(self._entry, position)
@@ -176,7 +176,7 @@ class Judge:
         self._put_row(self._named, opening.producer, ProducerRow(last, self._entry, self._time_ms, epoch), "named")
         return epoch
 
-    def accept(self, batch: Batch) -> Mapping[int, int] | Void:
+    def accept(self, batch: Batch) -> Mapping[int, int] | VoidReason:
         """The batch's first offset in each of its queues, or why it is void."""
         if (refusal := self._batch_refusal(batch)) is not None:
             return refusal
@@ -190,8 +190,8 @@ class Judge:
             self._move_offset(queue, self._next[queue] + count)
         return offsets
 
-    def state(self) -> State:
-        return State(
+    def state(self) -> TopicState:
+        return TopicState(
             entry=self._entry,
             incarnation=self._incarnation,
             alive=self._alive,
@@ -208,38 +208,38 @@ class Judge:
             sum=self._sum % 2**128,
         )
 
-    def _refusal(self, generation: int, valid_until: int) -> Void | None:
+    def _refusal(self, generation: int, valid_until: int) -> VoidReason | None:
         if not self._alive:
-            return Void.NO_TOPIC
+            return VoidReason.NO_TOPIC
         if not is_of_generation(generation, self._generation):
-            return Void.GENERATION
+            return VoidReason.GENERATION
         if is_expired(valid_until, self._entry):
-            return Void.EXPIRED
+            return VoidReason.EXPIRED
         return None
 
     def _is_closed(self, job: str) -> bool:
         return job in self._jobs
 
-    def _batch_refusal(self, batch: Batch) -> Void | None:
+    def _batch_refusal(self, batch: Batch) -> VoidReason | None:
         refusal = self._refusal(batch.generation, batch.valid_until)
         if refusal is not None:
             return refusal
         if not all(0 <= queue < len(self._next) for queue in batch.rows):
-            return Void.NO_QUEUE
+            return VoidReason.NO_QUEUE
         if not is_well_formed(batch):
-            return Void.MALFORMED
+            return VoidReason.MALFORMED
         if not fits_schema(batch, self._schema):
-            return Void.SCHEMA
+            return VoidReason.SCHEMA
         if not has_room(batch, self._rows, self._next):
-            return Void.TOO_MANY
+            return VoidReason.TOO_MANY
         if batch.job is not None and self._is_closed(batch.job):
-            return Void.JOB_CLOSED
+            return VoidReason.JOB_CLOSED
         known = (self._named if batch.named else self._unnamed).get(batch.producer)
         if known is None:
-            return Void.UNKNOWN_NAME if batch.named else None
+            return VoidReason.UNKNOWN_NAME if batch.named else None
         if not is_of_epoch(known, batch):
-            return Void.FENCED
-        return None if follows(known, batch) else Void.PREVIOUS
+            return VoidReason.FENCED
+        return None if follows(known, batch) else VoidReason.PREVIOUS
 
     def _begin(self, created: Created) -> None:
         for queue in range(len(self._next)):

@@ -35,7 +35,7 @@ from .header import (
     parse_openings,
 )
 from .sealed import read_footer, write_file
-from .stored_json import Stored, check_stored, parse_stored
+from .stored_json import StoredForm, check_stored, parse_stored
 
 _HANDED_KEY = "penstock.handed"
 _LONG = "long-"
@@ -44,13 +44,13 @@ _BASIC, _EXTENDED = 1, 2
 _WHAT = "batches that were handed over"
 
 
-class _HandedForm(Stored, frozen=True):
+class _HandedForm(StoredForm, frozen=True):
     openings: tuple[OpeningForm, ...]
     batches: tuple[BatchForm, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandOver:
     """What one process handed over at once: openings, and batches whose parts point at the object or at staged uploads."""
 
     tail: int
@@ -61,16 +61,16 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOverObject:
     """An object to be written, and what it will mean once it is."""
 
-    handed: Handed
+    handed: HandOver
     data: bytes
 
 
 def prepare(
     paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, pa.Table | None]]
-) -> HandOver:
+) -> HandOverObject:
     """The object that hands these openings and batches over at ``tail``. Batches come with their rows sorted by queue, or with parts
     staged before.
 
@@ -83,17 +83,17 @@ def prepare(
         data = write_file(rows, {_HANDED_KEY: "name"}) if tables else b""
         name = _encode_name(write_id, openings, plain, digest(data))
         if len(name) <= PATH_PART_BYTES_MAX:
-            return HandOver(_placed(paths, tail, name, openings, plain, len(data), digest(data)), data)
+            return HandOverObject(_placed(paths, tail, name, openings, plain, len(data), digest(data)), data)
     document = {
         "openings": [opening_document(opening) for opening in openings],
         "batches": [batch_document(batch) for batch in plain],
     }
     data = write_file(rows, {_HANDED_KEY: json.dumps(document, separators=(",", ":"))})
     name = _LONG + write_id
-    return HandOver(_placed(paths, tail, name, openings, plain, len(data), digest(data)), data)
+    return HandOverObject(_placed(paths, tail, name, openings, plain, len(data), digest(data)), data)
 
 
-async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -> Handed | None:
+async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -> HandOver | None:
     """The content of a listed hand-over. None for a foreign or damaged object. The object is read only when its name is too short to
     say all.
     """
@@ -126,7 +126,7 @@ def _placed(
     batches: Sequence[Batch],
     size_bytes: int,
     body_digest: str,
-) -> Handed:
+) -> HandOver:
     key = paths.handed_object(tail, name)
     row = 0
     placed: list[Batch] = []
@@ -137,7 +137,7 @@ def _placed(
         part = Part(key.removeprefix(paths.root), row, dict(batch.rows), size_bytes, body_digest)
         placed.append(replace(batch, parts=(part,)))
         row += batch.row_count
-    return Handed(tail, key, tuple(openings), tuple(placed))
+    return HandOver(tail, key, tuple(openings), tuple(placed))
 
 
 # --- Names: bytes in URL-safe base64 without padding ---------------------------------------------------------------------------

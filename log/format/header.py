@@ -24,7 +24,7 @@ from ..limits import (
     SCHEMA_VERSIONS_KEPT,
 )
 from .schema_form import SchemaForm
-from .stored_json import Digest, Id, Name, Number, SequenceNumber, Stored, TimeMs, damaged, parse_stored, plain
+from .stored_json import Digest, Id, Name, Number, SequenceNumber, StoredForm, TimeMs, damaged, parse_stored, plain
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,7 +97,7 @@ class Opening:
     """The last sequence from which a name goes on if the state does not know it."""
 
 
-class Created(Stored, frozen=True, tag=True, omit_defaults=True):
+class Created(StoredForm, frozen=True, tag=True, omit_defaults=True):
     """The topic begins, with fresh queues.
 
     Ignored in four cases: the topic lives; its last life was not the one to be replaced; it has no queue or more than `QUEUES_MAX`; its
@@ -112,13 +112,13 @@ class Created(Stored, frozen=True, tag=True, omit_defaults=True):
     """The schema of a typed topic's first version."""
 
 
-class Deleted(Stored, frozen=True, tag=True):
+class Deleted(StoredForm, frozen=True, tag=True):
     """The topic ends. Ignored unless this incarnation lives."""
 
     incarnation: Name
 
 
-class Evolved(Stored, frozen=True, tag=True):
+class Evolved(StoredForm, frozen=True, tag=True):
     """The topic's schema is another one from here on. Ignored unless it may follow the one before, in this life of the topic."""
 
     generation: Number
@@ -128,19 +128,19 @@ class Evolved(Stored, frozen=True, tag=True):
     """What changed, as people are told."""
 
 
-class CloseJob(Stored, frozen=True, tag=True):
+class CloseJob(StoredForm, frozen=True, tag=True):
     """No later entry may link this staged upload."""
 
     job: Name
 
 
-class ForgetJob(Stored, frozen=True, tag=True):
+class ForgetJob(StoredForm, frozen=True, tag=True):
     """The objects of this closed upload are gone, so its id need not be remembered."""
 
     job: Name
 
 
-class RowForm(Stored, frozen=True, array_like=True):
+class ProducerRowForm(StoredForm, frozen=True, array_like=True):
     """The stored form of what a state knows of one producer."""
 
     name: Name
@@ -151,7 +151,7 @@ class RowForm(Stored, frozen=True, array_like=True):
     position: Number | None = None
 
 
-class VersionForm(Stored, frozen=True, array_like=True):
+class VersionForm(StoredForm, frozen=True, array_like=True):
     """The stored form of what a state knows of one version of its schema."""
 
     version: Number
@@ -161,7 +161,7 @@ class VersionForm(Stored, frozen=True, array_like=True):
     changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
 
 
-class StateForm(Stored, frozen=True, omit_defaults=True):
+class StateForm(StoredForm, frozen=True, omit_defaults=True):
     """The stored form of a state, in checkpoints and repairs. The order of its lists is part of it."""
 
     entry: Number
@@ -170,8 +170,8 @@ class StateForm(Stored, frozen=True, omit_defaults=True):
     created_entry: Number
     generation: Number
     next_offsets: Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
-    unnamed: tuple[RowForm, ...]
-    named: tuple[RowForm, ...]
+    unnamed: tuple[ProducerRowForm, ...]
+    named: tuple[ProducerRowForm, ...]
     openings: tuple[tuple[Name, Number], ...]
     closed_jobs: tuple[tuple[Name, Number], ...]
     store_time_ms: TimeMs
@@ -179,7 +179,7 @@ class StateForm(Stored, frozen=True, omit_defaults=True):
     versions: Annotated[tuple[VersionForm, ...], Meta(max_length=SCHEMA_VERSIONS_KEPT)] = ()
 
 
-class Repair(Stored, frozen=True, tag=True):
+class Repair(StoredForm, frozen=True, tag=True):
     """The whole state after this entry, as entries ``lost_first`` to ``lost_last`` cannot be read any more."""
 
     state: StateForm
@@ -197,7 +197,7 @@ OpeningForm: TypeAlias = tuple[Name, Name, Number, Number, SequenceNumber]
 PartForm: TypeAlias = tuple[Name, Number, _Counts, Number, Digest]
 
 
-class BatchForm(Stored, frozen=True):
+class BatchForm(StoredForm, frozen=True):
     """The stored form of a batch. Empty values are left out."""
 
     p: Name
@@ -212,7 +212,7 @@ class BatchForm(Stored, frozen=True):
     x: bool = False
 
 
-class _EntryForm(Stored, frozen=True):
+class _EntryForm(StoredForm, frozen=True):
     format: int
     entry: Number
     write_id: Name

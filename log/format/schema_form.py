@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..schema.fields import ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, parts_of
+from ..schema.fields import ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, parts_of
 from ..schema.rules import DEPTH_MAX
 from ..schema.topic_schema import TopicSchema
 from .digest import digest
-from .stored_json import Name, Number, Stored
+from .stored_json import Name, Number, StoredForm
 
 
-class FieldForm(Stored, frozen=True, omit_defaults=True):
+class FieldForm(StoredForm, frozen=True, omit_defaults=True):
     """The stored form of a field. ``of`` are the parts of its type."""
 
     id: Number
@@ -28,7 +28,7 @@ class FieldForm(Stored, frozen=True, omit_defaults=True):
     of: tuple[FieldForm, ...] = ()
 
 
-class SchemaForm(Stored, frozen=True):
+class SchemaForm(StoredForm, frozen=True):
     """The stored form of a schema."""
 
     version: Number
@@ -119,8 +119,8 @@ def _type_of(form: FieldForm, depth: int) -> FieldType:
 
 
 def _stored_type(name: str) -> FieldType:
-    if name in list(Kind):
-        return Kind(name)
+    if name in list(PrimitiveType):
+        return PrimitiveType(name)
     digits = name.removeprefix("decimal(").removesuffix(")").split(",")
     type_ = DecimalType(int(digits[0]), int(digits[-1])) if len(digits) == 2 and all(map(str.isdecimal, digits)) else None
     if type_ is None or _type_name(type_) != name:

@@ -10,7 +10,7 @@ import xxhash
 
 from ..limits import FORMAT_BASIC, FORMAT_EXTENDED
 from ..schema.topic_schema import TopicSchema
-from .header import Epoch, RowForm, StateForm, VersionForm
+from .header import Epoch, ProducerRowForm, StateForm, VersionForm
 from .schema_form import schema_form, schema_of
 from .stored_json import plain
 
@@ -44,7 +44,7 @@ class SchemaVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TopicState:
     """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and are never changed."""
 
     entry: int = 0
@@ -94,8 +94,8 @@ class State:
         return f"{(self.sum + item_hash('state', *scalars)) % 2**128:032x}"
 
 
-def row_sum(state: State) -> int:
-    """`State.sum` computed from scratch, to check a loaded checkpoint."""
+def row_sum(state: TopicState) -> int:
+    """`TopicState.sum` computed from scratch, to check a loaded checkpoint."""
     total = sum(item_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
     total += sum(row_hash("unnamed", name, row) for name, row in state.unnamed.items())
     total += sum(row_hash("named", name, row) for name, row in state.named.items())
@@ -122,12 +122,14 @@ def item_hash(*values: object) -> int:
     return xxhash.xxh3_128_intdigest(repr(values).encode())
 
 
-def state_form(state: State) -> StateForm:
+def state_form(state: TopicState) -> StateForm:
     """The stored form of a state; the mappings' order is part of it."""
 
-    def rows(mapping: Mapping[str, ProducerRow]) -> tuple[RowForm, ...]:
+    def rows(mapping: Mapping[str, ProducerRow]) -> tuple[ProducerRowForm, ...]:
         return tuple(
-            RowForm(name, row.last, row.entry, row.time_ms, *((row.epoch.entry, row.epoch.position) if row.epoch else (None, None)))
+            ProducerRowForm(
+                name, row.last, row.entry, row.time_ms, *((row.epoch.entry, row.epoch.position) if row.epoch else (None, None))
+            )
             for name, row in mapping.items()
         )
 
@@ -148,15 +150,15 @@ def state_form(state: State) -> StateForm:
     )
 
 
-def state_document(state: State) -> dict[str, object]:
+def state_document(state: TopicState) -> dict[str, object]:
     """A state as JSON values."""
     return plain(state_form(state))
 
 
-def state_of(form: StateForm) -> State:
+def state_of(form: StateForm) -> TopicState:
     """The inverse of `state_form`. Raises `ValueError` for a schema whose types do not exist."""
 
-    def rows(forms: tuple[RowForm, ...]) -> dict[str, ProducerRow]:
+    def rows(forms: tuple[ProducerRowForm, ...]) -> dict[str, ProducerRow]:
         return {
             row.name: ProducerRow(
                 row.last, row.entry, row.time_ms, None if row.epoch is None else Epoch(row.epoch, row.position or 0)
@@ -164,7 +166,7 @@ def state_of(form: StateForm) -> State:
             for row in forms
         }
 
-    state = State(
+    state = TopicState(
         entry=form.entry,
         incarnation=form.incarnation,
         alive=form.alive,

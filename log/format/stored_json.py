@@ -1,6 +1,6 @@
 """Stored JSON is input: whoever may write to the bucket chooses its bytes.
 
-Each kind of stored object has a form: a `Stored` struct whose fields have types, ranges and lengths. `parse_stored` reads bytes as a
+Each kind of stored object has a form: a `StoredForm` struct whose fields have types, ranges and lengths. `parse_stored` reads bytes as a
 form, or raises `DataDamaged`. Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have
 is an error, since it may mean something to the process that wrote it. So nesting is as deep as the form, and every process reads the
 same bytes in the same way.
@@ -34,7 +34,7 @@ Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 _OBSERVED_CHARS_MAX = 200
 
 
-class Stored(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
+class StoredForm(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
     """A form: the fields of a stored JSON object."""
 
 

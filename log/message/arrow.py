@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
 from ..limits import TopicLimits, plain
-from ..schema.stored import Flat
+from ..schema.stored_columns import FlattenedParts
 from .message import NOTHING_SENT, RARE, SEND_SCHEMA, limit_hint
 from .message_type import MessageType
 
@@ -153,7 +153,7 @@ def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
     headers = table["headers"].combine_chunks()
     too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.properties), False)
     _refuse(too_many, f"more than {limits.properties} headers", LimitExceeded, setting="properties")
-    flat = Flat(headers)
+    flat = FlattenedParts(headers)
     names, values = (flat.of(headers.values).field(place) for place in range(2))
     if names.null_count:
         row = int(flat.owners[pc.index(names.is_null(), True).as_py()])

@@ -26,7 +26,7 @@ _TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class BatchQueues:
     """The queues of a batch's messages; small, so that receipts may keep it."""
 
     queues: npt.NDArray[np.int32]
@@ -62,8 +62,8 @@ class BatchRows:
 
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
     """Columns that differ from message to message, ids and queues apart, in sending order. Columns that are not here are empty."""
-    places: Places
-    ids: MessageIds | SomeIds | KeptIds
+    places: BatchQueues
+    ids: MessageIds | WrittenIds | OriginalIds
     producer: str
 
     @property
@@ -145,7 +145,7 @@ class MessageIds:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SomeIds:
+class WrittenIds:
     """The ids of those messages of a batch that are written."""
 
     ids: MessageIds
@@ -158,7 +158,7 @@ class SomeIds:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class KeptIds:
+class OriginalIds:
     """The ids of messages that were sent before."""
 
     ids: pa.ChunkedArray
@@ -191,7 +191,7 @@ def rows_of_messages(
     if group_column.null_count < len(groups):
         columns["message_group"] = group_column
     columns |= label_columns(labelled, born_us)
-    return BatchRows(columns, Places(routed), ids, producer)
+    return BatchRows(columns, BatchQueues(routed), ids, producer)
 
 
 def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
@@ -235,7 +235,7 @@ def rows_of_arrow(
     router: Router,
     *,
     producer: str,
-    ids: MessageIds | SomeIds,
+    ids: MessageIds | WrittenIds,
     in_runs: bool = True,
 ) -> BatchRows:
     """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times. ``in_runs``: see `Router.route`."""
@@ -257,7 +257,7 @@ def rows_of_arrow(
         columns["keys"] = _empty_for_null(data["keys"])
     if data["properties"].null_count < count:
         columns["properties"] = _without_nulls(data["properties"].combine_chunks())
-    return BatchRows(columns, Places(routed), KeptIds(data["message_id"]) if are_copies else ids, producer)
+    return BatchRows(columns, BatchQueues(routed), OriginalIds(data["message_id"]) if are_copies else ids, producer)
 
 
 def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:

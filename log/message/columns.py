@@ -7,7 +7,7 @@ from functools import reduce
 
 import pyarrow as pa
 
-from ..schema.stored import aligned, wider_type
+from ..schema.stored_columns import aligned, wider_type
 from .message import RARE, VALUE
 
 

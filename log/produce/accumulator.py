@@ -40,7 +40,7 @@ _COPIES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class BatchSent:
+class BatchOutcome:
     """The outcome of a batch, for metrics."""
 
     messages: int
@@ -76,7 +76,7 @@ class ProducerOptions:
     invalid: Literal["refuse", "topic"] = "refuse"
     """What becomes of rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid``,
     each once and with the reason, and the other rows are written."""
-    on_batch: Callable[[BatchSent], None] | None = None
+    on_batch: Callable[[BatchOutcome], None] | None = None
     """Called with each batch once it is durable or failed, on the event loop, for metrics. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class BatchBuilder:
 def tell(options: ProducerOptions, builder: BatchBuilder, *, now_s: float, durable: bool) -> None:
     """Report a batch's outcome to the metrics callback."""
     if options.on_batch is not None and builder.count:
-        options.on_batch(BatchSent(builder.count, builder.sent_bytes, now_s - builder.started_s, durable))
+        options.on_batch(BatchOutcome(builder.count, builder.sent_bytes, now_s - builder.started_s, durable))
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:

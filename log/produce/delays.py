@@ -105,7 +105,7 @@ class RecallHandle(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Delayed:
+class DelayedRows:
     """The part of a batch of delayed messages that its receipts need."""
 
     topic: str
@@ -122,7 +122,7 @@ class Delayed:
 class RecallHandles(Sequence[str]):
     """The recall handles of a batch's messages, in sending order, each made when it is asked for."""
 
-    def __init__(self, delayed: Delayed, first_offset: int) -> None:
+    def __init__(self, delayed: DelayedRows, first_offset: int) -> None:
         self._delayed, self._first_offset = delayed, first_offset
 
     def __len__(self) -> int:
@@ -209,9 +209,9 @@ class Delays:
         check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
         return with_destinations(table)
 
-    def of(self, due: pa.Array | pa.ChunkedArray, ids: MessageIds) -> Delayed:
+    def of(self, due: pa.Array | pa.ChunkedArray, ids: MessageIds) -> DelayedRows:
         """The part of these messages that their receipts need."""
-        return Delayed(self._topic, due.cast(pa.int64()).to_numpy(), ids)
+        return DelayedRows(self._topic, due.cast(pa.int64()).to_numpy(), ids)
 
 
 def named_queue(properties: Mapping[str, str]) -> int | None:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..schema.stored import concatenated, shown_value
+from ..schema.stored_columns import concatenated, shown_value
 from ..schema.topic_schema import TopicSchema
 from ..schema.value_column import ValueColumn
-from ..schema.values import BadValue, Converted, convert, convert_fields, row_reader
+from ..schema.values import BadValue, ConvertedRows, convert, convert_fields, row_reader
 
 _BLOCK_ROWS = 1024
 
 
-class RowForm:
+class RowExtractor:
     """How the values of rows are taken out, by the fields in use of one version of a topic's schema."""
 
     def __init__(self, schema: TopicSchema, *, ignore_extra: bool) -> None:
@@ -79,7 +79,7 @@ class _Block:
     rows: list[Any] | None = None
     """The rows themselves, if one of them could not be taken apart."""
     count: int = 0
-    made: Converted | None = None
+    made: ConvertedRows | None = None
     """Its columns. What they were made of is kept only if there are bad rows, or left out fields."""
     unforeseen: Exception | None = None
     """Why there are none."""
@@ -88,7 +88,7 @@ class _Block:
 class GatheredRows:
     """The rows of a batch so far. A row must not be changed inside, in its lists and dicts, before it is written."""
 
-    def __init__(self, form: RowForm, *, block_rows: int = _BLOCK_ROWS) -> None:
+    def __init__(self, form: RowExtractor, *, block_rows: int = _BLOCK_ROWS) -> None:
         self._block_rows = block_rows
         self._form, self._width, self._of_dict = form, len(form.names), form.of_dict
         self._blocks = [_Block()]
@@ -132,7 +132,7 @@ class GatheredRows:
         if block.rows is not None:
             del block.rows[block.count :]
 
-    def converted(self, schema: TopicSchema) -> Converted:
+    def converted(self, schema: TopicSchema) -> ConvertedRows:
         """All rows as the column ``value``. ``schema`` is that of the form or a later one, which may take what does not fit before."""
         parts: list[pa.Array] = []
         bad: dict[int, BadValue] = {}
@@ -144,9 +144,9 @@ class GatheredRows:
             parts.append(made.value)
             bad |= {first + at: fault for at, fault in made.bad.items()}
             first += block.count
-        return Converted(concatenated(parts), bad)
+        return ConvertedRows(concatenated(parts), bad)
 
-    def _convert(self, block: _Block) -> Converted:
+    def _convert(self, block: _Block) -> ConvertedRows:
         if block.unforeseen is not None:
             raise block.unforeseen
         if block.made is None:
@@ -165,7 +165,7 @@ class GatheredRows:
         """Whether a block that was converted still has what it was made of."""
         return block.made is not None and (bool(block.made.bad) or self._ignores(block))
 
-    def _row_of_columns(self, made: Converted, at: int) -> object:
+    def _row_of_columns(self, made: ConvertedRows, at: int) -> object:
         """A row that has all its types right, but perhaps a label that cannot be, or too many bytes."""
         return ValueColumn.of(shown_value(made.value.slice(at, 1), self._form.schema))[0]
 
@@ -173,7 +173,7 @@ class GatheredRows:
         """Whether rows of a block may have had fields that were left out, and that a later version of the schema has."""
         return block.rows is not None and self._form.ignore_extra
 
-    def _converted_again(self, block: _Block, made: Converted, schema: TopicSchema) -> Converted:
+    def _converted_again(self, block: _Block, made: ConvertedRows, schema: TopicSchema) -> ConvertedRows:
         """A block by a later version of the schema. Rows that fit before stay what they are, as names may mean other fields now."""
         places = list(range(block.count)) if self._ignores(block) else sorted(made.bad)
         if not places:
@@ -183,7 +183,7 @@ class GatheredRows:
         order = np.arange(block.count)
         order[places] = block.count + np.arange(len(places))
         value = concatenated([made.value, again.value]).take(pa.array(order))
-        return Converted(value, {places[at]: fault for at, fault in again.bad.items()})
+        return ConvertedRows(value, {places[at]: fault for at, fault in again.bad.items()})
 
     def _rows(self, block: _Block) -> list[Any]:
         if block.rows is not None:

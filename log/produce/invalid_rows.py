@@ -26,14 +26,14 @@ _REASON_CHARS_MAX = 1_000
 _ROW_BYTES_MAX = 4 * MIB - 1
 
 
-class Sender(Protocol):
+class InvalidRowSender(Protocol):
     """What sends them."""
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt: ...
 
 
 async def divert(
-    sender: Sender,
+    sender: InvalidRowSender,
     topic: str,
     bad: Mapping[int, BadValue],
     rows: Mapping[int, object],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ..metrics import Metrics, Sample, check_metrics, counter, gauge, histogram
-from .accumulator import BatchSent, ProducerStatistics
+from .accumulator import BatchOutcome, ProducerStatistics
 
 PRODUCER_CONNECTIONS = gauge("rocketmq_producer_connections", "Open producers", labels=("topic",))
 MESSAGES_IN = counter("rocketmq_messages_in_total", "Messages sent, and durable", "{message}", labels=("topic",))
@@ -43,7 +43,7 @@ def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Ite
         yield Sample(PRODUCER_WAITING, (topic,), statistics.bytes_waiting)
 
 
-def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchSent], None]:
+def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchOutcome], None]:
     """Counts a producer's batches: pass it as ``ProducerOptions(on_batch=…)``. It costs four additions a batch, and nothing a message."""
     check_metrics(metrics, "producer")
     messages, size = metrics.counter(MESSAGES_IN, topic=topic), metrics.counter(THROUGHPUT_IN, topic=topic)
@@ -51,7 +51,7 @@ def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchSent], None
     succeeded_ms = metrics.histogram(SEND_COST_TIME, topic=topic, invocation_status="success")
     failed_ms = metrics.histogram(SEND_COST_TIME, topic=topic, invocation_status="failure")
 
-    def count(sent: BatchSent) -> None:
+    def count(sent: BatchOutcome) -> None:
         (succeeded_ms if sent.durable else failed_ms).observe(1000 * sent.took_s)
         if sent.durable:
             messages.add(sent.messages)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..append.appender import Appender
-from ..append.in_flight import Outcome, Written
+from ..append.in_flight import AppendResult, Outcome
 from ..errors import (
     CallError,
     ClosedError,
@@ -31,7 +31,7 @@ from ..errors import (
 from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX, Duration, shown
 from ..message.arrow import check_arrow, check_rising, columns_of
-from ..message.batch_rows import BatchRows, Places
+from ..message.batch_rows import BatchQueues, BatchRows
 from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, check_no_ids, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
@@ -54,8 +54,8 @@ from .accumulator import (
     tell,
 )
 from .delays import Delays
-from .forming import BatchFormer
-from .receipts import BatchReceipt, BatchResult, Receipt, SettledBatch, receipt_of
+from .receipts import BatchReceipt, Receipt, SendBatchResult, SettledBatch, receipt_of
+from .row_encoding import BatchEncoder
 from .typed_rows import (
     RowRules,
     TypedRows,
@@ -122,7 +122,7 @@ class Producer:
         self._wakeup = asyncio.Event()
         self._body_bytes_max = settings.limits.body_bytes
         self._invalid = invalid
-        self._former = BatchFormer(
+        self._former = BatchEncoder(
             runtime,
             served,
             self._router,
@@ -144,7 +144,7 @@ class Producer:
             contents=self._former.gather,
         )
         self._duplicates = BatchBuilder(2**64, 0.0, self._accumulator.id_prefix)
-        self._duplicates.settle(SettledBatch(Written(0, 0, {}), Places(np.empty(0, np.int32))))
+        self._duplicates.settle(SettledBatch(AppendResult(0, 0, {}), BatchQueues(np.empty(0, np.int32))))
         self._task = asyncio.ensure_future(self._run())
 
     def __repr__(self) -> str:
@@ -295,7 +295,7 @@ class Producer:
             BatchBuilder.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
 
-    async def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> BatchResult:
+    async def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> SendBatchResult:
         """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences. Returns
         once they are durable.
 
@@ -546,7 +546,7 @@ class Producer:
         formed = await self._former.form(builder)
         rows = formed.rows
         if rows.count == 0:
-            return SettledBatch(Written(0, 0, {}), rows.places, None, formed.kept, formed.invalid)
+            return SettledBatch(AppendResult(0, 0, {}), rows.places, None, formed.kept, formed.invalid)
         previous = self._accepted
         batch = Batch(
             producer=self.id,
@@ -562,7 +562,7 @@ class Producer:
         )
         deadline_s = builder.started_s + self._options.delivery_timeout.total_seconds()
         outcome = await self._append_rows(batch, rows, deadline_s)
-        if not isinstance(outcome, Written):
+        if not isinstance(outcome, AppendResult):
             assert isinstance(outcome, PenstockError), "a batch is written or fails"
             return outcome
         self._accepted = batch.last

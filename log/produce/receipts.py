@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..append.in_flight import Written
+from ..append.in_flight import AppendResult
 from ..errors import ForkedError, StoreUnavailable
 from ..limits import WAIT_MAX, Duration, optional_duration, shown
-from ..message.batch_rows import MessageIds, Places
+from ..message.batch_rows import BatchQueues, MessageIds
 from ..runtime.portal import patiently
-from .delays import QUEUE, Delayed, RecallHandles
+from .delays import QUEUE, DelayedRows, RecallHandles
 
 
 class SendResult(NamedTuple):
@@ -39,7 +39,7 @@ class SendResult(NamedTuple):
     """Why the row does not fit the topic's schema, so that it is in the topic ``NAME-invalid`` instead (``invalid="topic"``)."""
 
 
-class BatchResult(NamedTuple):
+class SendBatchResult(NamedTuple):
     """Rows that are durably in the log."""
 
     rows: int
@@ -57,9 +57,9 @@ class BatchResult(NamedTuple):
 class SettledBatch:
     """The outcome of a written batch, with the places of its rows."""
 
-    written: Written
-    places: Places
-    delayed: Delayed | None = None
+    written: AppendResult
+    places: BatchQueues
+    delayed: DelayedRows | None = None
     """The recall data of messages that went into a timer log."""
     kept: npt.NDArray[np.int64] | None = None
     """The messages that were written, by their numbers in the batch; None: all were."""
@@ -234,18 +234,18 @@ class BatchReceipt(_Awaitable):
     def _what(self) -> str:
         return "of a batch"
 
-    def result(self, timeout: Duration | None = None) -> BatchResult:
+    def result(self, timeout: Duration | None = None) -> SendBatchResult:
         """The places of the rows, once they are durable. ``timeout`` is as for `Receipt.result`."""
         return self._places(self._settled(timeout))
 
-    def __await__(self) -> Generator[object, None, BatchResult]:
+    def __await__(self) -> Generator[object, None, SendBatchResult]:
         settled = yield from asyncio.wrap_future(self._future).__await__()
         return self._places(settled)
 
-    def _places(self, settled: SettledBatch) -> BatchResult:
+    def _places(self, settled: SettledBatch) -> SendBatchResult:
         rows, first = settled.places.rows, settled.written.offsets
         if settled.delayed is not None:
             handles = () if first is None else RecallHandles(settled.delayed, first[QUEUE])
-            return BatchResult(len(settled.places.queues), None, self._duplicates, handles, len(settled.invalid))
+            return SendBatchResult(len(settled.places.queues), None, self._duplicates, handles, len(settled.invalid))
         offsets = None if first is None else {queue: (first[queue], first[queue] + count) for queue, count in rows.items()}
-        return BatchResult(len(settled.places.queues), offsets, self._duplicates, (), len(settled.invalid))
+        return SendBatchResult(len(settled.places.queues), offsets, self._duplicates, (), len(settled.invalid))

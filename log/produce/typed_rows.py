@@ -24,7 +24,7 @@ from ..schema.sizes import largest_row_bytes, row_bytes
 from ..schema.topic_schema import TopicSchema
 from ..schema.value_column import ValueColumn
 from ..schema.value_json import value_json
-from ..schema.values import BadValue, Converted
+from ..schema.values import BadValue, ConvertedRows
 from ..topic.settings import TopicSettings
 
 _TOLD = 5
@@ -78,7 +78,7 @@ class TypedRows:
 
 
 def rows_of_converted(
-    converted: Converted,
+    converted: ConvertedRows,
     groups: Sequence[str | None],
     labelled: Mapping[int, Message],
     queues: Mapping[int, int],
@@ -129,7 +129,7 @@ def _value(value: pa.Scalar) -> object:
         return " ".join(str(part) for part in (value.type, getattr(value, "value", None)) if part is not None)
 
 
-def _with_labels(table: pa.Table, converted: Converted, rules: RowRules) -> TypedRows:
+def _with_labels(table: pa.Table, converted: ConvertedRows, rules: RowRules) -> TypedRows:
     """The message columns beside the converted rows, with the labels that come from fields."""
     value, bad = converted.value, dict(converted.bad)
     if largest_row_bytes(value) > rules.limits.body_bytes:

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import DataDamaged, OffsetOutOfRange, TopicDeleted, ViewLost
-from ..format.fold import Folded, Void
-from ..format.state import State
+from ..format.fold import FoldedEntry, VoidReason
+from ..format.state import TopicState
 from ..stores.protocol import ObjectMissing
 from ..table.delta.scan import GROUPS_AHEAD, files_between, scan_queue
 from ..table.delta.segments import queue_slices
@@ -156,7 +156,7 @@ class MergedRows:
                         async for batch in rows:
                             yield batch
 
-    def _is_early(self, snapshot: Snapshot, span: Span) -> Callable[[State], bool] | None:
+    def _is_early(self, snapshot: Snapshot, span: Span) -> Callable[[TopicState], bool] | None:
         """A test whether all wanted rows come after a state, so that reading may begin there. None where no state after the table's can
         be so early.
         """
@@ -258,7 +258,7 @@ class MergedRows:
 
     # --- The log
 
-    async def _entry(self, folded: Folded, data: bytes, span: Span, *, after: int) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def _entry(self, folded: FoldedEntry, data: bytes, span: Span, *, after: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of an entry from the positions on, which move past them."""
         runtime = self._topic.runtime
         async for piece in entry_pieces(self._store, self._paths, runtime, folded, data, queues=span.queues):
@@ -329,12 +329,12 @@ def _only(batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
     return batch.select([name for name in batch.schema.names if name in names])
 
 
-def _is_wanted(folded: Folded, span: Span) -> bool:
+def _is_wanted(folded: FoldedEntry, span: Span) -> bool:
     """Whether an entry has rows that are still to be read; without any, it need not be decoded."""
     return any(
         verdict[queue] + count > span.position[queue] and (span.limits is None or verdict[queue] < span.limits[queue])
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
-        if not isinstance(verdict, Void)
+        if not isinstance(verdict, VoidReason)
         for queue, count in batch.rows.items()
         if queue in span.position
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ViewLost
-from ..format.state import State
+from ..format.state import TopicState
 from ..table.delta.scan import files_between
 from ..tail.view import View, read_floor
 from ..topic.topics import Topic
@@ -36,7 +36,7 @@ async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:
     Reads few checkpoints, then the entries from one to the next at most. Raises `DataDamaged` when one of those cannot be read.
     """
 
-    def has_it(state: State) -> bool:
+    def has_it(state: TopicState) -> bool:
         return state.incarnation == topic.record.incarnation and state.next_offsets[queue] > offset
 
     view, before = View(topic.store, topic.paths, topic.runtime, cache=topic.tail.cache), -1

@@ -16,14 +16,14 @@ from ..filter.tags import is_unicode
 from ..limits import check_flag, plain, shown
 from ..message.message import MessageView, to_us, views
 from ..schema.topic_schema import TopicSchema
-from ..stores.remembering import RememberingStore
+from ..stores.caching_store import CachingStore
 from ..table.delta.lookup import Lookup, lookup
 from ..table.delta.scan import GROUPS_AHEAD, offset_at
 from ..table.delta.snapshot import Snapshot
 from ..topic.topics import Topic
-from .finding import Finding, Found, Ranges
 from .merged_rows import MergedRows, Span, out_of_range
-from .shown_rows import ShownColumns, shown_columns
+from .message_search import MessageSearch, Ranges, SearchResult
+from .projection import Projection, projection_of
 from .tables import table_of
 
 _STORE_TIMES_PER_QUEUE = 8
@@ -34,7 +34,7 @@ Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedRange:
     """Offsets of a queue that cannot be read any more, and were passed over as the caller asked."""
 
     queue: int
@@ -74,14 +74,14 @@ class Reader:
         return self._topic.settings.queues
 
     @property
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[SkippedRange]:
         """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
-        merged: list[LeftOut] = []
+        merged: list[SkippedRange] = []
         for queue, first, limit in sorted(self._left_out):
             if merged and merged[-1].queue == queue and first <= merged[-1].limit_offset:
-                merged[-1] = LeftOut(queue, merged[-1].first_offset, max(limit, merged[-1].limit_offset))
+                merged[-1] = SkippedRange(queue, merged[-1].first_offset, max(limit, merged[-1].limit_offset))
             else:
-                merged.append(LeftOut(queue, first, limit))
+                merged.append(SkippedRange(queue, first, limit))
         return merged
 
     @property
@@ -136,11 +136,11 @@ class Reader:
             check_filter(one, schema)
         looked_at = columns_read(keep, typed=schema is not None)
 
-        def asked_of(schema: TopicSchema | None) -> tuple[ShownColumns, ShownColumns]:
+        def asked_of(schema: TopicSchema | None) -> tuple[Projection, Projection]:
             """The columns that the caller gets, and those that must be read for it."""
-            wanted = shown_columns(columns, schema)
+            wanted = projection_of(columns, schema)
             names = wanted.names if columns is None else columns
-            return wanted, shown_columns(sorted({*names, "queue", "offset", *looked_at}), schema)
+            return wanted, projection_of(sorted({*names, "queue", "offset", *looked_at}), schema)
 
         wanted, needed = asked_of(schema)
         source = self._rows.joined(snapshot, span, lambda: asked_of(self._schema if follow else schema)[1].stored)
@@ -188,13 +188,13 @@ class Reader:
         damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
         """All that `read` yields, as one table, by queue and offset."""
-        shown_columns(columns, self._schema)  # what is wrong with them is said before they are joined with others
+        projection_of(columns, self._schema)  # what is wrong with them is said before they are joined with others
         names = None if columns is None else [*columns, *(name for name in ("queue", "offset") if name not in columns)]
         source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=names, damaged=damaged)
         batches = [batch async for batch in source]
-        schema = batches[0].schema if batches else shown_columns(names, self._schema).arrow
+        schema = batches[0].schema if batches else projection_of(names, self._schema).arrow
         table = pa.Table.from_batches(batches, schema).sort_by([("queue", "ascending"), ("offset", "ascending")])
-        return table if columns is None else table.select(list(shown_columns(columns, self._schema).names))
+        return table if columns is None else table.select(list(projection_of(columns, self._schema).names))
 
     async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
         """All that `read` yields, as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
@@ -298,7 +298,7 @@ class Reader:
             left_out=self._left_out,
             movable=True,
         )
-        wanted = shown_columns(None if columns is None else sorted({*columns, "queue", "offset"}), schema)
+        wanted = projection_of(None if columns is None else sorted({*columns, "queue", "offset"}), schema)
         source = self._rows.joined(snapshot, span, lambda: wanted.stored)
         try:
             async for batch in source:
@@ -308,16 +308,16 @@ class Reader:
 
     def remember(self, bytes_max: int) -> None:
         """Ask once for each part of the table's files from now on, keeping at most so many bytes: for who reads the same files again."""
-        self._rows.files = RememberingStore(self._store, bytes_max)
+        self._rows.files = CachingStore(self._store, bytes_max)
 
-    async def find(self, wanted: Lookup, offsets: Ranges, *, limit: int, files: int, newest: bool = False) -> Found:
+    async def find(self, wanted: Lookup, offsets: Ranges, *, limit: int, files: int, newest: bool = False) -> SearchResult:
         """The messages among these offsets that match, at most ``limit``: the first ones, or with ``newest`` the last ones of each queue.
 
         At most so many ``files`` of the table are asked. What was looked through is told, so that a caller can go on from there.
         """
 
-        async def of(snapshot: Snapshot) -> Found:
-            finding = Finding(self._topic, self._rows, snapshot, wanted, limit=limit, files=files, newest=newest)
+        async def of(snapshot: Snapshot) -> SearchResult:
+            finding = MessageSearch(self._topic, self._rows, snapshot, wanted, limit=limit, files=files, newest=newest)
             return await finding.run({queue: span for queue, span in offsets.items() if self._checked_queues(queue)})
 
         return await self._rows.with_table(of)
@@ -330,7 +330,7 @@ class Reader:
         found = [batch async for batch in lookup(self._rows.files, self._paths, snapshot, wanted, runtime=self._topic.runtime)]
         async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, range(self.queues))):
             found.append(batch.take(pa.array(wanted.matching(batch), pa.int64())))  # noqa: PERF401 - of an asynchronous generator
-        shown = shown_columns(None, self._schema)
+        shown = projection_of(None, self._schema)
         return pa.Table.from_batches([shown.shown(batch, where=self._paths.topic) for batch in found], shown.arrow)
 
     # --- Where to read ----------------------------------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ class Reader:
         return [queue]
 
 
-def not_seen(topic: Topic, left_out: Sequence[LeftOut]) -> DataDamaged | None:
+def not_seen(topic: Topic, left_out: Sequence[SkippedRange]) -> DataDamaged | None:
     """Why what a search did not find may be there even so: it left rows out, which may be put back. None: it saw all there is.
 
     Rows that the table names as lost are gone for good.

@@ -5,33 +5,33 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ..errors import InvalidArgument
-from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
+from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 
 _ARROW: dict[FieldType, pa.DataType] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.TINYINT: pa.int8(),
-    Kind.SMALLINT: pa.int16(),
-    Kind.INT: pa.int32(),
-    Kind.BIGINT: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BINARY: pa.binary(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us", "UTC"),
-    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+    PrimitiveType.BOOLEAN: pa.bool_(),
+    PrimitiveType.TINYINT: pa.int8(),
+    PrimitiveType.SMALLINT: pa.int16(),
+    PrimitiveType.INT: pa.int32(),
+    PrimitiveType.BIGINT: pa.int64(),
+    PrimitiveType.FLOAT: pa.float32(),
+    PrimitiveType.DOUBLE: pa.float64(),
+    PrimitiveType.STRING: pa.string(),
+    PrimitiveType.BINARY: pa.binary(),
+    PrimitiveType.DATE: pa.date32(),
+    PrimitiveType.TIMESTAMP: pa.timestamp("us", "UTC"),
+    PrimitiveType.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
-_KINDS: dict[pa.DataType, Kind] = {
-    **{arrow: kind for kind, arrow in _ARROW.items() if isinstance(kind, Kind)},
-    pa.uint8(): Kind.SMALLINT,
-    pa.uint16(): Kind.INT,
-    pa.uint32(): Kind.BIGINT,
-    pa.float16(): Kind.FLOAT,
-    pa.large_string(): Kind.STRING,
-    pa.string_view(): Kind.STRING,
-    pa.large_binary(): Kind.BINARY,
-    pa.binary_view(): Kind.BINARY,
-    pa.date64(): Kind.DATE,
+_KINDS: dict[pa.DataType, PrimitiveType] = {
+    **{arrow: kind for kind, arrow in _ARROW.items() if isinstance(kind, PrimitiveType)},
+    pa.uint8(): PrimitiveType.SMALLINT,
+    pa.uint16(): PrimitiveType.INT,
+    pa.uint32(): PrimitiveType.BIGINT,
+    pa.float16(): PrimitiveType.FLOAT,
+    pa.large_string(): PrimitiveType.STRING,
+    pa.string_view(): PrimitiveType.STRING,
+    pa.large_binary(): PrimitiveType.BINARY,
+    pa.binary_view(): PrimitiveType.BINARY,
+    pa.date64(): PrimitiveType.DATE,
 }
 _DOC = b"comment"
 """The key of a field's description in Arrow's metadata, as Spark writes it."""
@@ -82,9 +82,9 @@ def type_of_arrow(arrow: pa.DataType, path: str) -> FieldType:
     if pa.types.is_decimal(arrow):
         return DecimalType(arrow.precision, arrow.scale)
     if pa.types.is_timestamp(arrow):
-        return Kind.TIMESTAMP_NTZ if arrow.tz is None else Kind.TIMESTAMP
+        return PrimitiveType.TIMESTAMP_NTZ if arrow.tz is None else PrimitiveType.TIMESTAMP
     if pa.types.is_fixed_size_binary(arrow):
-        return Kind.BINARY
+        return PrimitiveType.BINARY
     if pa.types.is_dictionary(arrow):
         return type_of_arrow(arrow.value_type, path)
     if pa.types.is_struct(arrow):
@@ -102,7 +102,7 @@ def _refusal(arrow: pa.DataType, path: str) -> InvalidArgument:
         "a topic has no such type",
         operation="read a schema",
         object=path,
-        expected=f"what {', '.join(Kind)}, decimal(p,s), array, map or struct can hold",
+        expected=f"what {', '.join(PrimitiveType)}, decimal(p,s), array, map or struct can hold",
         observed=str(arrow),
         hint="use decimal(20,0)" if arrow == pa.uint64() else None,
     )

@@ -6,31 +6,31 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
+from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .rules import DOC_CHARS_MAX, Descent, no_type_fits
 
 _OPERATION = "read an Avro schema"
 _refusal = partial(no_type_fits, _OPERATION)
 _PLAIN = {
-    "boolean": Kind.BOOLEAN,
-    "int": Kind.INT,
-    "long": Kind.BIGINT,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "string": Kind.STRING,
-    "bytes": Kind.BINARY,
-    "fixed": Kind.BINARY,
-    "enum": Kind.STRING,
+    "boolean": PrimitiveType.BOOLEAN,
+    "int": PrimitiveType.INT,
+    "long": PrimitiveType.BIGINT,
+    "float": PrimitiveType.FLOAT,
+    "double": PrimitiveType.DOUBLE,
+    "string": PrimitiveType.STRING,
+    "bytes": PrimitiveType.BINARY,
+    "fixed": PrimitiveType.BINARY,
+    "enum": PrimitiveType.STRING,
 }
 _KINDS = {*_PLAIN, "record", "array", "map"}
 _LOGICAL = {
-    ("int", "date"): Kind.DATE,
-    ("long", "timestamp-millis"): Kind.TIMESTAMP,
-    ("long", "timestamp-micros"): Kind.TIMESTAMP,
-    ("long", "local-timestamp-millis"): Kind.TIMESTAMP_NTZ,
-    ("long", "local-timestamp-micros"): Kind.TIMESTAMP_NTZ,
-    ("string", "uuid"): Kind.STRING,
-    ("fixed", "uuid"): Kind.STRING,
+    ("int", "date"): PrimitiveType.DATE,
+    ("long", "timestamp-millis"): PrimitiveType.TIMESTAMP,
+    ("long", "timestamp-micros"): PrimitiveType.TIMESTAMP,
+    ("long", "local-timestamp-millis"): PrimitiveType.TIMESTAMP_NTZ,
+    ("long", "local-timestamp-micros"): PrimitiveType.TIMESTAMP_NTZ,
+    ("string", "uuid"): PrimitiveType.STRING,
+    ("fixed", "uuid"): PrimitiveType.STRING,
 }
 
 
@@ -93,7 +93,7 @@ class _Converter:
             return ArrayType(Field(ELEMENT, type_, nullable))
         if kind == "map":
             type_, nullable = self._type(schema.get("values"), join(path, VALUE), depth + 1, space)
-            return MapType(Field(KEY, Kind.STRING, nullable=False), Field(VALUE, type_, nullable))
+            return MapType(Field(KEY, PrimitiveType.STRING, nullable=False), Field(VALUE, type_, nullable))
         if kind in ("enum", "fixed"):
             self._remember(schema, space)
         logical = schema.get("logicalType")

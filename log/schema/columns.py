@@ -18,22 +18,24 @@ from ..errors import InvalidArgument
 from ..limits import plain
 from .arrow_types import arrow_type
 from .checks import checked_years, repeated_keys
-from .fields import ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
-from .stored import Flat
+from .fields import ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join, type_text
+from .stored_columns import FlattenedParts
 from .topic_schema import TopicSchema
-from .values import BadValue, Converted
+from .values import BadValue, ConvertedRows
 
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-_FAMILIES: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
-    Kind.BOOLEAN: (pa.types.is_boolean,),
-    **dict.fromkeys((Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT), (pa.types.is_integer,)),
-    Kind.FLOAT: (pa.types.is_float16, pa.types.is_float32),
-    Kind.DOUBLE: (pa.types.is_floating,),
-    Kind.STRING: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    Kind.BINARY: (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
-    Kind.DATE: (pa.types.is_date32, pa.types.is_date64),
-    Kind.TIMESTAMP: (lambda found: pa.types.is_timestamp(found) and found.tz is not None,),
-    Kind.TIMESTAMP_NTZ: (lambda found: pa.types.is_timestamp(found) and found.tz is None,),
+_FAMILIES: dict[PrimitiveType, tuple[Callable[[pa.DataType], bool], ...]] = {
+    PrimitiveType.BOOLEAN: (pa.types.is_boolean,),
+    **dict.fromkeys(
+        (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT), (pa.types.is_integer,)
+    ),
+    PrimitiveType.FLOAT: (pa.types.is_float16, pa.types.is_float32),
+    PrimitiveType.DOUBLE: (pa.types.is_floating,),
+    PrimitiveType.STRING: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    PrimitiveType.BINARY: (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    PrimitiveType.DATE: (pa.types.is_date32, pa.types.is_date64),
+    PrimitiveType.TIMESTAMP: (lambda found: pa.types.is_timestamp(found) and found.tz is not None,),
+    PrimitiveType.TIMESTAMP_NTZ: (lambda found: pa.types.is_timestamp(found) and found.tz is None,),
 }
 _WHOLE = pa.decimal128(20, 0)
 """Holds every integer of 64 bits."""
@@ -41,7 +43,7 @@ _REFUSED = (pa.ArrowInvalid, OverflowError)
 _OPERATION = "send_batch"
 
 
-def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool = False) -> Converted:
+def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool = False) -> ConvertedRows:
     """The columns of ``data`` as the column ``value`` of this schema. A column that is left out is NULL.
 
     Raises `InvalidArgument`, with the whole difference, when names or types do not fit. Values that do not fit make their rows bad.
@@ -60,7 +62,7 @@ def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool =
         )
     given = dict(zip(data.column_names, map(_without_views, arrays), strict=True))
     value = _struct(given, type_, "", np.arange(data.num_rows), bad)
-    return Converted(value, bad)
+    return ConvertedRows(value, bad)
 
 
 def _misfits(found: pa.Schema | pa.StructType, type_: StructType, under: str, ignore_extra: bool) -> list[str]:
@@ -96,7 +98,7 @@ def _misfit(found: pa.DataType, type_: FieldType, path: str, ignore_extra: bool)
             return keys + _misfit(found.item_type, value.type, join(path, value.name), ignore_extra)
         case DecimalType() if pa.types.is_decimal(found) or pa.types.is_integer(found):
             return []
-        case Kind() if any(fits(found) for fits in _FAMILIES[type_]):
+        case PrimitiveType() if any(fits(found) for fits in _FAMILIES[type_]):
             return []
     kind = f"{found} without a zone" if pa.types.is_timestamp(found) and found.tz is None else found
     return [f"{path} is {kind}, not {type_text(type_)}"]
@@ -174,11 +176,11 @@ def _of_type(given: pa.Array, type_: FieldType, path: str, rows: Rows, bad: dict
             return made if mask is None else _spread(made, mask)
         case ArrayType(element):
             lists = given.cast(pa.list_(given.type.value_type)) if not pa.types.is_list(given.type) else given
-            flat = Flat(lists)
+            flat = FlattenedParts(lists)
             items = _column(flat.of(lists.values), element, join(path, element.name), rows[flat.owners], bad)
             return pa.ListArray.from_arrays(flat.offsets, items, type=pa.list_(pa.field(element.name, items.type)), mask=mask)
         case MapType(key, value):
-            flat = Flat(given)
+            flat = FlattenedParts(given)
             keys = _column(flat.of(given.keys), key, join(path, key.name), rows[flat.owners], bad)
             items = _column(flat.of(given.items), value, join(path, value.name), rows[flat.owners], bad)
             if keys.null_count:  # of rows that are refused; Arrow takes no map with a NULL among its keys
@@ -200,7 +202,7 @@ def _spread(made: pa.Array, mask: pa.Array) -> pa.Array:
     return made.take(pa.array(numbers, mask=np.asarray(mask)))
 
 
-def _plain(given: pa.Array, type_: Kind | DecimalType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
+def _plain(given: pa.Array, type_: PrimitiveType | DecimalType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
     if isinstance(type_, DecimalType) and pa.types.is_integer(given.type):
         given = given.cast(_WHOLE)
     wanted = arrow_type(type_)

@@ -8,25 +8,25 @@ from typing import NamedTuple, NoReturn
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..limits import plain
-from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
+from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .rules import DEPTH_MAX, too_deep
 
 DDL_CHARS_MAX = 1_000_000
 _OPERATION = "read a schema"
 _EXAMPLE = "such as: id bigint not null, amount decimal(12,2), at timestamp"
 _ALIASES = {
-    **{str(kind): kind for kind in Kind},
-    "bool": Kind.BOOLEAN,
-    "byte": Kind.TINYINT,
-    "short": Kind.SMALLINT,
-    "integer": Kind.INT,
-    "long": Kind.BIGINT,
-    "real": Kind.FLOAT,
-    "text": Kind.STRING,
-    "varchar": Kind.STRING,
-    "bytes": Kind.BINARY,
-    "timestamp_ltz": Kind.TIMESTAMP,
-    "timestamptz": Kind.TIMESTAMP,
+    **{str(kind): kind for kind in PrimitiveType},
+    "bool": PrimitiveType.BOOLEAN,
+    "byte": PrimitiveType.TINYINT,
+    "short": PrimitiveType.SMALLINT,
+    "integer": PrimitiveType.INT,
+    "long": PrimitiveType.BIGINT,
+    "real": PrimitiveType.FLOAT,
+    "text": PrimitiveType.STRING,
+    "varchar": PrimitiveType.STRING,
+    "bytes": PrimitiveType.BINARY,
+    "timestamp_ltz": PrimitiveType.TIMESTAMP,
+    "timestamptz": PrimitiveType.TIMESTAMP,
 }
 _FILE_NAME = re.compile(r"\S+\.(sql|ddl|json|avsc|txt)|\.{0,2}/\S+", re.IGNORECASE)
 _DECIMALS = {"decimal", "dec", "numeric"}
@@ -135,7 +135,7 @@ class _Parser:
             return StructType(fields)
         if name not in _ALIASES:
             self._next -= 1
-            self._refuse(f"one of {', '.join(Kind)}, decimal(p,s), array<…>, map<…, …>, struct<…>", path)
+            self._refuse(f"one of {', '.join(PrimitiveType)}, decimal(p,s), array<…>, map<…, …>, struct<…>", path)
         if name == "double":
             self._word("precision")
         if self._token.text == "(":

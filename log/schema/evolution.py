@@ -21,7 +21,7 @@ from .fields import (
     DecimalType,
     Field,
     FieldType,
-    Kind,
+    PrimitiveType,
     StructType,
     field_text,
     join,
@@ -33,7 +33,10 @@ from .fields import (
 from .rules import check_fields, folded, is_name
 from .topic_schema import TopicSchema, numbered_from
 
-_WIDER = [[Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT], [Kind.FLOAT, Kind.DOUBLE]]
+_WIDER = [
+    [PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT],
+    [PrimitiveType.FLOAT, PrimitiveType.DOUBLE],
+]
 """Chains of types, each of which holds all values of the one before."""
 _OPERATION = "evolve the schema"
 
@@ -49,7 +52,7 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """One change between two versions."""
 
     kind: ChangeKind
@@ -205,7 +208,7 @@ def holds(wide: FieldType, narrow: FieldType) -> bool:
     match wide, narrow:
         case (DecimalType(), DecimalType()):
             return wide.scale == narrow.scale and wide.precision >= narrow.precision
-        case (Kind(), Kind()):
+        case (PrimitiveType(), PrimitiveType()):
             return wide is narrow or any(
                 narrow in chain and wide in chain and chain.index(narrow) < chain.index(wide) for chain in _WIDER
             )
@@ -310,12 +313,12 @@ def _of_field(old: Field, new: Field, path: str, version: int) -> str | None:
 # --- The difference, for people -------------------------------------------------------------------------------------------------------
 
 
-def changes(before: TopicSchema, after: TopicSchema) -> tuple[Change, ...]:
+def changes(before: TopicSchema, after: TopicSchema) -> tuple[SchemaChange, ...]:
     """What happened from one version to a later one, in the order of fields."""
     return tuple(_changes(before.fields, after.fields, ""))
 
 
-def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) -> Iterator[Change]:
+def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) -> Iterator[SchemaChange]:
     by_id = {field.id: field for field in after}
     for old in before:
         new = by_id.pop(old.id)
@@ -323,19 +326,19 @@ def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) ->
         if old.retired:
             continue
         if new.retired:
-            yield Change(ChangeKind.RETIRED, path)
+            yield SchemaChange(ChangeKind.RETIRED, path)
             continue
         if old.name != new.name:
-            yield Change(ChangeKind.RENAMED, path, f"now {new.name}")
+            yield SchemaChange(ChangeKind.RENAMED, path, f"now {new.name}")
         if new.nullable and not old.nullable:
-            yield Change(ChangeKind.RELAXED, path, "may be NULL now")
+            yield SchemaChange(ChangeKind.RELAXED, path, "may be NULL now")
         if parts_of(old.type):
             yield from _changes(parts_of(old.type), parts_of(new.type), path)
         elif old.type != new.type:
-            yield Change(ChangeKind.WIDENED, path, f"{type_text(old.type)} to {type_text(new.type)}")
+            yield SchemaChange(ChangeKind.WIDENED, path, f"{type_text(old.type)} to {type_text(new.type)}")
     for new in by_id.values():
         if not new.retired:
-            yield Change(ChangeKind.ADDED, join(under, new.name), type_text(new.type))
+            yield SchemaChange(ChangeKind.ADDED, join(under, new.name), type_text(new.type))
 
 
 def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:

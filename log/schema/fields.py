@@ -13,7 +13,7 @@ ELEMENT, KEY, VALUE = "element", "key", "value"
 """The names of what lists and maps hold, as Parquet, Delta and Iceberg have them."""
 
 
-class Kind(StrEnum):
+class PrimitiveType(StrEnum):
     """A type without parts, by its name in Spark's SQL."""
 
     BOOLEAN = "boolean"
@@ -81,7 +81,7 @@ class MapType:
     value: Field
 
 
-FieldType: TypeAlias = Kind | DecimalType | StructType | ArrayType | MapType
+FieldType: TypeAlias = PrimitiveType | DecimalType | StructType | ArrayType | MapType
 
 
 @dataclass(frozen=True, slots=True)

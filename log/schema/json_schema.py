@@ -11,14 +11,19 @@ from typing import Any
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import ELEMENT, KEY, VALUE, ArrayType, Field, FieldType, Kind, MapType, StructType, join
+from .fields import ELEMENT, KEY, VALUE, ArrayType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .rules import DOC_CHARS_MAX, Descent, no_type_fits
 
 _OPERATION = "read a JSON Schema"
 _refusal = partial(no_type_fits, _OPERATION)
-_FORMATS = {"date": Kind.DATE, "date-time": Kind.TIMESTAMP}
-_INTEGERS = {"int32": Kind.INT, "int64": Kind.BIGINT}
-_PLAIN = {"boolean": Kind.BOOLEAN, "integer": Kind.BIGINT, "number": Kind.DOUBLE, "string": Kind.STRING}
+_FORMATS = {"date": PrimitiveType.DATE, "date-time": PrimitiveType.TIMESTAMP}
+_INTEGERS = {"int32": PrimitiveType.INT, "int64": PrimitiveType.BIGINT}
+_PLAIN = {
+    "boolean": PrimitiveType.BOOLEAN,
+    "integer": PrimitiveType.BIGINT,
+    "number": PrimitiveType.DOUBLE,
+    "string": PrimitiveType.STRING,
+}
 
 
 def fields_of_json_schema(document: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -68,13 +73,13 @@ class _Converter:
             type_, nullable = self.type_of(schema["items"], join(path, ELEMENT), depth + 1)
             return ArrayType(Field(ELEMENT, type_, nullable))
         if kind == "string" and schema.get("contentEncoding") == "base64":
-            return Kind.BINARY
+            return PrimitiveType.BINARY
         if kind == "string":
-            return _FORMATS.get(form, Kind.STRING) if isinstance(form, str) else Kind.STRING
+            return _FORMATS.get(form, PrimitiveType.STRING) if isinstance(form, str) else PrimitiveType.STRING
         if kind == "integer" and isinstance(form, str):
-            return _INTEGERS.get(form, Kind.BIGINT)
+            return _INTEGERS.get(form, PrimitiveType.BIGINT)
         if kind == "number" and form == "float":
-            return Kind.FLOAT
+            return PrimitiveType.FLOAT
         if kind not in _PLAIN:
             raise _refusal(f"a type is object, array, {', '.join(_PLAIN)} or null", kind, path)
         return _PLAIN[kind]
@@ -89,7 +94,7 @@ class _Converter:
             )
         if isinstance(others, Mapping):
             type_, nullable = self.type_of(others, join(path, VALUE), depth + 1)
-            return MapType(Field(KEY, Kind.STRING, nullable=False), Field(VALUE, type_, nullable))
+            return MapType(Field(KEY, PrimitiveType.STRING, nullable=False), Field(VALUE, type_, nullable))
         raise _refusal("an object has properties, or additionalProperties with a type", schema, path)
 
     def _property(self, name: object, schema: object, path: str, depth: int, required: bool) -> Field:
@@ -124,4 +129,4 @@ def _enum(values: object, path: str) -> tuple[FieldType, bool]:
     others = [one for one in listed if one is not None]
     if not others or not all(isinstance(one, str) for one in others):
         raise _refusal("an enum of texts", values, path)
-    return Kind.STRING, len(others) < len(listed)
+    return PrimitiveType.STRING, len(others) < len(listed)

@@ -6,12 +6,22 @@ from collections.abc import Callable, Mapping
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import Field, FieldType, Kind, StructType, type_text
+from .fields import Field, FieldType, PrimitiveType, StructType, type_text
 from .topic_schema import TopicSchema
 
-_TEXTS: frozenset[FieldType] = frozenset({Kind.STRING, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.BOOLEAN})
+_TEXTS: frozenset[FieldType] = frozenset(
+    {
+        PrimitiveType.STRING,
+        PrimitiveType.TINYINT,
+        PrimitiveType.SMALLINT,
+        PrimitiveType.INT,
+        PrimitiveType.BIGINT,
+        PrimitiveType.DATE,
+        PrimitiveType.BOOLEAN,
+    }
+)
 """The types that have one text for each value, whatever system writes it."""
-_FILTERED = (_TEXTS - {Kind.BOOLEAN}) | {Kind.BINARY, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
+_FILTERED = (_TEXTS - {PrimitiveType.BOOLEAN}) | {PrimitiveType.BINARY, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ}
 """The types whose values are looked up, and that Parquet's Bloom filters take."""
 
 

@@ -19,21 +19,21 @@ from uuid import UUID
 from ..errors import InvalidArgument
 from ..limits import plain
 from .ddl import parse_type
-from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
+from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .rules import Descent
 
 _OPERATION = "read a schema"
-_KINDS: dict[object, Kind] = {
-    bool: Kind.BOOLEAN,
-    int: Kind.BIGINT,
-    float: Kind.DOUBLE,
-    str: Kind.STRING,
-    bytes: Kind.BINARY,
-    date: Kind.DATE,
-    datetime: Kind.TIMESTAMP,
-    UUID: Kind.STRING,
+_KINDS: dict[object, PrimitiveType] = {
+    bool: PrimitiveType.BOOLEAN,
+    int: PrimitiveType.BIGINT,
+    float: PrimitiveType.DOUBLE,
+    str: PrimitiveType.STRING,
+    bytes: PrimitiveType.BINARY,
+    date: PrimitiveType.DATE,
+    datetime: PrimitiveType.TIMESTAMP,
+    UUID: PrimitiveType.STRING,
 }
-_MODEL_KINDS = {"AwareDatetime": Kind.TIMESTAMP, "NaiveDatetime": Kind.TIMESTAMP_NTZ}
+_MODEL_KINDS = {"AwareDatetime": PrimitiveType.TIMESTAMP, "NaiveDatetime": PrimitiveType.TIMESTAMP_NTZ}
 """The types of pydantic's own, by name."""
 
 
@@ -114,9 +114,9 @@ class _Converter:
         if isinstance(hint, type) and hint.__module__ == "pydantic.types" and hint.__name__ in _MODEL_KINDS:
             return _MODEL_KINDS[hint.__name__]
         if origin is Literal and all(isinstance(one, str) for one in arguments):
-            return Kind.STRING
+            return PrimitiveType.STRING
         if isinstance(hint, type) and issubclass(hint, Enum) and all(isinstance(one.value, str) for one in hint):
-            return Kind.STRING
+            return PrimitiveType.STRING
         if isinstance(hint, type) and is_class_of_fields(hint):
             return StructType(self.fields(hint, path, depth + 1))
         if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):

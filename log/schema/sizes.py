@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .stored import Flat
+from .stored_columns import FlattenedParts
 
 Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -36,7 +36,7 @@ def row_bytes(column: pa.Array) -> Sizes:
     if pa.types.is_struct(kind):
         return _sum([row_bytes(part) for part in column.flatten()], len(column))
     if pa.types.is_list(kind) or pa.types.is_map(kind):
-        flat = Flat(column)
+        flat = FlattenedParts(column)
         children = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
         sizes = _sum([row_bytes(flat.of(child)) for child in children], len(flat.owners))
         return np.bincount(flat.owners, weights=sizes, minlength=len(column)).astype(np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .stored import Flat
+from .stored_columns import FlattenedParts
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -184,10 +184,10 @@ def _column(array: pa.Array) -> Any:  # noqa: ANN401 - a `_Column`
     if pa.types.is_struct(type_):
         return _structs(array)
     if pa.types.is_map(type_):
-        flat = Flat(array)
+        flat = FlattenedParts(array)
         return _Maps(flat.offsets.to_numpy().tolist(), _there(array), _column(flat.of(array.keys)), _column(flat.of(array.items)))
     if pa.types.is_list(type_):
-        flat = Flat(array)
+        flat = FlattenedParts(array)
         return _Lists(flat.offsets.to_numpy().tolist(), _there(array), _column(flat.of(array.values)))
     return _plain(array)
 

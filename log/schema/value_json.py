@@ -17,15 +17,15 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
+from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join, type_text
 from .topic_schema import TopicSchema
 
 _OPERATION = "read a value's JSON"
 _HINTS = {
-    Kind.BINARY: "bytes are Base64",
-    Kind.DATE: "such as 2026-01-31",
-    Kind.TIMESTAMP: "a time with its zone, such as 2026-01-31T12:00:00Z",
-    Kind.TIMESTAMP_NTZ: "a time without a zone, such as 2026-01-31T12:00:00",
+    PrimitiveType.BINARY: "bytes are Base64",
+    PrimitiveType.DATE: "such as 2026-01-31",
+    PrimitiveType.TIMESTAMP: "a time with its zone, such as 2026-01-31T12:00:00Z",
+    PrimitiveType.TIMESTAMP_NTZ: "a time without a zone, such as 2026-01-31T12:00:00",
 }
 """How a value is spelled where it is not plain. Other values are JSON's own."""
 _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -104,7 +104,7 @@ def _read(found: Any, type_: FieldType, path: str) -> Any:  # noqa: ANN401 - of 
             object=path or "the value",
             expected=type_text(type_),
             observed=str(found) if isinstance(found, Decimal) else plain(found),
-            hint=_HINTS.get(type_) if isinstance(type_, Kind) else None,
+            hint=_HINTS.get(type_) if isinstance(type_, PrimitiveType) else None,
         ) from error
 
 
@@ -129,7 +129,7 @@ def _struct(found: object, type_: StructType, path: str) -> dict[str, Any]:
 
 
 def _map(found: object, key: Field, value: Field, path: str) -> dict[Any, Any]:
-    if isinstance(found, dict) and (key.type is Kind.STRING or not found):
+    if isinstance(found, dict) and (key.type is PrimitiveType.STRING or not found):
         pairs = list(found.items())
     else:
         pairs = [(name, item) for name, item in map(_pair, _of(list, found))]
@@ -179,13 +179,15 @@ def _time(zoned: bool) -> Callable[[object], datetime]:
     return read
 
 
-_READERS: dict[Kind, Callable[[object], Any]] = {
-    Kind.BOOLEAN: lambda found: _of(bool, found),
-    **dict.fromkeys((Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT), lambda found: _of(int, found)),
-    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), _float),
-    Kind.STRING: lambda found: _of(str, found),
-    Kind.BINARY: lambda found: b64decode(_of(str, found), validate=True),
-    Kind.DATE: lambda found: date.fromisoformat(_of(str, found)),
-    Kind.TIMESTAMP: _time(zoned=True),
-    Kind.TIMESTAMP_NTZ: _time(zoned=False),
+_READERS: dict[PrimitiveType, Callable[[object], Any]] = {
+    PrimitiveType.BOOLEAN: lambda found: _of(bool, found),
+    **dict.fromkeys(
+        (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT), lambda found: _of(int, found)
+    ),
+    **dict.fromkeys((PrimitiveType.FLOAT, PrimitiveType.DOUBLE), _float),
+    PrimitiveType.STRING: lambda found: _of(str, found),
+    PrimitiveType.BINARY: lambda found: b64decode(_of(str, found), validate=True),
+    PrimitiveType.DATE: lambda found: date.fromisoformat(_of(str, found)),
+    PrimitiveType.TIMESTAMP: _time(zoned=True),
+    PrimitiveType.TIMESTAMP_NTZ: _time(zoned=False),
 }

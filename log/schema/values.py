@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..limits import SHOWN_CHARS_MAX, plain
 from .arrow_types import arrow_type
 from .checks import checked_years, repeated_keys
-from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
+from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join, type_text
 from .rules import is_name
 from .topic_schema import TopicSchema
 
@@ -33,17 +33,17 @@ _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL = type(None)
 _BLOCK_ROWS = 512
 """The number of rows that are turned into columns at a time; more of them would not be in the processor's cache."""
-_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
-_ALLOWED: dict[Kind, set[type]] = {
-    Kind.BOOLEAN: {bool},
+_INTEGERS = (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT)
+_ALLOWED: dict[PrimitiveType, set[type]] = {
+    PrimitiveType.BOOLEAN: {bool},
     **{kind: {int} for kind in _INTEGERS},
-    Kind.FLOAT: {float, int},
-    Kind.DOUBLE: {float, int},
-    Kind.STRING: {str},
-    Kind.BINARY: {bytes, bytearray, memoryview},
-    Kind.DATE: {date},
-    Kind.TIMESTAMP: {datetime},
-    Kind.TIMESTAMP_NTZ: {datetime},
+    PrimitiveType.FLOAT: {float, int},
+    PrimitiveType.DOUBLE: {float, int},
+    PrimitiveType.STRING: {str},
+    PrimitiveType.BINARY: {bytes, bytearray, memoryview},
+    PrimitiveType.DATE: {date},
+    PrimitiveType.TIMESTAMP: {datetime},
+    PrimitiveType.TIMESTAMP_NTZ: {datetime},
 }
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What Arrow and Python raise for a value that does not fit its column."""
@@ -67,7 +67,7 @@ class BadValue(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Converted:
+class ConvertedRows:
     """Rows as a column ``value``, by stored names."""
 
     value: pa.StructArray
@@ -75,7 +75,7 @@ class Converted:
     """The first fault of each row that cannot be stored, by its place. Its values mean nothing."""
 
 
-def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool = False) -> Converted:
+def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool = False) -> ConvertedRows:
     """Rows as the column ``value`` of this schema.
 
     A row is a mapping by field name, a dataclass, a named tuple or a pydantic model; None is NULL as a whole. A field that is left out is
@@ -84,14 +84,14 @@ def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool =
     bad: dict[int, BadValue] = {}
     at = np.arange(len(rows))
     value = _struct(rows, StructType(schema.fields), "", _Places(at, bad, ignore_extra))
-    return Converted(value, bad)
+    return ConvertedRows(value, bad)
 
 
-def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> Converted:
+def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> ConvertedRows:
     """The same for rows that were taken apart: the values of each field in use, None where the row has none."""
     bad: dict[int, BadValue] = {}
     places = _Places(np.arange(len(columns[0])), bad, ignore_extra=False)
-    return Converted(_joined(columns, schema.live, "", places), bad)
+    return ConvertedRows(_joined(columns, schema.live, "", places), bad)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,7 +133,7 @@ def _of_type(values: Values, type_: FieldType, path: str, places: _Places) -> pa
 # --- Values without parts -------------------------------------------------------------------------------------------------------------
 
 
-def _plain(values: Values, type_: Kind | DecimalType, path: str, places: _Places) -> pa.Array:
+def _plain(values: Values, type_: PrimitiveType | DecimalType, path: str, places: _Places) -> pa.Array:
     allowed = {Decimal, int} if isinstance(type_, DecimalType) else _ALLOWED[type_]
     if set(map(type, values)) <= allowed | {_NULL}:
         try:
@@ -151,23 +151,23 @@ def _plain(values: Values, type_: Kind | DecimalType, path: str, places: _Places
     return _arrow(kept, type_)
 
 
-def _arrow(values: Values, type_: Kind | DecimalType) -> pa.Array:
+def _arrow(values: Values, type_: PrimitiveType | DecimalType) -> pa.Array:
     """Values of allowed types. Raises what Arrow raises for one that does not fit."""
     arrow = arrow_type(type_)
-    if type_ is Kind.TIMESTAMP or type_ is Kind.TIMESTAMP_NTZ:
+    if type_ is PrimitiveType.TIMESTAMP or type_ is PrimitiveType.TIMESTAMP_NTZ:
         # Arrow's own way from aware datetimes is three times slower, and takes naive ones for UTC; here they raise TypeError.
-        epoch = _EPOCH_UTC if type_ is Kind.TIMESTAMP else _EPOCH
+        epoch = _EPOCH_UTC if type_ is PrimitiveType.TIMESTAMP else _EPOCH
         since = [None if value is None else value - epoch for value in values]
         return checked_years(pa.array(since, pa.duration("us")).view(arrow))
     made = pa.array(values, arrow)
-    if type_ is Kind.FLOAT:  # Arrow makes infinity of what is too large
+    if type_ is PrimitiveType.FLOAT:  # Arrow makes infinity of what is too large
         endless = np.flatnonzero(np.isinf(made.to_numpy(zero_copy_only=False)))
         if any(math.isfinite(values[int(number)]) for number in endless):
             raise OverflowError
     return made
 
 
-def _fitting(value: object, type_: Kind | DecimalType, allowed: set[type]) -> Any:  # noqa: ANN401 - what Arrow takes
+def _fitting(value: object, type_: PrimitiveType | DecimalType, allowed: set[type]) -> Any:  # noqa: ANN401 - what Arrow takes
     """A value of an unusual class as one that Arrow takes. Raises if it does not fit."""
     made: Any = value
     if isinstance(value, Enum):
@@ -190,9 +190,9 @@ def _wanted(type_: FieldType, value: object) -> str:
     match type_:
         case DecimalType() if isinstance(value, float):
             return f"{type_text(type_)} (a Decimal or an int)"
-        case Kind.TIMESTAMP:
+        case PrimitiveType.TIMESTAMP:
             return "timestamp (a datetime with a zone)"
-        case Kind.TIMESTAMP_NTZ:
+        case PrimitiveType.TIMESTAMP_NTZ:
             return "timestamp_ntz (a datetime without a zone)"
         case _:
             return type_text(type_)

@@ -37,7 +37,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedJob:
     """A job whose rows are all uploaded."""
 
     job: Job
@@ -70,7 +70,7 @@ async def upload_part(
     return Part(key.removeprefix(paths.root), 0, queues, len(data), digest(data))
 
 
-async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> Staged:
+async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> StagedJob:
     """Upload ``rows`` under a fresh job. Parts are built, encoded and uploaded side by side."""
     job = await begin_job(store, paths, runtime, producer=producer)
     size_bytes = max(1, rows.size_bytes)
@@ -83,7 +83,7 @@ async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: B
             first = number * rows_per_part
             return await upload_part(store, paths, runtime, job.id, f"{number:08d}", lambda: rows.part(first, rows_per_part))
 
-    return Staged(job, tuple(await _side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])))
+    return StagedJob(job, tuple(await _side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])))
 
 
 async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:

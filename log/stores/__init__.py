@@ -24,12 +24,11 @@ if TYPE_CHECKING:
         StoredObject,
         Version,
     )
-    from .wrapper import Call, StoreWrapper
+    from .wrapper import StoreCall, StoreWrapper
 
 __all__ = [
     "S3_STANDARD",
     "Buffer",
-    "Call",
     "Conflict",
     "CountingStore",
     "Fault",
@@ -47,6 +46,7 @@ __all__ = [
     "ObjectStore",
     "Put",
     "PutMode",
+    "StoreCall",
     "StoreStatistics",
     "StoreWrapper",
     "StoredObject",
@@ -82,6 +82,6 @@ if not TYPE_CHECKING:
                 "StoredObject",
                 "Version",
             ],
-            ".wrapper": ["Call", "StoreWrapper"],
+            ".wrapper": ["StoreCall", "StoreWrapper"],
         },
     )

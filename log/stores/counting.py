@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from .protocol import PART_BYTES, ObjectStore
-from .wrapper import Call, StoreWrapper, received_bytes
+from .wrapper import StoreCall, StoreWrapper, received_bytes
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class CountingStore(StoreWrapper):
         """The counts so far."""
         return self._statistics
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         try:
             answer = await run()
         except BaseException:
@@ -74,7 +74,7 @@ class CountingStore(StoreWrapper):
         self._count(call, answer, failed=0)
         return answer
 
-    def _count(self, call: Call, answer: object, *, failed: int) -> None:
+    def _count(self, call: StoreCall, answer: object, *, failed: int) -> None:
         if call.verb == "clock":
             for verb in ("put", "get", "delete"):
                 self._add(verb, 1, 0, failed)

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from ..errors import PenstockError, PermissionDenied, StorageFull, StoreUnavailable
 from ..runtime.runtime import Runtime
 from .protocol import Conflict, ObjectStore
-from .wrapper import Call, StoreWrapper
+from .wrapper import StoreCall, StoreWrapper
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class FaultKind(Enum):
     PERMISSION = "permission"
     """Refused: not carried out."""
 
-    def applies_to(self, call: Call) -> bool:
+    def applies_to(self, call: StoreCall) -> bool:
         match self:
             case FaultKind.LATE_APPLY | FaultKind.DUPLICATE:
                 return call.is_write
@@ -77,7 +77,7 @@ class Fault:
 
 
 FaultPlan: TypeAlias = Callable[[int, str, str], Fault | None]
-"""``plan(call_number, verb, key)``: the fault of this call, or None. Numbers count from 0; verbs are those of `Call`."""
+"""``plan(call_number, verb, key)``: the fault of this call, or None. Numbers count from 0; verbs are those of `StoreCall`."""
 
 
 class FaultStore(StoreWrapper):
@@ -109,7 +109,7 @@ class FaultStore(StoreWrapper):
         while self._late:
             await asyncio.gather(*self._late)
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         number, self._calls = self._calls, self._calls + 1
         fault = self._plan(number, call.verb, call.key)
         if fault is None or not fault.kind.applies_to(call):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..runtime.runtime import Runtime
 from .protocol import ObjectStore
-from .wrapper import Call, StoreWrapper, received_bytes
+from .wrapper import StoreCall, StoreWrapper, received_bytes
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class LatencyStore(StoreWrapper):
         self._profile = profile
         self._runtime = runtime or Runtime()
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         latency_s = self._latency(call).sample_s(self._runtime)
         received = 0
         await asyncio.sleep(latency_s / 2 + call.sent_bytes / self._profile.throughput_bytes_per_s)
@@ -75,7 +75,7 @@ class LatencyStore(StoreWrapper):
             await asyncio.sleep(latency_s / 2 + received / self._profile.throughput_bytes_per_s)
         return answer
 
-    def _latency(self, call: Call) -> Latency:
+    def _latency(self, call: StoreCall) -> Latency:
         match call.verb:
             case "get":
                 return self._profile.get

@@ -17,7 +17,7 @@ from ..errors import AccessLost, AccessRefused, PenstockError, PermissionDenied
 from ..limits import REFUSAL_TIMEOUT
 from ..runtime.runtime import Clock
 from .protocol import Buffer, Conflict, ObjectMissing, ObjectStore, Put, PutMode, Version
-from .wrapper import Call, StoreWrapper
+from .wrapper import StoreCall, StoreWrapper
 
 log = logging.getLogger("penstock.log")
 
@@ -110,7 +110,7 @@ def right_of(verb: str, key: str) -> Right:
     return verb, _GIVEN.sub("*", key)
 
 
-class ForgivingStore(StoreWrapper):
+class TolerantStore(StoreWrapper):
     """A store whose refusals of what it allowed before are passing faults for a while."""
 
     def __init__(self, inner: ObjectStore, refusals: Refusals) -> None:
@@ -118,10 +118,10 @@ class ForgivingStore(StoreWrapper):
         self.refusals = refusals
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
-        return await self._around(Call("put", key, mode=mode), lambda: self._inner.put(key, data, mode=mode))
+        return await self._around(StoreCall("put", key, mode=mode), lambda: self._inner.put(key, data, mode=mode))
 
     async def put_large(self, key: str, data: Buffer | Sequence[Buffer]) -> None:
-        await self._around(Call("put", key, mode=Put.REPLACE), lambda: self._inner.put_large(key, data))
+        await self._around(StoreCall("put", key, mode=Put.REPLACE), lambda: self._inner.put_large(key, data))
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         return await self.refusals.around(call.verb, call.key, run)

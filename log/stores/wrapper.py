@@ -1,4 +1,4 @@
-"""The base of stores that wrap another: every call passes one point, described as a `Call`."""
+"""The base of stores that wrap another: every call passes one point, described as a `StoreCall`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StoreCall:
     """One call of a store."""
 
     verb: str
@@ -43,7 +43,7 @@ class StoreWrapper:
         """The store that it stands around."""
         return self._inner
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         """Carry out ``call`` by awaiting ``run()``: once, never or several times."""
         return await run()
 
@@ -53,29 +53,29 @@ class StoreWrapper:
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
         body = join(data)
-        return await self._around(Call("put", key, len(body), mode), lambda: self._inner.put(key, body, mode=mode))
+        return await self._around(StoreCall("put", key, len(body), mode), lambda: self._inner.put(key, body, mode=mode))
 
     async def put_large(self, key: str, data: Buffer | Sequence[Buffer]) -> None:
         body = join(data)
-        await self._around(Call("put_large", key, len(body)), lambda: self._inner.put_large(key, body))
+        await self._around(StoreCall("put_large", key, len(body)), lambda: self._inner.put_large(key, body))
 
     async def get(self, key: str) -> StoredObject:
-        return await self._around(Call("get", key), lambda: self._inner.get(key))
+        return await self._around(StoreCall("get", key), lambda: self._inner.get(key))
 
     async def get_range(self, key: str, start: int, limit: int) -> bytes:
-        return await self._around(Call("get", key), lambda: self._inner.get_range(key, start, limit))
+        return await self._around(StoreCall("get", key), lambda: self._inner.get_range(key, start, limit))
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
-        return await self._around(Call("list", prefix), lambda: self._inner.list_folders(prefix))
+        return await self._around(StoreCall("list", prefix), lambda: self._inner.list_folders(prefix))
 
     async def list(self, prefix: str, *, after: str | None = None, max_keys: int | None = None) -> list[ObjectInfo]:
-        return await self._around(Call("list", prefix), lambda: self._inner.list(prefix, after=after, max_keys=max_keys))
+        return await self._around(StoreCall("list", prefix), lambda: self._inner.list(prefix, after=after, max_keys=max_keys))
 
     async def delete(self, key: str) -> None:
-        await self._around(Call("delete", key), lambda: self._inner.delete(key))
+        await self._around(StoreCall("delete", key), lambda: self._inner.delete(key))
 
     async def clock_ms(self) -> int:
-        return await self._around(Call("clock", ""), self._inner.clock_ms)
+        return await self._around(StoreCall("clock", ""), self._inner.clock_ms)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ..errors import InternalError
 from ..format.fold import may_forget
 from ..format.header import Action, CloseJob, ForgetJob
-from ..format.state import State
+from ..format.state import TopicState
 from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
@@ -24,7 +24,7 @@ from ..tail.damage import read_header_at
 from ..tail.view import View
 from .delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
 from .delta.snapshot import Snapshot
-from .trimmer import Floor, Trimmer, read_floor_object
+from .trimmer import LogFloor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
 HeldJobs: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
@@ -38,7 +38,7 @@ async def all_held(jobs: Collection[str]) -> Collection[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectionResult:
     """The number of objects and jobs that one round deleted, closed and forgot; ``iceberg`` counts objects of the Iceberg metadata."""
 
     table_files: int = 0
@@ -71,15 +71,15 @@ class Collector:
         self._append_actions = append_actions
         self._held_jobs = held_jobs
         self._trimmer = Trimmer(store, paths, runtime)
-        self._stood = Floor()
+        self._stood = LogFloor()
 
-    def has_stood(self, floor: Floor) -> None:
+    def has_stood(self, floor: LogFloor) -> None:
         """Note a floor that was found to have stood long enough by the process that then raises it. In a topic that is always busy, the
         floor is never that old when it is read here.
         """
         self._stood = max(self._stood, floor, key=lambda one: one.number)
 
-    async def collect_once(self) -> Collected:
+    async def collect_once(self) -> CollectionResult:
         """Run one round over everything."""
         table_files = await self.collect_table()
         now_ms = await self._store.clock_ms()
@@ -88,7 +88,7 @@ class Collector:
             self.has_stood(floor)
         handed = await self.collect_handed(self._stood)
         objects, closed, forgotten = await self.collect_jobs(self._stood, now_ms)
-        return Collected(table_files, handed, objects, closed, forgotten)
+        return CollectionResult(table_files, handed, objects, closed, forgotten)
 
     # --- table files
 
@@ -122,19 +122,19 @@ class Collector:
 
     # --- handed objects
 
-    async def collect_handed(self, floor: Floor) -> int:
+    async def collect_handed(self, floor: LogFloor) -> int:
         """Delete handed-over batches, linked or not, whose last possible entry lies below a floor that has stood."""
         listed = await self._store.list(self._paths.handed)
         return await delete_all(self._store, [info.key for info in listed if self.is_past(info.key, floor)])
 
-    def is_past(self, key: str, floor: Floor) -> bool:
+    def is_past(self, key: str, floor: LogFloor) -> bool:
         """Whether every entry that may link a handed-over object is below the floor."""
         parts = self._paths.handed_parts(key)
         return parts is not None and parts[0] + VALIDITY_ENTRIES < floor.number
 
     # --- staged jobs
 
-    async def collect_jobs(self, floor: Floor, now_ms: int) -> tuple[int, int, int]:
+    async def collect_jobs(self, floor: LogFloor, now_ms: int) -> tuple[int, int, int]:
         """Collect the staged jobs. Returns (objects deleted, jobs to close, jobs to forget). Closings and forgettings are entries of
         the log, appended here.
         """
@@ -170,7 +170,7 @@ class Collector:
         asked = {job for job in jobs if job.startswith(TRANSACTION_JOBS)}
         return await self._held_jobs(asked) if asked else ()
 
-    async def may_delete(self, job: str, state: State, floor: Floor) -> bool:
+    async def may_delete(self, job: str, state: TopicState, floor: LogFloor) -> bool:
         """Whether no entry that is kept can have linked this closed job's objects.
 
         An entry closed the job either by linking it or by an action. No other entry can have linked it with effect.

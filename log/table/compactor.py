@@ -17,10 +17,10 @@ from ..errors import DataDamaged, PenstockError
 from ..limits import KIB, MIB
 from ..message.message import VALUE
 from ..runtime.runtime import Runtime
-from ..schema.stored import wider_type
+from ..schema.stored_columns import wider_type
 from ..stores.protocol import ObjectStore
 from .comparison.row_hash import RowHash
-from .delta.actions import Commit
+from .delta.actions import CommitContent
 from .delta.delta_log import DeltaLog
 from .delta.scan import WHOLE_FILE_BYTES
 from .delta.segment_reader import SegmentReader
@@ -36,7 +36,7 @@ _SMALLEST_CLASS_BYTES = 32 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """The result of one round."""
 
     files: int = 0
@@ -115,7 +115,7 @@ class Compactor:
         """Merged files that wait for their commit. They are not merged again: commits may be refused for hours while all else is
         allowed."""
 
-    async def compact_once(self) -> Compacted:
+    async def compact_once(self) -> CompactionResult:
         """Merge one run of files of every queue that has one, in one commit.
 
         An error in one queue does not keep the others from being merged. The first error is raised once the others' files are
@@ -134,30 +134,30 @@ class Compactor:
                     self._merged.append(_Merged(merged, tuple(run), started_s))
             except PenstockError as error:
                 errors.append(error)
-        done = await self._commit(snapshot) if self._merged else Compacted()
+        done = await self._commit(snapshot) if self._merged else CompactionResult()
         if errors:
             raise errors[0]
         return done
 
     def _is_of_use(self, merged: _Merged, snapshot: Snapshot) -> bool:
-        return self._delta.is_in_time(merged.started_s) and sources_stand(snapshot, merged.sources)
+        return self._delta.is_in_time(merged.started_s) and sources_unchanged(snapshot, merged.sources)
 
-    async def _commit(self, snapshot: Snapshot) -> Compacted:
+    async def _commit(self, snapshot: Snapshot) -> CompactionResult:
         files = [one.file for one in self._merged]
         sources = [file for one in self._merged for file in one.sources]
         started_s = min(one.started_s for one in self._merged)
-        while sources_stand(snapshot, sources):
-            commit = Commit(
+        while sources_unchanged(snapshot, sources):
+            commit = CommitContent(
                 "OPTIMIZE", adds=tuple(files), removes=tuple(sources), data_change=False, removed_ms=await self._store.clock_ms()
             )
             if await self._delta.commit(commit, on=snapshot, started_s=started_s):
                 self._merged = []
-                return Compacted(len(sources), sum(file.rows for file in files), sum(file.size_bytes for file in files))
+                return CompactionResult(len(sources), sum(file.rows for file in files), sum(file.size_bytes for file in files))
             snapshot = await self._delta.refresh()
-        return Compacted()
+        return CompactionResult()
 
 
-def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
+def sources_unchanged(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
     """Whether every merged file is still in the table. If not, retention or another compactor has removed it, with its rows."""
     return snapshot.paths.issuperset(file.path for file in sources)
 

@@ -15,17 +15,17 @@ from ..runtime.backoff import pause
 from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
 from ..topic.settings import RETENTION_MAX, TopicRecord
-from .collector import AppendActions, Collected, Collector, HeldJobs, all_held
-from .compactor import FAN_IN, TARGET_BYTES, Compacted, Compactor
+from .collector import AppendActions, CollectionResult, Collector, HeldJobs, all_held
+from .compactor import FAN_IN, TARGET_BYTES, CompactionResult, Compactor
 from .comparison.copies import Copies
 from .comparison.full import Comparer
 from .delta.delta_log import CHECKPOINT_VERSIONS, DeltaLog
 from .iceberg.leftovers import collect_metadata
 from .iceberg.names import METADATA
-from .iceberg.writer import IcebergWriter, IcebergWritten
-from .publisher import COMMIT_BYTES, Published, Publisher
-from .retention import GUARDED, Policy, empty_table, retain_once
-from .trimmer import Trimmed, Trimmer, read_floor_object
+from .iceberg.writer import IcebergWriter, IcebergWriteResult
+from .publisher import COMMIT_BYTES, Publisher, PublishResult
+from .retention import GUARDED, RetentionPolicy, empty_table, retain_once
+from .trimmer import Trimmer, TrimResult, read_floor_object
 
 _FIRST_TABLE = "table"
 _QUIET_ROUNDS = 60
@@ -89,7 +89,7 @@ def _unwatched(step: str, result: object) -> None:
     """Ignore a step: the default."""
 
 
-class Maintenance:
+class TopicMaintenance:
     """Maintains the topic that ``record`` describes. The table of a deleted topic is emptied instead.
 
     ``append_actions`` puts closings and forgettings of staged jobs into the log. ``retention_guards`` gives for each queue the offset
@@ -173,12 +173,12 @@ class Maintenance:
 
     # --- steps
 
-    async def publish(self) -> Published:
+    async def publish(self) -> PublishResult:
         """Publish until the log's end is reached. Returns what all rounds have published."""
-        total = Published()
+        total = PublishResult()
         while True:
             done = await self._publisher.publish_once()
-            total = Published(
+            total = PublishResult(
                 total.entries + done.entries,
                 total.rows + done.rows,
                 total.files + done.files,
@@ -199,7 +199,7 @@ class Maintenance:
             if done.caught_up:
                 return total
 
-    async def compact(self) -> Compacted:
+    async def compact(self) -> CompactionResult:
         """Run one round of merging small files."""
         done = await self._compactor.compact_once()
         self._statistics = replace(self._statistics, files_compacted=self._statistics.files_compacted + done.files)
@@ -208,7 +208,7 @@ class Maintenance:
     async def retain(self) -> int:
         """Remove expired rows."""
         guards = await self._guards()
-        policy = Policy.of(self.record.settings)
+        policy = RetentionPolicy.of(self.record.settings)
         rows = await retain_once(self._store, self._delta, self._runtime, policy, guards=guards, guarded=self._guarded)
         self._statistics = replace(self._statistics, rows_expired=self._statistics.rows_expired + rows)
         return rows
@@ -217,9 +217,9 @@ class Maintenance:
         """Remove all rows, as the topic was deleted."""
         return await empty_table(self._store, self._delta, self._runtime)
 
-    async def list_for_iceberg(self) -> IcebergWritten:
+    async def list_for_iceberg(self) -> IcebergWriteResult:
         """Bring the Iceberg metadata to the newest version of the table."""
-        return IcebergWritten() if self._iceberg is None else await self._iceberg.write_once(self._publisher.schema)
+        return IcebergWriteResult() if self._iceberg is None else await self._iceberg.write_once(self._publisher.schema)
 
     async def checkpoint(self) -> None:
         """Write a checkpoint of the table when enough versions have gathered, and clean up versions before old ones."""
@@ -231,12 +231,12 @@ class Maintenance:
             self._checkpointed = snapshot.version
             await self._delta.clean_up(kept_ms=self.options.delta_log_kept // _MILLISECOND)
 
-    async def trim(self) -> Trimmed:
+    async def trim(self) -> TrimResult:
         """Compare what is published, delete what a floor has covered for an hour, and raise the floor."""
         snapshot = await self._delta.refresh()
         floor = await read_floor_object(self._store, self._paths)
         if snapshot.published < 0 or not self._trimmer.has_stood(floor, await self._store.clock_ms()):
-            return Trimmed(floor.number)
+            return TrimResult(floor.number)
         self._collector.has_stood(floor)
         with suppress(ViewLost):  # another's trimming overtook the comparison, which starts again from the floor
             while await self._comparer.compare_once(snapshot, floor.number):
@@ -249,7 +249,7 @@ class Maintenance:
         self._statistics = replace(now, floor=done.floor, entries_trimmed=now.entries_trimmed + done.entries)
         return done
 
-    async def collect(self) -> Collected:
+    async def collect(self) -> CollectionResult:
         """Delete objects that nothing needs, also those of the topic's older lives."""
         done = await self._collector.collect_once()
         if self._iceberg is not None:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import DataDamaged, ViewLost
-from ..format.fold import Folded
-from ..format.state import State
+from ..format.fold import FoldedEntry
+from ..format.state import TopicState
 from ..limits import MIB
 from ..message.columns import rare_columns
 from ..message.message import RARE
@@ -34,7 +34,7 @@ from .comparison.copies import CopiedFile, Copies
 from .comparison.ranges import Offsets
 from .comparison.row_hash import RowHash
 from .creation import open_table
-from .delta.actions import PUBLISHED, Commit, end_txn, lost_txn
+from .delta.actions import PUBLISHED, CommitContent, end_txn, lost_txn
 from .delta.delta_log import DeltaLog
 from .delta.segments import SegmentWriter, TableFile, queue_slices
 from .delta.snapshot import Snapshot
@@ -51,7 +51,7 @@ _UPLOADS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishResult:
     """The result of one round."""
 
     entries: int = 0
@@ -72,8 +72,8 @@ class _Work:
     start: int
     bases: tuple[int, ...]
     """The end of every queue in the table."""
-    after: State
-    entries: tuple[tuple[Folded, bytes], ...]
+    after: TopicState
+    entries: tuple[tuple[FoldedEntry, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +133,24 @@ class Publisher:
         """The topic's schema as of the last entry that was read. None: it has none, or none is known yet."""
         return None if self._view is None else self._view.state.schema
 
-    async def publish_once(self) -> Published:
+    async def publish_once(self) -> PublishResult:
         """Commit once what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
         uploaded = await self._again() or await self._prepare()
-        if isinstance(uploaded, Published):
+        if isinstance(uploaded, PublishResult):
             return uploaded
         if not uploaded.lost:  # lost rows may be put back before the next try
             self._uploaded = uploaded
         committed = await self._commit(uploaded)
         self._uploaded = None
         if not committed:
-            return Published(caught_up=False)
+            return PublishResult(caught_up=False)
         work, arrivals, files = uploaded.work, uploaded.arrivals, uploaded.files
         if self._copies is not None and arrivals.whole:
             self._copies.note(arrivals.before, arrivals.states(), uploaded.copied)
         arrivals.begin(work.after)
         with_rows = (folded.store_time_ms for folded, _ in work.entries if runs_of(folded))
         oldest_ms = min(with_rows, default=work.after.store_time_ms)
-        return Published(
+        return PublishResult(
             entries=work.after.entry - work.start,
             rows=sum(file.rows for file in files),
             files=len(files),
@@ -167,30 +167,30 @@ class Publisher:
             return None
         return replace(uploaded, on=await self._delta.refresh(), caught_up=False)
 
-    async def _prepare(self) -> _Uploaded | Published:
+    async def _prepare(self) -> _Uploaded | PublishResult:
         """Fold the next entries and upload their rows. Returns a result instead when there is nothing to commit."""
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._table() if self._view is None else self._delta.snapshot
         if snapshot is None:
-            return Published()
+            return PublishResult()
         try:
             caught_up = await self._read_on(snapshot)
         except ViewLost:
             self._view = None  # another publisher went on, and the log was trimmed behind it
-            return Published()
+            return PublishResult()
         arrivals = self._arrivals
         if arrivals is None or not len(arrivals):
-            return Published()
+            return PublishResult()
         snapshot = await self._delta.refresh()
         if not self.may_commit(snapshot, arrivals.before.entry):
             self._view = None
-            return Published(caught_up=False)
+            return PublishResult(caught_up=False)
         ends = tuple(snapshot.end(queue) for queue in range(arrivals.after.queues))
         work = _Work(snapshot.published, ends, arrivals.after, tuple(await arrivals.entries()))
         copied, lost = await self._upload(work)
         is_quiet = caught_up and not copied and not lost and not _update(snapshot, work.after, ())
         if is_quiet and work.after.entry - work.start < QUIET_ENTRIES and self._lives(work.after):
-            return Published()
+            return PublishResult()
         return _Uploaded(work, arrivals, snapshot, tuple(copied), lost, started_s, caught_up)
 
     def may_commit(self, snapshot: Snapshot, start: int) -> bool:
@@ -230,7 +230,7 @@ class Publisher:
             arrivals.begin(replace(view.state, entry=snapshot.published), within=Jump(*known))
         return view, arrivals
 
-    def _lives(self, state: State) -> bool:
+    def _lives(self, state: TopicState) -> bool:
         return state.alive and state.incarnation == self._record.incarnation
 
     # --- rows to files
@@ -270,7 +270,7 @@ class Publisher:
     async def _commit(self, uploaded: _Uploaded) -> bool:
         work = uploaded.work
         ends = {end_txn(q): end for q, end in enumerate(work.after.next_offsets) if end != work.bases[q]}
-        commit = Commit("WRITE", adds=uploaded.files, txns={PUBLISHED: work.after.entry, **ends, **uploaded.lost})
+        commit = CommitContent("WRITE", adds=uploaded.files, txns={PUBLISHED: work.after.entry, **ends, **uploaded.lost})
         snapshot = uploaded.on
         while self.may_commit(snapshot, work.start):
             before = _update(snapshot, work.after, uploaded.files)
@@ -281,7 +281,7 @@ class Publisher:
         return False
 
 
-def _update(snapshot: Snapshot, state: State, files: Sequence[TableFile]) -> tuple[Action, ...]:
+def _update(snapshot: Snapshot, state: TopicState, files: Sequence[TableFile]) -> tuple[Action, ...]:
     """What the table must say of itself before it has rows of this state's schema, in these files; empty if it says so already."""
     if snapshot.metadata is None or snapshot.protocol is None:
         return ()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
 from ..topic.settings import TopicSettings
-from .delta.actions import Commit, start_txn
+from .delta.actions import CommitContent, start_txn
 from .delta.delta_log import DeltaLog
 from .delta.segments import TableFile
 
@@ -18,19 +18,19 @@ GUARDED = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionPolicy:
     """The limits of what a queue keeps. None: no limit."""
 
     age: timedelta | None
     size_bytes: int | None
 
     @classmethod
-    def of(cls, settings: TopicSettings) -> Policy:
+    def of(cls, settings: TopicSettings) -> RetentionPolicy:
         return cls(settings.retention, settings.retention_bytes)
 
 
 def expired(
-    files: Sequence[TableFile], policy: Policy, *, now_ms: int, guard: int | None = None, guarded: timedelta = GUARDED
+    files: Sequence[TableFile], policy: RetentionPolicy, *, now_ms: int, guard: int | None = None, guarded: timedelta = GUARDED
 ) -> Sequence[TableFile]:
     """The oldest files of a queue, in offset order, that it need not keep.
 
@@ -63,7 +63,7 @@ async def retain_once(
     store: ObjectStore,
     delta: DeltaLog,
     runtime: Runtime,
-    policy: Policy,
+    policy: RetentionPolicy,
     *,
     guards: Mapping[int, int] | None = None,
     guarded: timedelta = GUARDED,
@@ -100,9 +100,9 @@ async def empty_table(store: ObjectStore, delta: DeltaLog, runtime: Runtime) -> 
     return 0
 
 
-def removal(gone: Mapping[int, Sequence[TableFile]], now_ms: int) -> Commit:
+def removal(gone: Mapping[int, Sequence[TableFile]], now_ms: int) -> CommitContent:
     """The commit that removes these files for good. Queues keep their positions."""
-    return Commit(
+    return CommitContent(
         "DELETE",
         removes=tuple(file for files in gone.values() for file in files),
         txns={start_txn(queue): files[-1].limit_offset for queue, files in gone.items()},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..errors import DataDamaged
 from ..format.checkpoint import decode_checkpoint, encode_checkpoint
 from ..format.floor import decode_floor, encode_floor
-from ..format.state import State
+from ..format.state import TopicState
 from ..limits import TRIM_GRACE_MS
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
@@ -18,7 +18,7 @@ _LISTED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class LogFloor:
     """The floor object as it was read. Its number is 0, and it has no version, while there is none."""
 
     number: int = 0
@@ -28,7 +28,7 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
-class Trimmed:
+class TrimResult:
     """The result of one round."""
 
     floor: int = 0
@@ -45,7 +45,7 @@ class Trimmer:
         self._paths = paths
         self._runtime = runtime
 
-    async def trim_once(self, *, published: int, compared: int, states: Mapping[int, State], whole: bool) -> Trimmed:
+    async def trim_once(self, *, published: int, compared: int, states: Mapping[int, TopicState], whole: bool) -> TrimResult:
         """Delete what may go, then raise the floor if it may be raised.
 
         ``states`` are those of a fold that read the entries up to ``compared``. Only a checkpoint that equals one of them becomes the
@@ -54,15 +54,15 @@ class Trimmer:
         floor = await read_floor_object(self._store, self._paths)
         now_ms = await self._store.clock_ms()
         if not self.has_stood(floor, now_ms):
-            return Trimmed(floor.number)
+            return TrimResult(floor.number)
         entries, checkpoints = await self._delete_below(floor.number) if floor.number else (0, 0)
         if whole:
             await self._write_missing(states, self.bound(published, compared))
         number = await self._candidate(floor.number, self.bound(published, compared), states)
         raised = number is not None and await self._raise(floor, number)
-        return Trimmed(number if raised and number is not None else floor.number, entries, checkpoints)
+        return TrimResult(number if raised and number is not None else floor.number, entries, checkpoints)
 
-    def has_stood(self, floor: Floor, now_ms: int) -> bool:
+    def has_stood(self, floor: LogFloor, now_ms: int) -> bool:
         """Whether the floor has stood long enough, by the store's clock, that no live view lies at or below it."""
         return floor.version is None or now_ms - floor.since_ms > TRIM_GRACE_MS
 
@@ -70,11 +70,11 @@ class Trimmer:
         """The highest possible floor: what is in the table, and was found equal there."""
         return min(published, compared)
 
-    def is_anchor(self, state: State, expected: State | None) -> bool:
+    def is_anchor(self, state: TopicState, expected: TopicState | None) -> bool:
         """Whether a checkpoint as it was read back equals the result of a fold of the log."""
         return expected is not None and state.digest == expected.digest
 
-    async def _candidate(self, floor: int, bound: int, states: Mapping[int, State]) -> int | None:
+    async def _candidate(self, floor: int, bound: int, states: Mapping[int, TopicState]) -> int | None:
         """The newest checkpoint above the floor, at most ``bound``, that was read and verified."""
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor))
         numbers = [n for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None]
@@ -88,7 +88,7 @@ class Trimmer:
                 return number
         return None
 
-    async def _write_missing(self, states: Mapping[int, State], bound: int) -> None:
+    async def _write_missing(self, states: Mapping[int, TopicState], bound: int) -> None:
         """Write the newest checkpoint that the fold passed and nobody has written."""
         number = max((n for n in states if n <= bound), default=0)
         if number:
@@ -97,7 +97,7 @@ class Trimmer:
             except Conflict:
                 return
 
-    async def _raise(self, floor: Floor, number: int) -> bool:
+    async def _raise(self, floor: LogFloor, number: int) -> bool:
         document = encode_floor(number, write_id=self._runtime.new_id())
         mode: PutMode = Put.CREATE if floor.version is None else IfMatch(floor.version)
         try:
@@ -122,10 +122,10 @@ class Trimmer:
         return [n for info in listed if (n := self._paths.entry_number(info.key)) is not None and n <= floor]
 
 
-async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> Floor:
+async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> LogFloor:
     """The floor with its version and age. Raises `DataDamaged`."""
     try:
         stored = await store.get(paths.floor)
-        return Floor(decode_floor(stored.data, where=paths.floor), stored.version, stored.last_modified_ms)
+        return LogFloor(decode_floor(stored.data, where=paths.floor), stored.version, stored.last_modified_ms)
     except ObjectMissing:
-        return Floor()
+        return LogFloor()

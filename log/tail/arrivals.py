@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..format.fold import Folded
+from ..format.fold import FoldedEntry
 from ..format.header import Repair
-from ..format.state import State
+from ..format.state import TopicState
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectStore
 from .salvage import salvage
@@ -19,8 +19,8 @@ from .view import View
 class Jump:
     """Entries that a view was led around: those after ``before``, the last state known, up to ``after``, where the view went on."""
 
-    before: State
-    after: State
+    before: TopicState
+    after: TopicState
 
 
 class Arrivals:
@@ -29,7 +29,7 @@ class Arrivals:
     def __init__(self, store: ObjectStore, paths: TopicPaths, view: View) -> None:
         self._store = store
         self._paths = paths
-        self._arrived: list[tuple[Folded, bytes] | Jump] = []
+        self._arrived: list[tuple[FoldedEntry, bytes] | Jump] = []
         """Entries folded and jumps, in order."""
         self.before = view.state
         """The state before the first of them."""
@@ -42,7 +42,7 @@ class Arrivals:
         return len(self._arrived)
 
     @property
-    def after(self) -> State:
+    def after(self) -> TopicState:
         """The state after the last of them."""
         return _state_after(self._arrived[-1]) if self._arrived else self.before
 
@@ -59,22 +59,22 @@ class Arrivals:
         actions = (action for item in self._arrived if not isinstance(item, Jump) for action in item[0].header.actions)
         return next((action.lost_first for action in actions if isinstance(action, Repair)), self.before.entry + 1)
 
-    def states(self) -> list[State]:
+    def states(self) -> list[TopicState]:
         """The state after each of them."""
         return [_state_after(item) for item in self._arrived]
 
-    def begin(self, before: State, *, within: Jump | None = None) -> None:
+    def begin(self, before: TopicState, *, within: Jump | None = None) -> None:
         """Start anew after ``before``, which may be an entry ``within`` the jump that brought the view to where it stands."""
         self.before, self.size_bytes = before, 0
         self._arrived.clear()
         if within is not None:
             self._arrived.append(within)
 
-    async def entries(self) -> list[tuple[Folded, bytes]]:
+    async def entries(self) -> list[tuple[FoldedEntry, bytes]]:
         """The entries in order. Entries between a jump's two ends are included if their rows are known for certain. May be called
         again.
         """
-        entries: list[tuple[Folded, bytes]] = []
+        entries: list[tuple[FoldedEntry, bytes]] = []
         for item in tuple(self._arrived):
             if isinstance(item, Jump):
                 salvaged = await salvage(self._store, self._paths, item.before, item.after)
@@ -83,18 +83,18 @@ class Arrivals:
                 entries.append(item)
         return entries
 
-    def _jump(self, state: State) -> None:
+    def _jump(self, state: TopicState) -> None:
         self._arrived.append(Jump(self.after, state))
 
-    def _take(self, folded: Folded, data: bytes) -> None:
+    def _take(self, folded: FoldedEntry, data: bytes) -> None:
         self._arrived.append((folded, data))
         self.size_bytes += entry_bytes(folded, data)
 
 
-def _state_after(item: tuple[Folded, bytes] | Jump) -> State:
+def _state_after(item: tuple[FoldedEntry, bytes] | Jump) -> TopicState:
     return item.after if isinstance(item, Jump) else item[0].state
 
 
-def entry_bytes(folded: Folded, data: bytes) -> int:
+def entry_bytes(folded: FoldedEntry, data: bytes) -> int:
     """The size of an entry with all that it links."""
     return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)

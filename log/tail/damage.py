@@ -15,7 +15,7 @@ from ..format.checkpoint import decode_checkpoint
 from ..format.entry import read_header
 from ..format.fold import fold
 from ..format.header import Header, Repair
-from ..format.state import State
+from ..format.state import TopicState
 from ..limits import ENTRY_GAP_MAX
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectMissing, ObjectStore
@@ -27,7 +27,7 @@ _OLDER_CHECKPOINTS_TRIED = 2
 class Resumption:
     """The state where a fold goes on."""
 
-    state: State
+    state: TopicState
     skipped: bool
     """Whether entries were passed over without their verdicts being known."""
 
@@ -44,7 +44,7 @@ async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, da
     for later in await entry_numbers(store, paths, after=number):
         header = await read_header_at(store, paths, later)
         if header is not None and any(isinstance(action, Repair) for action in header.actions):
-            return Resumption(fold(State(), header).state, skipped=False)
+            return Resumption(fold(TopicState(), header).state, skipped=False)
     if damage.hint is None:
         damage.hint = "`penstock repair` lets the log go on; what the object held is lost"
     raise damage
@@ -81,7 +81,7 @@ async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> 
         return None
 
 
-async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: State, number: int) -> State | None:
+async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: TopicState, number: int) -> TopicState | None:
     """The state after entry ``number``, folded from ``state``, or None when that cannot be done."""
     while state.entry < number:
         header = await read_header_at(store, paths, state.entry + 1)
@@ -94,9 +94,9 @@ async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: State, numbe
     return state
 
 
-async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[State]:
+async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[TopicState]:
     """The newest good checkpoints below an entry, then the empty state when the log still has its first entry."""
-    states: list[State] = []
+    states: list[TopicState] = []
     for number in reversed(await _checkpoint_numbers(store, paths)):
         if number >= below:
             continue
@@ -105,10 +105,10 @@ async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> 
             states.append(state)
         if len(states) == _OLDER_CHECKPOINTS_TRIED:
             return states
-    return [*states, State()]
+    return [*states, TopicState()]
 
 
-async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: State) -> bool:
+async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: TopicState) -> bool:
     """Whether the entry after a checkpoint confirms it, or there is no such entry yet; then every new process starts from it."""
     following = await read_header_at(store, paths, checkpoint.entry + 1)
     if following is not None:
@@ -116,7 +116,7 @@ async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: Sta
     return not await entry_numbers(store, paths, after=checkpoint.entry)
 
 
-async def _later_checkpoints(store: ObjectStore, paths: TopicPaths, number: int) -> AsyncIterator[State]:
+async def _later_checkpoints(store: ObjectStore, paths: TopicPaths, number: int) -> AsyncIterator[TopicState]:
     for later in await _checkpoint_numbers(store, paths):
         if later >= number:
             state = await _read_checkpoint(store, paths, later)
@@ -129,7 +129,7 @@ async def _checkpoint_numbers(store: ObjectStore, paths: TopicPaths) -> list[int
     return [number for info in listed if (number := paths.checkpoint_entry(info.key)) is not None]
 
 
-async def _read_checkpoint(store: ObjectStore, paths: TopicPaths, number: int) -> State | None:
+async def _read_checkpoint(store: ObjectStore, paths: TopicPaths, number: int) -> TopicState | None:
     key = paths.checkpoint(number)
     try:
         state = decode_checkpoint((await store.get(key)).data, where=key)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..errors import DataDamaged
 from ..format.digest import digest
-from ..format.fold import Folded, Void
+from ..format.fold import FoldedEntry, VoidReason
 from ..format.header import Batch, Header
 from ..format.sealed import check_seal, read_rows
 from ..format.stored_json import shown
@@ -22,7 +22,7 @@ from ..message.columns import joined, value_type, with_value
 from ..message.message import LOG_SCHEMA, MESSAGE_SCHEMA, VALUE
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
-from ..schema.stored import is_stored_by
+from ..schema.stored_columns import is_stored_by
 from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import ObjectMissing, ObjectStore
 
@@ -63,12 +63,12 @@ class EntryRows:
     lost: tuple[LostRange, ...]
 
 
-def runs_of(folded: Folded, *, queues: Collection[int] | None = None) -> list[RowRange]:
+def runs_of(folded: FoldedEntry, *, queues: Collection[int] | None = None) -> list[RowRange]:
     """Every accepted run of the entry, by queue and offset; only of these queues, when given."""
     return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
 
 
-def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[RowRange]:
+def _runs_in_order(folded: FoldedEntry, queues: Collection[int] | None) -> list[RowRange]:
     """Every accepted run, in the order of the batches, in which the offsets of each queue rise."""
     return [
         RowRange(queue, first_offset + done, count, row, key)
@@ -82,7 +82,7 @@ async def entry_pieces(
     store: ObjectStore,
     paths: TopicPaths,
     runtime: Runtime,
-    folded: Folded,
+    folded: FoldedEntry,
     data: bytes,
     *,
     queues: Collection[int] | None = None,
@@ -106,7 +106,7 @@ async def entry_pieces(
 
 
 async def staged_parts(
-    store: ObjectStore, paths: TopicPaths, folded: Folded, *, queues: Collection[int] | None = None
+    store: ObjectStore, paths: TopicPaths, folded: FoldedEntry, *, queues: Collection[int] | None = None
 ) -> dict[str, bytes | None]:
     """The staged objects that hold rows of an entry (of these queues only, when given), fetched side by side; None for a missing one.
 
@@ -130,7 +130,7 @@ async def staged_parts(
 
 def decode_entry(
     paths: TopicPaths,
-    folded: Folded,
+    folded: FoldedEntry,
     data: bytes,
     parts: Mapping[str, bytes | None],
     *,
@@ -152,7 +152,9 @@ def decode_entry(
     return _assemble(paths, folded, runs, files)
 
 
-def _assemble(paths: TopicPaths, folded: Folded, runs: list[RowRange], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
+def _assemble(
+    paths: TopicPaths, folded: FoldedEntry, runs: list[RowRange], files: Mapping[str | None, pa.Table | str]
+) -> EntryRows:
     places: list[tuple[str | None, int, int]] = []
     """The (file, first row, row behind the last), as few as the runs allow."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -243,11 +245,11 @@ def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None)
     return rows
 
 
-def _places(folded: Folded) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
+def _places(folded: FoldedEntry) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
     """The accepted batches with their offsets and, if inline, the first row of each of their queues in the entry."""
     inline = inline_places(folded.header)
     for position, (batch, verdict) in enumerate(zip(folded.header.batches, folded.verdicts, strict=True)):
-        if not isinstance(verdict, Void):
+        if not isinstance(verdict, VoidReason):
             yield batch, verdict, inline.get(position, {})
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from ..errors import DataDamaged, ViewLost
 from ..format.entry import FOOTER_KEY, read_header
-from ..format.fold import Folded, Void, fold, is_well_formed, store_time
+from ..format.fold import FoldedEntry, VoidReason, fold, is_well_formed, store_time
 from ..format.header import Header, Repair, decode_header
 from ..format.sealed import read_footer_alone
-from ..format.state import State
+from ..format.state import TopicState
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectMissing, ObjectStore
 from .damage import entry_numbers, find_resumption
@@ -27,7 +27,7 @@ from .view import View, read_floor
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class SalvagedEntry:
     """An entry of which at least the footer can be read."""
 
     header: Header
@@ -55,7 +55,7 @@ async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: i
         await view.catch_up(until=known)
 
 
-async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Remains | None:
+async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> SalvagedEntry | None:
     """What is left of an entry; None when it is missing or its footer is damaged."""
     where = paths.entry(number)
     try:
@@ -64,16 +64,16 @@ async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Re
         return None
     try:
         try:
-            remains = Remains(read_header(data, where=where, number=number), data, rows_readable=True)
+            remains = SalvagedEntry(read_header(data, where=where, number=number), data, rows_readable=True)
         except DataDamaged:
             footer = read_footer_alone(data, where=where)
-            remains = Remains(decode_header(footer[FOOTER_KEY], where=where), data, rows_readable=False)
+            remains = SalvagedEntry(decode_header(footer[FOOTER_KEY], where=where), data, rows_readable=False)
     except (DataDamaged, KeyError):
         return None
     return remains if remains.header.entry == number else None
 
 
-async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: State) -> list[tuple[Folded, bytes]]:
+async def salvage(store: ObjectStore, paths: TopicPaths, before: TopicState, after: TopicState) -> list[tuple[FoldedEntry, bytes]]:
     """The entries between two states whose rows are known for certain, in order, with their bytes.
 
     Batches whose rows are damaged have no offsets in them, as if they were void. Offsets that no entry here accounts for are lost.
@@ -83,7 +83,7 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
     return [(_readable_part(one, found[one.number]), found[one.number].data) for one in _known_folds(before, after, found)]
 
 
-def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tuple[tuple[int, int, int], ...]:
+def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[FoldedEntry]) -> tuple[tuple[int, int, int], ...]:
     """The (queue, first offset, limit offset) of rows that were given out between two states and are in none of the salvaged entries."""
     runs: dict[int, list[RowRange]] = {}
     for folded in salvaged:
@@ -101,7 +101,7 @@ def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tup
     return tuple(lost)
 
 
-def exact_folds(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
+def exact_folds(state: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
     """Fold from ``state`` as far as footers reach, and again from every later repair, as a repair brings its own state."""
     for number, remains in sorted(found.items()):
         if number == state.entry + 1 or _is_repair(remains.header):
@@ -117,7 +117,7 @@ def _is_repair(header: Header) -> bool:
     return any(isinstance(action, Repair) for action in header.actions)
 
 
-def _known_folds(before: State, after: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
+def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
     """The entries that fold exactly, and between them those whose batches were certainly all accepted, as the following bases show."""
     exact = {folded.number: folded for folded in exact_folds(before, found)}
     headers = [remains.header for _, remains in sorted(found.items())]
@@ -130,7 +130,7 @@ def _known_folds(before: State, after: State, found: Mapping[int, Remains]) -> I
         time_ms = max(state.store_time_ms, min(store_time(state.store_time_ms, header.append_time_ms), after.store_time_ms))
         state = replace(state, entry=header.entry, store_time_ms=time_ms)
         if header.batches and all_accepted(header, headers[position + 1 :], after.next_offsets):
-            yield Folded(state, header, (), tuple(_offsets_in_order(header)))
+            yield FoldedEntry(state, header, (), tuple(_offsets_in_order(header)))
 
 
 def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
@@ -153,10 +153,11 @@ def _offsets_in_order(header: Header) -> Iterator[Mapping[int, int]]:
             following[queue] += count
 
 
-def _readable_part(folded: Folded, remains: Remains) -> Folded:
+def _readable_part(folded: FoldedEntry, remains: SalvagedEntry) -> FoldedEntry:
     if remains.rows_readable:
         return folded
     kept = tuple(
-        verdict if batch.parts else Void.MALFORMED for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
+        verdict if batch.parts else VoidReason.MALFORMED
+        for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
     )
     return replace(folded, verdicts=kept)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from ..errors import DataDamaged, PenstockError, StoreUnavailable, ViewLost, unforeseen
 from ..format.entry import read_header
-from ..format.fold import Folded
+from ..format.fold import FoldedEntry
 from ..format.header import Repair
-from ..format.state import State
+from ..format.state import TopicState
 from ..limits import CHECKPOINT_ENTRIES
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
@@ -58,9 +58,9 @@ class Tail:
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
         self.view.on_jump = self._jumped
-        self.fold_listeners: list[Callable[[Folded, bytes], None]] = []
-        self.jump_listeners: list[Callable[[State], None]] = []
-        self.due_checkpoint: State | None = None
+        self.fold_listeners: list[Callable[[FoldedEntry, bytes], None]] = []
+        self.jump_listeners: list[Callable[[TopicState], None]] = []
+        self.due_checkpoint: TopicState | None = None
         """The newest state this process folded that is due as a checkpoint."""
         self._moved = asyncio.Event()
         self._waiters = 0
@@ -68,7 +68,7 @@ class Tail:
         self._failure: PenstockError | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> TopicState:
         """The state as far as this process knows it."""
         return self.view.state
 
@@ -171,7 +171,7 @@ class Tail:
             await asyncio.sleep(interval_s)
             interval_s = min(interval_s * 1.5, self.poll_quiet_s if quiet else max_s)
 
-    def _folded(self, folded: Folded, data: bytes) -> None:
+    def _folded(self, folded: FoldedEntry, data: bytes) -> None:
         if not folded.is_repair:
             self._digests[folded.number - 1] = folded.header.state_digest
             if len(self._digests) > _DIGESTS:
@@ -182,7 +182,7 @@ class Tail:
             listener(folded, data)
         self._wake()
 
-    def _jumped(self, state: State) -> None:
+    def _jumped(self, state: TopicState) -> None:
         for listener in list(self.jump_listeners):
             listener(state)
         self._wake()

@@ -19,8 +19,8 @@ from ..errors import DataDamaged, StoreUnavailable, ViewLost
 from ..format.checkpoint import decode_checkpoint
 from ..format.entry import read_header
 from ..format.floor import decode_floor
-from ..format.fold import Folded, fold
-from ..format.state import State
+from ..format.fold import FoldedEntry, fold
+from ..format.state import TopicState
 from ..limits import MIB, VIEW_AGE_MAX_S
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
@@ -80,17 +80,17 @@ class View:
         self._clock = runtime.clock
         self._cache = cache or EntryCache()
         self._proof_s = float("-inf")
-        self.state = State()
+        self.state = TopicState()
         self._highest = 0
         """The highest entry seen to exist. A missing entry below it is lost, and not the tail."""
         self._last_bytes = 1
         self.rhythm = Rhythm()
         self.skipped = False
         """Whether this fold ever passed an entry over; then it writes no checkpoints."""
-        self.on_fold: Callable[[Folded, bytes], None] | None = None
-        self.on_jump: Callable[[State], None] | None = None
+        self.on_fold: Callable[[FoldedEntry, bytes], None] | None = None
+        self.on_jump: Callable[[TopicState], None] | None = None
 
-    async def open(self, *, at_most: int | None = None, suits: Callable[[State], bool] | None = None) -> None:
+    async def open(self, *, at_most: int | None = None, suits: Callable[[TopicState], bool] | None = None) -> None:
         """Start from the newest good checkpoint, or from the newest whose number is at most ``at_most``.
 
         With ``suits``, start from the last later checkpoint whose state suits, if there is one. Once a state does not suit, no later
@@ -103,7 +103,7 @@ class View:
             self.state = state
         self._proof_s = max(self._proof_s, sent_s)
 
-    async def _start(self, at_most: int | None, suits: Callable[[State], bool] | None) -> tuple[State, float]:
+    async def _start(self, at_most: int | None, suits: Callable[[TopicState], bool] | None) -> tuple[TopicState, float]:
         """The state to start from, and the time at which the floor below it was asked for."""
         while True:
             sent_s = self._clock.monotonic_s()
@@ -116,7 +116,7 @@ class View:
                 if await read_floor(self._store, self._paths) == floor:
                     raise  # else what was listed has been trimmed before it was read
 
-    async def _newest_checkpoint(self, floor: int, at_most: int | None, suits: Callable[[State], bool] | None) -> State:
+    async def _newest_checkpoint(self, floor: int, at_most: int | None, suits: Callable[[TopicState], bool] | None) -> TopicState:
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor - 1) if floor else None)
         numbers = [number for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None]
         if at_most is not None and suits is not None:
@@ -134,7 +134,7 @@ class View:
             except ObjectMissing:
                 continue
         if floor == 0:
-            return State()
+            return TopicState()
         raise DataDamaged(
             "no checkpoint above the floor can be read, so nothing tells the state of the log",
             operation="open the log",
@@ -144,7 +144,7 @@ class View:
             hint=f"put it back as it was, if there is a copy; a repair needs one too. The table has every row up to entry {floor}",
         ) from worst
 
-    async def _last_that(self, suits: Callable[[State], bool], numbers: list[int]) -> State | None:
+    async def _last_that(self, suits: Callable[[TopicState], bool], numbers: list[int]) -> TopicState | None:
         """The state of the last checkpoint that suits, found by bisection. An unreadable checkpoint counts as one that does not suit."""
         last, low, high = None, 0, len(numbers)
         while low < high:
@@ -160,7 +160,7 @@ class View:
                 high = middle
         return last
 
-    async def _checkpoint(self, number: int) -> State:
+    async def _checkpoint(self, number: int) -> TopicState:
         """Raises `ObjectMissing` and `DataDamaged`."""
         key = self._paths.checkpoint(number)
         state = decode_checkpoint((await self._store.get(key)).data, where=key)

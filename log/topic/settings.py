@@ -11,7 +11,7 @@ from msgspec import Meta, to_builtins
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.digest import digest
-from ..format.stored_json import Name, Number, Stored, TimeMs, check_stored, damaged, parse_stored
+from ..format.stored_json import Name, Number, StoredForm, TimeMs, check_stored, damaged, parse_stored
 from ..format.stored_json import plain as plain_form
 from ..limits import (
     DELAY_MAX,
@@ -140,7 +140,7 @@ class TopicRecord:
     """A fresh id for every write, as equal bytes have equal versions."""
 
 
-class _LimitsForm(Stored, frozen=True, omit_defaults=True):
+class _LimitsForm(StoredForm, frozen=True, omit_defaults=True):
     body_bytes: Number | None = None
     properties_bytes: Number | None = None
     properties: Number | None = None
@@ -148,7 +148,7 @@ class _LimitsForm(Stored, frozen=True, omit_defaults=True):
     delay: Annotated[float, Meta(ge=0, le=DELAY_MAX.total_seconds())] | None = None
 
 
-class _SettingsForm(Stored, frozen=True):
+class _SettingsForm(StoredForm, frozen=True):
     message_type: str
     queues: Number
     retention: Annotated[float, Meta(ge=0, le=RETENTION_MAX.total_seconds())] | None
@@ -163,7 +163,7 @@ class _SettingsForm(Stored, frozen=True):
     bloom: tuple[Name, ...] = ()
 
 
-class _RecordForm(Stored, frozen=True):
+class _RecordForm(StoredForm, frozen=True):
     format: int
     settings: _SettingsForm
     incarnation: Name

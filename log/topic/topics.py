@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..append.appender import Appender
 from ..append.contention import Pace
-from ..append.in_flight import Written
+from ..append.in_flight import AppendResult
 from ..errors import (
     CallError,
     DataDamaged,
@@ -142,7 +142,7 @@ class Topic:
             self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
             await self._appender.write_missing_checkpoint()
 
-    async def act(self, *actions: Action) -> Written:
+    async def act(self, *actions: Action) -> AppendResult:
         """Append actions. Returns once they are in the log."""
         return await append_actions(self.appender, self.runtime, *actions)
 
@@ -158,10 +158,10 @@ def read_only(operation: str) -> ReadOnlyError:
     return ReadOnlyError("the lake was opened with read_only=True", operation=operation)
 
 
-async def append_actions(appender: Appender, runtime: Runtime, *actions: Action) -> Written:
+async def append_actions(appender: Appender, runtime: Runtime, *actions: Action) -> AppendResult:
     """Append actions in one entry. Raises their error otherwise."""
     outcome = await appender.append_actions(actions, deadline_s=runtime.clock.monotonic_s() + ACTION_TIMEOUT_S)
-    if isinstance(outcome, Written):
+    if isinstance(outcome, AppendResult):
         return outcome
     raise outcome if isinstance(outcome, PenstockError) else InternalError("actions ended as a batch", observed=outcome)
 

@@ -36,7 +36,7 @@ from penstock.coordinator import (
     ParkedGroup,
     RetryPolicy,
     TimerStatistics,
-    WorkerSeen,
+    WorkerStatus,
     open_coordination,
 )
 from penstock.coordinator.transactions.checking.checker import Checker
@@ -45,14 +45,14 @@ from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Position, ReadOnlyError, Runtime, WaitingMessage
-from penstock.log import Lake as LogLake
+from penstock.log.lake import LogLake
 from penstock.log.limits import REFUSAL_TIMEOUT, WAIT_MAX, Duration, check_flag, optional_duration
 from penstock.log.produce.delays import RecallHandle
 from penstock.log.topic.topics import Topic
 
 from .consumers import OpenConsumers
 from .maintenance import Maintenance
-from .timers import Delayed
+from .timers import DelayedMessages
 from .transactions import FIRST_CHECK, Checking, TransactionService
 
 PUSH_DEFAULTS = PushOptions()
@@ -88,7 +88,7 @@ class Lake(LogLake):
         self._coordination: Coordination | None = None
         self._operators: Operators | None = None
         self._maintenance = Maintenance(self, wanted=maintenance)
-        self._delayed = Delayed(self)
+        self._delayed = DelayedMessages(self)
         self._transacting = TransactionService(self)
         self._consumers = OpenConsumers()
         self._ending: asyncio.Task[None] | None = None
@@ -120,7 +120,7 @@ class Lake(LogLake):
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
-        """The topic as `penstock.log.Lake.topic` gives it. A process that consumes a topic whose messages appear later than they are sent
+        """The topic as `penstock.log.LogLake.topic` gives it. A process that consumes a topic whose messages appear later than they are sent
         takes part in making them appear.
         """
         found = await super().topic(name, writable=writable)
@@ -131,7 +131,7 @@ class Lake(LogLake):
         return found
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """The timer log as `penstock.log.Lake.timer_log` gives it. Messages sent to the topic are delivered by this process, too."""
+        """The timer log as `penstock.log.LogLake.timer_log` gives it. Messages sent to the topic are delivered by this process, too."""
         found = await super().timer_log(name, writable=writable)
         if writable:
             self._maintenance.sends_to(name, found[0].record.created_ms)
@@ -395,7 +395,7 @@ class Lake(LogLake):
         age = optional_duration("table_age", table_age, most=WAIT_MAX, operation="describe_group")
         return await self._operating.describe(name, table_age_s=0.0 if age is None else age.total_seconds())
 
-    async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
+    async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerStatus]:
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.
 
         ``group``: only those with a consumer of this group.

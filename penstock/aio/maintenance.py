@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.coordinator import Part, Timers, Upkeep, run_roles
+from penstock.coordinator import LakeMaintenance, OfferedRole, Timers, run_roles
 from penstock.coordinator.timers.young_topics import is_young
 from penstock.coordinator.transactions.finisher import run_finisher
 from penstock.log import ClosedError, PenstockError
@@ -63,13 +63,15 @@ class Maintenance:
     async def _run(self) -> None:
         """Play the roles that maintain a lake, as far as they fall to this process. Nobody waits for it: failures are logged."""
         coordination, stop = self._lake.coordination, self._stop
-        upkeep = Upkeep(self._lake, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self.timers.see)
+        upkeep = LakeMaintenance(
+            self._lake, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self.timers.see
+        )
         maintained = run_roles(
             coordination.cells,
             coordination.worker,
             coordination.watch,
             self._lake.runtime,
-            Part(topics=upkeep.topics, play=upkeep.play),
+            OfferedRole(topics=upkeep.topics, play=upkeep.play),
             stop,
             ready=coordination.claim,
             report=lambda topic, error: self._log_step(topic, "role", error),

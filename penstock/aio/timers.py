@@ -9,11 +9,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.coordinator.timers.cell.cell import timer_cells
-from penstock.coordinator.timers.cell.state import Due, NotRecallable
-from penstock.coordinator.timers.waiting import recall, standing, waiting
+from penstock.coordinator.timers.cell.state import DuePosition, NotRecallable
+from penstock.coordinator.timers.waiting_messages import read_timer_state, recall, waiting
 from penstock.log import (
     InvalidArgument,
-    Lake,
+    LogLake,
     MessageNotFound,
     OffsetOutOfRange,
     Reader,
@@ -30,14 +30,14 @@ from penstock.log.topic.timer_log import check_own, delays
 T = TypeVar("T")
 
 
-class Delayed:
+class DelayedMessages:
     """The delayed messages of a lake."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LogLake) -> None:
         self._lake = lake
 
     async def recall(self, meant: RecallHandle) -> WaitingMessage:
-        """Recall a message of a lake that was found fit for writing; see `Lake.recall`."""
+        """Recall a message of a lake that was found fit for writing; see `LogLake.recall`."""
         return await _told_of_lives(lambda: self._recall(meant))
 
     async def _recall(self, meant: RecallHandle) -> WaitingMessage:
@@ -46,7 +46,7 @@ class Delayed:
         except TopicNotFound as error:
             raise _unknown(meant, f"no topic {meant.topic} with delayed messages") from error
         message = await self._waiting_message(log, meant)
-        due = Due(meant.due_us, meant.offset)
+        due = DuePosition(meant.due_us, meant.offset)
         try:
             await recall(
                 timer_cells(self._lake), self._lake.runtime.clock, meant.topic, log.record.incarnation, due, lake=self._lake
@@ -57,7 +57,7 @@ class Delayed:
         return message
 
     async def waiting(self, topic: str, *, until: datetime | None, limit: int | None) -> list[WaitingMessage]:
-        """The messages that wait; see `Lake.waiting`."""
+        """The messages that wait; see `LogLake.waiting`."""
         until_us = None if until is None else _checked_us(until)
         if limit is not None and not is_positive(limit):
             raise InvalidArgument("limit must be a positive whole number, or None", operation="waiting", observed=limit)
@@ -97,9 +97,9 @@ class Delayed:
 
     async def _gathered(self, log: Topic, meant: RecallHandle) -> pa.Table:
         """The row of a message that waits longer than the timer log keeps it."""
-        due = Due(meant.due_us, meant.offset)
+        due = DuePosition(meant.due_us, meant.offset)
         cells = timer_cells(self._lake)
-        if not (await standing(cells, self._lake.runtime.clock, meant.topic, log.record.incarnation)).waits(due):
+        if not (await read_timer_state(cells, self._lake.runtime.clock, meant.topic, log.record.incarnation)).waits(due):
             raise NotRecallable(
                 "the message cannot be recalled any more",
                 operation="recall",

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from penstock.consumers import SimpleConsumer
-from penstock.coordinator import Part, run_roles
-from penstock.coordinator.transactions.checking.check_back_role import CHECKS, CheckBacks
-from penstock.coordinator.transactions.checking.checker import Asked, Checker
+from penstock.coordinator import OfferedRole, run_roles
+from penstock.coordinator.transactions.checking.check_back_role import CHECKS, CheckBackRole
+from penstock.coordinator.transactions.checking.checker import Checker, RegisteredChecker
 from penstock.coordinator.transactions.ids import check_producer_group
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
@@ -40,7 +40,7 @@ class Checking:
     producer_group: str
     """The group whose transactions it answers for."""
 
-    def __init__(self, service: TransactionService, producer_group: str, asked: Asked) -> None:
+    def __init__(self, service: TransactionService, producer_group: str, asked: RegisteredChecker) -> None:
         self._service = service
         self.producer_group = producer_group
         self._asked = asked
@@ -71,7 +71,7 @@ class Checking:
     async def _run(self) -> None:
         lake, group = self._service.lake, self.producer_group
         coordination, transactions = lake.coordination, lake.transactions
-        checks = CheckBacks(transactions.groups, transactions.cells, transactions, lake.runtime.clock, self._asked)
+        checks = CheckBackRole(transactions.groups, transactions.cells, transactions, lake.runtime.clock, self._asked)
 
         async def groups() -> list[str]:
             return [group]
@@ -81,7 +81,7 @@ class Checking:
             coordination.worker,
             coordination.watch,
             lake.runtime,
-            Part(role=CHECKS, topics=groups, play=checks.play, all_topics=False),
+            OfferedRole(role=CHECKS, topics=groups, play=checks.play, all_topics=False),
             self._stop,
             ready=coordination.claim,
             report=lambda what, error: log.warning("the checks of producer group %s are tried again: %s", group, error),
@@ -134,8 +134,8 @@ class TransactionService:
         self._checkings = (*self._checkings, checking)
         return checking
 
-    def _asked_by(self, checker: Checker, producer_group: str) -> Asked:
-        return Asked(checker, group=producer_group, on_question=self.transactions.counting.question)
+    def _asked_by(self, checker: Checker, producer_group: str) -> RegisteredChecker:
+        return RegisteredChecker(checker, group=producer_group, on_question=self.transactions.counting.question)
 
     def statistics(self) -> TransactionStatistics:
         """The work on transactions so far; see `Lake.transaction_statistics`."""

@@ -15,10 +15,10 @@ from datetime import timedelta
 import pyarrow as pa
 
 from penstock.consumers.broadcast import BroadcastConsumer as AsyncBroadcastConsumer
+from penstock.consumers.named_receives import OutstandingDelivery
 from penstock.consumers.pull import MESSAGES_MAX
 from penstock.consumers.pull import PullConsumer as AsyncPullConsumer
 from penstock.consumers.push import PushConsumer as AsyncPushConsumer
-from penstock.consumers.receives import Delivered
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_DEFAULT, RECEIVE_MESSAGES_MAX, ReceiptT
 from penstock.consumers.simple import SimpleConsumer as AsyncSimpleConsumer
 from penstock.consumers.statistics import ConsumerStatistics
@@ -150,7 +150,7 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
             lambda: self._core.receive(max_messages, invisible_duration, await_duration, attempt_id=attempt_id, holder=holder)
         )
 
-    def deliveries(self, *holders: str) -> list[Delivered]:
+    def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
         """All messages of the consumer's topics that are out to these holders, over all queues, whoever gave them and whoever owns the
         queues.
 

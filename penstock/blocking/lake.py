@@ -29,7 +29,7 @@ from penstock.coordinator import (
     ParkedGroup,
     RetryPolicy,
     TimerStatistics,
-    WorkerSeen,
+    WorkerStatus,
 )
 from penstock.coordinator.transactions.checking.checker import Checker
 from penstock.coordinator.transactions.statistics import TransactionStatistics
@@ -287,7 +287,7 @@ class Lake(LakeFace[AsyncLake]):
         """
         return self._portal.run(lambda: self._core.describe_group(name, table_age=table_age))
 
-    def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
+    def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerStatus]:
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.
 
         ``group``: only those with a consumer of this group.

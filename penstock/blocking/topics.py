@@ -20,7 +20,7 @@ from penstock.log.message.message import Message, MessageView, views
 from penstock.log.produce.accumulator import ProducerStatistics
 from penstock.log.produce.producer import Producer as AsyncProducer
 from penstock.log.produce.receipts import BatchReceipt, Receipt
-from penstock.log.read.reader import LeftOut, Position
+from penstock.log.read.reader import Position, SkippedRange
 from penstock.log.read.reader import Reader as AsyncReader
 
 from .face import ClosableFace, ProducerFace, iterated
@@ -134,7 +134,7 @@ class Reader(ClosableFace[AsyncReader]):
         return self._core.queues
 
     @property
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[SkippedRange]:
         """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
         return self._core.left_out
 

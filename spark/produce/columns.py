@@ -14,7 +14,7 @@ from ...log.errors import InvalidArgument, MessageTypeMismatch
 from ...log.message.message import SEND_SCHEMA
 from ...log.message.message_type import MessageType
 from ...log.topic.settings import TopicSettings
-from ..placing import placed
+from ..partitioning import in_partitions
 from ..versions import TIMES_IN_JSON, require
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def in_order(
         at = F.col(_PREFIX + "queue")
         tasks = min(queues, df.sparkSession.sparkContext.defaultParallelism)
         # Partitioning by number gives each queue to one task for sure, while two hashes may meet in one task and leave another idle.
-        staged = placed(staged, tasks, F.pmod(at, F.lit(tasks)))
+        staged = in_partitions(staged, tasks, F.pmod(at, F.lit(tasks)))
         staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
     names = [*(name for name in STAGED if name in fields), *(name for name in fields if name not in STAGED)]
     return staged.select(*(F.col(quoted(_PREFIX + name)).alias(name) for name in names if name not in unstaged))

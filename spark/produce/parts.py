@@ -29,7 +29,7 @@ STORE_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
+class UploadPlan:
     """What a task must know. It travels from the driver, and holds no secret."""
 
     place: LakePlace
@@ -50,7 +50,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
+class UploadedPart:
     """A part that is on the store."""
 
     part: Part
@@ -58,18 +58,20 @@ class Uploaded:
     """Whether a row of it has a key, headers, or NULL instead of a body."""
 
 
-def link_form(upload: Upload, parts: Iterable[Uploaded]) -> tuple[int, bool]:
+def link_form(upload: UploadPlan, parts: Iterable[UploadedPart]) -> tuple[int, bool]:
     """The ``schema_version`` and ``extended`` of `Linker.link` for these parts."""
     return (0 if upload.rules is None else upload.rules.schema.version), any(one.extended for one in parts)
 
 
-def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Generator[Uploaded, None, None]:
+def upload_rows(
+    upload: UploadPlan, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int
+) -> Generator[UploadedPart, None, None]:
     """Upload the rows, and give the parts in their order. Raises `CallError` for rows that the topic does not take."""
     opened = lakes.open(upload.place)
     store, runtime = opened.lake.store, opened.lake.runtime
     prefix, router, done_rows = runtime.random.getrandbits(64), Router(upload.settings.queues), 0
 
-    def send(table: pa.Table, number: int, first_row: int) -> Uploaded:
+    def send(table: pa.Table, number: int, first_row: int) -> UploadedPart:
         ids = MessageIds(prefix, first_row)
         checked = _checked(upload, table, task, first_row)
         rows = rows_of_arrow(checked, upload.born_us, router, producer=upload.producer, ids=ids)
@@ -79,9 +81,9 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
             return upload_part(store, upload.paths, runtime, upload.job, label, lambda: rows.part(0, rows.count))
 
         # A busy store costs no task: in local mode Spark does not try a task again.
-        return Uploaded(opened.run(lambda: until_answered(work, runtime.clock, timeout_s=STORE_PATIENCE_S)), rows.is_extended)
+        return UploadedPart(opened.run(lambda: until_answered(work, runtime.clock, timeout_s=STORE_PATIENCE_S)), rows.is_extended)
 
-    waiting: deque[Future[Uploaded]] = deque()
+    waiting: deque[Future[UploadedPart]] = deque()
     with ThreadPoolExecutor(_UPLOADS_AT_ONCE, "penstock-upload") as pool:
         for number, table in enumerate(_tables(batches, upload.part_bytes)):
             if upload.before_part is not None:
@@ -94,7 +96,7 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
             yield waiting.popleft().result()
 
 
-def _checked(upload: Upload, table: pa.Table, task: int, first_row: int) -> pa.Table:
+def _checked(upload: UploadPlan, table: pa.Table, task: int, first_row: int) -> pa.Table:
     """The rows as `rows_of_arrow` takes them. Raises `CallError` for rows that the topic does not take."""
     settings = upload.settings
     if upload.rules is None:
@@ -136,7 +138,7 @@ ANSWER = "task int, number int, answer binary"
 _ANSWER = pa.schema([("task", pa.int32()), ("number", pa.int32()), ("answer", pa.binary())])
 
 
-def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def answers(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """`upload_rows` for ``mapInArrow``. An error of the rows is an answer too, as trying the task again would not mend it."""
     from pyspark import TaskContext
 
@@ -152,15 +154,15 @@ def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             pass  # Spark waits until its rows have been taken
 
 
-def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[Uploaded]:
+def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[UploadedPart]:
     """The parts by task, and within a task in their order. Raises the first error.
 
     ``routed`` rows are in order only if each queue's rows came from one task. Raises `InternalError` otherwise.
     """
-    parts: list[Uploaded] = []
+    parts: list[UploadedPart] = []
     task_of: dict[int, int] = {}
     for task, _, answer in sorted(rows):
-        found: Uploaded | PenstockError = pickle.loads(answer)  # noqa: S301 - our own tasks wrote it
+        found: UploadedPart | PenstockError = pickle.loads(answer)  # noqa: S301 - our own tasks wrote it
         if isinstance(found, PenstockError):
             raise found
         if routed and any(task_of.setdefault(queue, task) != task for queue in found.part.rows):
@@ -169,7 +171,7 @@ def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) ->
     return parts
 
 
-def _in_users_words(upload: Upload, error: CallError) -> CallError:
+def _in_users_words(upload: UploadPlan, error: CallError) -> CallError:
     """The error with the user's name of the column. A row's number in a part says nothing to a user."""
     words = {
         "message_group": "message group",
@@ -191,7 +193,7 @@ def _in_users_words(upload: Upload, error: CallError) -> CallError:
     return named
 
 
-def _answer(task: int, number: int, answer: Uploaded | PenstockError) -> pa.RecordBatch:
-    if isinstance(answer, Uploaded):
+def _answer(task: int, number: int, answer: UploadedPart | PenstockError) -> pa.RecordBatch:
+    if isinstance(answer, UploadedPart):
         answer = replace(answer, part=replace(answer.part, rows=dict(answer.part.rows)))
     return pa.record_batch([[task], [number], [pickle.dumps(answer)]], schema=_ANSWER)

@@ -18,15 +18,15 @@ from ...coordinator.lakes import LakePlace, OpenLake, lakes
 from ...log.errors import InvalidArgument
 from ...log.format.header import Part
 from ...log.limits import JOB_LINK_MAX_S
-from ...log.linking import Linked, Linker, current_topic, open_linker
+from ...log.linker import LinkedBatch, Linker, current_topic, open_linker
 from ...log.paths import check_topic_name
 from ...log.runtime.backoff import until_answered
 from ...log.stage.jobs import Job, begin_job
-from ...log.topic.open_name import check_producer_name
-from ..errors import Legible
+from ...log.topic.producer_name import check_producer_name
+from ..errors import CleanTraceback
 from .columns import STAGED
-from .parts import STORE_PATIENCE_S, Upload, Uploaded, link_form, upload_rows
-from .typed import OWN_COLUMNS, check_fields, typed_rules
+from .parts import STORE_PATIENCE_S, UploadedPart, UploadPlan, link_form, upload_rows
+from .typed_rows import OWN_COLUMNS, check_fields, typed_rules
 from .write import NAME_PREFIX, other_checkpoint
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
 
 
 @dataclass(frozen=True)
-class TaskDone(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """The result of a task: what it staged."""
 
     query: str | None
     job: Job
     generation: int
     """The generation of the topic's routing by which the rows have their queues."""
-    parts: tuple[Uploaded, ...]
+    parts: tuple[UploadedPart, ...]
     form: tuple[int, bool] = (0, False)
     """The version of the topic's schema that they were written with, and whether they are extended (`Linker.link`)."""
 
@@ -91,9 +91,9 @@ class BatchSink(DataSourceArrowWriter):
     """The sink of ``df.write.format("penstock").mode("append")``: all rows become visible at once. Made on the driver, copied to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._sink = Sink.planned(options, schema)
+        self._sink = TopicSink.planned(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Stage a task's rows. Runs in the task."""
         return self._sink.stage(iterator, query=None, job=self._sink.upload.job)
 
@@ -103,14 +103,14 @@ class BatchSink(DataSourceArrowWriter):
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class TopicSink:
     """The common part of the sinks of batches and of streams; small, so that it travels.
 
     A stream's commit plans a sink of its own: the values of the tasks' sink come to it with what they staged.
     """
 
     options: SinkOptions
-    upload: Upload
+    upload: UploadPlan
     generation: int
     """The generation of the topic's routing that ``upload.settings`` has."""
     link_until_s: float
@@ -119,7 +119,7 @@ class Sink:
     """
 
     @classmethod
-    def planned(cls, options: SinkOptions, schema: StructType) -> Sink:
+    def planned(cls, options: SinkOptions, schema: StructType) -> TopicSink:
         """Plan a sink. Runs on the driver, before the tasks of a batch."""
         opened = lakes.open(options.place)
         topic, generation = opened.run(lambda: current_topic(opened.lake, options.topic, timeout=_TIMEOUT))
@@ -128,7 +128,7 @@ class Sink:
             _check_columns(schema)
         else:
             check_fields([name for name in schema.fieldNames() if name not in OWN_COLUMNS], schema, rules, operation="write")
-        upload = Upload(
+        upload = UploadPlan(
             place=options.place,
             paths=topic.paths,
             settings=topic.settings,
@@ -140,7 +140,7 @@ class Sink:
         )
         return cls(options, upload, generation, runtime.clock.monotonic_s() + JOB_LINK_MAX_S)
 
-    def stage(self, batches: Iterator[pa.RecordBatch], *, query: str | None, job: str) -> TaskDone:
+    def stage(self, batches: Iterator[pa.RecordBatch], *, query: str | None, job: str) -> TaskCommitMessage:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -165,13 +165,13 @@ class Sink:
                     opened.run(begun)
                 yield batch
 
-        with Legible():
+        with CleanTraceback():
             parts = tuple(upload_rows(upload, recorded(), task=task, attempt=attempt))
-        return TaskDone(query, Job(job, self.link_until_s), self.generation, parts, link_form(upload, parts))
+        return TaskCommitMessage(query, Job(job, self.link_until_s), self.generation, parts, link_form(upload, parts))
 
     def link(self, messages: Sequence[WriterCommitMessage | None], *, batch: int | None) -> None:
         """Link the tasks' staged parts, in the order of the tasks. A batch without rows writes nothing."""
-        done = [one for one in messages if isinstance(one, TaskDone)]
+        done = [one for one in messages if isinstance(one, TaskCommitMessage)]
         parts = [uploaded.part for one in done for uploaded in one.parts]
         if not parts:
             return
@@ -179,13 +179,13 @@ class Sink:
         first = replace(done[0], form=(done[0].form[0], any(one.form[1] for one in done)))
         name = None if batch is None else NAME_PREFIX + (self.options.name or str(first.query))
         opened = lakes.open(self.options.place)
-        with Legible():
+        with CleanTraceback():
             opened.run(lambda: _linked(opened, self.options.topic, name, first, parts, batch))
 
 
 async def _linked(
-    opened: OpenLake, topic: str, name: str | None, done: TaskDone, parts: Sequence[Part], batch: int | None
-) -> Linked | None:
+    opened: OpenLake, topic: str, name: str | None, done: TaskCommitMessage, parts: Sequence[Part], batch: int | None
+) -> LinkedBatch | None:
     linker: Linker = await open_linker(opened.lake, topic, name=name, timeout=_TIMEOUT, generation=done.generation)
     if batch is not None and linker.is_linked(batch):
         if batch < linker.last_batch:

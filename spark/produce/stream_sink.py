@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import xxhash
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from .sink import Sink, SinkOptions, TaskDone, parse
+from .sink import SinkOptions, TaskCommitMessage, TopicSink, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,9 +19,9 @@ class StreamSink(DataSourceStreamArrowWriter):
     """The sink of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._sink = Sink.planned(options, schema)
+        self._sink = TopicSink.planned(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Stage a task's rows. Runs in the task. All tasks of a batch agree on its job without talking to each other."""
         from pyspark import TaskContext
 

@@ -13,12 +13,12 @@ from ...coordinator.lakes import LakeLike, LakePlace, OpenLake, lakes
 from ...log.errors import InvalidArgument
 from ...log.format.header import Part
 from ...log.limits import MIB, WAIT_MAX, Duration, checked_duration
-from ...log.linking import Linker, check_batch, open_linker
-from ...log.topic.open_name import check_producer_name
-from ..errors import Legible, told_shortly
+from ...log.linker import Linker, check_batch, open_linker
+from ...log.topic.producer_name import check_producer_name
+from ..errors import CleanTraceback, reraise_ours
 from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered
-from .parts import ANSWER, Upload, answers, link_form, parts_of
-from .typed import ordered_fields, typed_rules
+from .parts import ANSWER, UploadPlan, answers, link_form, parts_of
+from .typed_rows import ordered_fields, typed_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class WriteResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class WriteSteps:
     """The places where tests stop a write. Each is called right after its event, on the driver, or (``before_part``) in a task."""
 
     after: Callable[[str], None] = lambda step: None
@@ -174,14 +174,14 @@ class OrderedWriter:
         name: str | None,
         timeout: Duration,
         part_bytes: int = 16 * MIB,
-        steps: Steps | None = None,
+        steps: WriteSteps | None = None,
     ) -> None:
         if name is not None:
             check_producer_name(NAME_PREFIX + name)
         self._place, self._topic, self._mapping = place, topic, mapping
         self._timeout = checked_duration("timeout", timeout, most=WAIT_MAX, operation="write_ordered", above_zero=True)
         self._name, self._part_bytes = name, part_bytes
-        self._steps = steps or Steps()
+        self._steps = steps or WriteSteps()
         self._open: tuple[OpenLake, str | None, Linker] | None = None
         self.last: WriteResult | None = None
         """The result of the last batch that was written."""
@@ -196,7 +196,7 @@ class OrderedWriter:
                 expected="name=…",
                 hint="name it, or hand the writer to foreachBatch",
             )
-        with Legible():  # Spark shows the user the text of the whole traceback
+        with CleanTraceback():  # Spark shows the user the text of the whole traceback
             self._check_first(batch, name, batch_id)
             self._write(batch, name, batch_id, of_stream=True)
             self._mark(batch, name, batch_id)
@@ -231,7 +231,7 @@ class OrderedWriter:
             check_batch(batch_id)
         opened, linker = self._linker(name)
         try:
-            with told_shortly():
+            with reraise_ours():
                 self.last = self._written(opened, linker, df, batch_id, of_stream=of_stream)
         except BaseException:
             self._open = None  # the next opening of the name tells the outcome
@@ -263,7 +263,7 @@ class OrderedWriter:
             mapping, rows = ordered_fields(df, self._mapping, linker.settings, rules)
         job = opened.run(linker.begin)
         self._steps.after("begun")
-        upload = Upload(
+        upload = UploadPlan(
             place=self._place,
             paths=linker.topic.paths,
             settings=linker.settings,

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...consumers.ranges.task import read
 from ...consumers.ranges.topic_view import TopicView
-from ..errors import Legible
-from .options import SourceOptions
-from .planning import Partition, partitions
+from ..errors import CleanTraceback
+from .options import SparkSourceOptions
+from .partitions import Partition, partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,10 +27,10 @@ class BatchReader(DataSourceReader):
     those of every other query of that DataFrame (docs/0009).
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SparkSourceOptions) -> None:
         self._options = options
 
-    @Legible()
+    @CleanTraceback()
     def partitions(self) -> list[InputPartition]:
         """The tasks. Messages stored later are not read."""
         options = self._options
@@ -47,5 +47,5 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""
         if isinstance(partition, Partition):
-            with Legible():
+            with CleanTraceback():
                 yield from read(partition.task)

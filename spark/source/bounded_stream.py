@@ -13,27 +13,27 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ...consumers.ranges.admission import admitted
-from ...consumers.ranges.offsets import Places, StreamOffset, continued
-from ..errors import Legible
-from .options import SourceOptions
+from ...consumers.ranges.offsets import QueuePositions, StreamOffset, continued
+from ..errors import CleanTraceback
+from .options import SparkSourceOptions
 from .stream import TopicStream
 
 
 class StreamReader(TopicStream, SupportsTriggerAvailableNow):
     """The reader with bounded micro-batches, whose start depends on the trigger unless it is named."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SparkSourceOptions) -> None:
         super().__init__(options)
         self._cap: StreamOffset | None = None
         """Where a query with `Trigger.AvailableNow` ends."""
 
-    @Legible()
+    @CleanTraceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins. A query that ends with what is stored begins at the earliest unless told otherwise:
         from the latest it would read nothing.
         """
         to_the_end = self._cap is not None and not self._options.start_given
-        return self._begun(Places("earliest") if to_the_end else self._options.start).to_json()
+        return self._begun(QueuePositions("earliest") if to_the_end else self._options.start).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much a trigger takes; `latestOffset` itself keeps a second limit."""
@@ -43,7 +43,7 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
-    @Legible()
+    @CleanTraceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
         standing = self._refreshed()
@@ -69,7 +69,7 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
         """The end of all that was stored when the last batch was planned, for the query's progress."""
         return None if self._standing is None else self._standing.end.to_json()
 
-    @Legible()
+    @CleanTraceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of the query: messages stored later do not count."""
         self._cap = self._refreshed().end

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.datasource import DataSource
 
-from ...consumers.ranges.planned import PlannedSchema
+from ...consumers.ranges.planned_columns import PlannedSchema
 from ...consumers.ranges.topic_view import TopicView
 from ...log.errors import InvalidArgument
-from ...log.read.shown_rows import shown_columns
-from ..errors import Legible
+from ...log.read.projection import projection_of
+from ..errors import CleanTraceback
 from ..produce.sink import BatchSink, batch_sink
 from ..versions import STREAM_LIMITS, STREAM_SINK, has, require
 from .batch import BatchReader
-from .options import SourceOptions, parse
+from .options import SparkSourceOptions, parse
 from .schema import ddl
 from .stream import TopicStream
 from .unbounded_stream import UnboundedStreamReader
@@ -37,7 +37,7 @@ class PenstockDataSource(DataSource):
         """The format's name."""
         return "penstock"
 
-    @Legible()
+    @CleanTraceback()
     def schema(self) -> str:
         """The columns of `MESSAGE_SCHEMA` and, of a typed topic, ``value``; or those that the option ``columns`` names. All options are
         checked here.
@@ -45,7 +45,7 @@ class PenstockDataSource(DataSource):
         options = self._planned(parse(self.options, stream=None))
         return ddl(options.columns, options.planned)
 
-    def _planned(self, options: SourceOptions) -> SourceOptions:
+    def _planned(self, options: SparkSourceOptions) -> SparkSourceOptions:
         """The options with the topic's schema. It is looked up once: Spark's reader is another process, which gets this object."""
         if not options.may_read_fields:
             return options
@@ -53,26 +53,26 @@ class PenstockDataSource(DataSource):
             self._schema = (TopicView(options.place, options.topic).planned_schema(),)
         return options.with_schema(self._schema[0])
 
-    @Legible()
+    @CleanTraceback()
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of a batch."""
         options = self._planned(parse(self.options, stream=False))
         _check_schema(schema, options)
         return BatchReader(options)
 
-    @Legible()
+    @CleanTraceback()
     def streamReader(self, schema: StructType) -> TopicStream:  # noqa: N802 - Spark's name
         """The reader of a stream."""
         options = self._planned(parse(self.options, stream=True))
         _check_schema(schema, options)
         return stream_reader(options)
 
-    @Legible()
+    @CleanTraceback()
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """The writer of a batch."""
         return batch_sink(self.options, schema, overwrite=overwrite)
 
-    @Legible()
+    @CleanTraceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
         """The writer of a stream."""
         require(STREAM_SINK, "write a stream")
@@ -81,7 +81,7 @@ class PenstockDataSource(DataSource):
         return stream_sink(self.options, schema)
 
 
-def stream_reader(options: SourceOptions, release: str = pyspark.__version__) -> TopicStream:
+def stream_reader(options: SparkSourceOptions, release: str = pyspark.__version__) -> TopicStream:
     """The reader of a stream for a version of Spark."""
     if not has(STREAM_LIMITS, release):
         return UnboundedStreamReader(options, release)
@@ -90,8 +90,8 @@ def stream_reader(options: SourceOptions, release: str = pyspark.__version__) ->
     return StreamReader(options)
 
 
-def _check_schema(schema: StructType, options: SourceOptions) -> None:
-    shown = shown_columns(list(options.columns), None if options.planned is None else options.planned.schema)
+def _check_schema(schema: StructType, options: SparkSourceOptions) -> None:
+    shown = projection_of(list(options.columns), None if options.planned is None else options.planned.schema)
     if tuple(schema.fieldNames()) != shown.names:
         raise InvalidArgument(
             "the schema is not the source's",

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from ...consumers.ranges.offsets import Place, Places
-from ...consumers.ranges.planned import PlannedSchema
+from ...consumers.ranges.offsets import Place, QueuePositions
+from ...consumers.ranges.planned_columns import PlannedSchema
 from ...coordinator.groups.record import check_group_name
 from ...coordinator.lakes import LakePlace
 from ...log.errors import InvalidArgument
@@ -52,15 +52,15 @@ _OF_BATCHES = ("endingOffsets", "endingTimestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SparkSourceOptions:
     """The options of one read."""
 
     place: LakePlace
     topic: str
-    start: Places
+    start: QueuePositions
     start_given: bool = True
     """Whether the user said where to begin."""
-    end: Places = Places("latest")  # noqa: RUF009 - it is frozen
+    end: QueuePositions = QueuePositions("latest")  # noqa: RUF009 - it is frozen
     """The end of a batch; a stream has none."""
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
@@ -83,7 +83,7 @@ class SourceOptions:
         """Whether the column ``value`` is read if the topic has a schema."""
         return not self.columns_given or any(is_of_value(name) for name in self.columns)
 
-    def with_schema(self, planned: PlannedSchema | None) -> SourceOptions:
+    def with_schema(self, planned: PlannedSchema | None) -> SparkSourceOptions:
         """The same read, planned with the topic's schema: all of its fields are read unless the user named columns."""
         more = (VALUE,) if planned is not None and not self.columns_given else ()
         return replace(self, columns=(*self.columns, *more), planned=planned)
@@ -94,7 +94,7 @@ def is_of_value(column: str) -> bool:
     return column.partition(".")[0] == VALUE
 
 
-def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
+def parse(given: Mapping[str, str], *, stream: bool | None) -> SparkSourceOptions:
     """The options of a stream, of a batch, or (None) of a read that is not known yet to be either. Names may be in any case.
 
     Raises `InvalidArgument` for an unknown name (naming a near one), a bad value, and for missing or contradicting options.
@@ -115,7 +115,7 @@ def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
     start = _places(found, "starting", "latest" if stream else "earliest", unnamed="earliest")
     end = _places(found, "ending", "latest", unnamed="latest")
     _check_range(start, end)
-    return SourceOptions(
+    return SparkSourceOptions(
         place=LakePlace.of(found["lake"], coordination=found.get("coordination"), read_only=True),
         topic=_topic(found),
         start=start,
@@ -157,24 +157,24 @@ def _topic(found: Mapping[str, str]) -> str:
     return topic
 
 
-def _places(found: Mapping[str, str], which: str, default: Place, *, unnamed: Place) -> Places:
+def _places(found: Mapping[str, str], which: str, default: Place, *, unnamed: Place) -> QueuePositions:
     offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
     if offsets in found and timestamp in found:
         raise InvalidArgument(f"{offsets} and {timestamp} are both given", operation="read", hint="give one of them")
     if timestamp in found:
-        return Places(_time(timestamp, found[timestamp]))
+        return QueuePositions(_time(timestamp, found[timestamp]))
     if offsets not in found:
-        return Places(default)
+        return QueuePositions(default)
     text = found[offsets].strip()
     match text.lower():
         case "earliest":
-            return Places("earliest")
+            return QueuePositions("earliest")
         case "latest":
-            return Places("latest")
-    return Places(unnamed, _offsets_by_queue(offsets, text))
+            return QueuePositions("latest")
+    return QueuePositions(unnamed, _offsets_by_queue(offsets, text))
 
 
-def _check_range(start: Places, end: Places) -> None:
+def _check_range(start: QueuePositions, end: QueuePositions) -> None:
     """Raise `InvalidArgument` where a named end lies before a named start."""
     if isinstance(start.default, datetime) and isinstance(end.default, datetime) and start.default > end.default:
         raise InvalidArgument(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...consumers.ranges.planned import PlannedSchema
+from ...consumers.ranges.planned_columns import PlannedSchema
 from ...log.message.message import VALUE
-from ...log.read.shown_rows import shown_columns
+from ...log.read.projection import projection_of
 from ...log.schema.fields import StructType, type_text
 
 _TYPES = {
@@ -29,6 +29,6 @@ _TYPES = {
 
 def ddl(columns: Sequence[str], planned: PlannedSchema | None = None) -> str:
     """The columns as Spark's DDL. Of ``value`` it has the fields that are asked for."""
-    shown = shown_columns(list(columns), None if planned is None else planned.schema)
+    shown = projection_of(list(columns), None if planned is None else planned.schema)
     types = _TYPES if shown.schema is None else {**_TYPES, VALUE: type_text(StructType(shown.schema.live))}
     return ", ".join(f"`{name}` {types[name]}" for name in shown.names)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ...consumers.ranges.mirror import GroupMirror
-from ...consumers.ranges.offsets import Moved, Places, StreamOffset, TopicSnapshot, continued
+from ...consumers.ranges.offsets import QueuePositions, ResumePosition, StreamOffset, TopicSnapshot, continued
 from ...consumers.ranges.task import read
 from ...consumers.ranges.topic_view import TopicView
-from ..errors import Legible
-from .options import SourceOptions
-from .planning import Partition, partitions
+from ..errors import CleanTraceback
+from .options import SparkSourceOptions
+from .partitions import Partition, partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,13 +27,13 @@ class TopicStream(DataSourceStreamReader):
     executors, which only `read`.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SparkSourceOptions) -> None:
         self._options = options
         self._view = TopicView(options.place, options.topic)
         self._mirror = None if options.group is None else GroupMirror(self._view, options.topic, options.group)
         self._standing: TopicSnapshot | None = None
 
-    @Legible()
+    @CleanTraceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch, or of the same batch again after a restart."""
         # The topic was looked at a moment ago, when the batch was planned; after a restart it was planned by another process.
@@ -49,10 +49,10 @@ class TopicStream(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""
         assert isinstance(partition, Partition)
-        with Legible():
+        with CleanTraceback():
             yield from read(partition.task)
 
-    @Legible()
+    @CleanTraceback()
     def commit(self, end: dict[str, Any]) -> None:
         """Note that all before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
@@ -66,7 +66,7 @@ class TopicStream(DataSourceStreamReader):
                 stored,
             )
 
-    def _begun(self, start: Places) -> StreamOffset:
+    def _begun(self, start: QueuePositions) -> StreamOffset:
         """Where a query without a checkpoint begins."""
         standing = self._refreshed()
         begin = self._told(self._view.resolve(start, standing, fail_on_data_loss=self._options.fail_on_data_loss))
@@ -82,7 +82,7 @@ class TopicStream(DataSourceStreamReader):
         if self._mirror is not None:
             self._mirror.report(reached)
 
-    def _told(self, moved: Moved) -> Moved:
+    def _told(self, moved: ResumePosition) -> ResumePosition:
         for loss in moved.losses:
             log.warning("%s: %s", self._options.topic, loss)
         return moved

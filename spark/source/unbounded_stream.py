@@ -7,16 +7,16 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from ...consumers.ranges.offsets import StreamOffset, continued
-from ..errors import Legible
+from ..errors import CleanTraceback
 from ..versions import STREAM_LIMITS, STREAM_TRIGGER, require
-from .options import SourceOptions
+from .options import SparkSourceOptions
 from .stream import TopicStream
 
 
 class UnboundedStreamReader(TopicStream):
     """The reader whose triggers take all that is stored. What it cannot know must be named, or is refused."""
 
-    def __init__(self, options: SourceOptions, release: str) -> None:
+    def __init__(self, options: SparkSourceOptions, release: str) -> None:
         if options.max_offsets_per_trigger is not None or options.max_bytes_per_trigger is not None:
             require(STREAM_LIMITS, "read a stream", release)
         super().__init__(options)
@@ -24,7 +24,7 @@ class UnboundedStreamReader(TopicStream):
         self._reached: StreamOffset | None = None
         """Where the last batch ended; None for a query that goes on from its checkpoint, until Spark plans a batch."""
 
-    @Legible()
+    @CleanTraceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
         if not self._options.start_given:
@@ -32,7 +32,7 @@ class UnboundedStreamReader(TopicStream):
         self._reached = self._begun(self._options.start)
         return self._reached.to_json()
 
-    @Legible()
+    @CleanTraceback()
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - as these versions call it
         """Where the next batch ends: behind all that is stored, or where the last one ended when there is nothing new."""
         standing = self._refreshed()
@@ -45,7 +45,7 @@ class UnboundedStreamReader(TopicStream):
             return self._reached.to_json()
         return StreamOffset(standing.life, ends).to_json()
 
-    @Legible()
+    @CleanTraceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch, or of the same batch again after a restart."""
         # Spark tells that a batch was committed when it plans the next one, so a query with `availableNow` ends before it tells of the last.

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...cdc.changes import Key, Old
-from ...cdc.delta.reach import Reach
-from ...cdc.events.sources import Source
-from ...cdc.fold.fold import Meet
-from ...cdc.fold.folded import Truncate
-from ...cdc.sync.backend import FoundChanges
-from ...cdc.sync.local import FoundHere, at_once
-from ...cdc.sync.options import Options
-from ...cdc.sync.scan import Scan, Taken
+from ...cdc.changes import Key, TargetRow
+from ...cdc.delta.key_ranges import KeyRanges
+from ...cdc.events.sources import TableId
+from ...cdc.fold.fold import TargetResolver
+from ...cdc.fold.fold_result import LastTruncate
+from ...cdc.sync.backend import FoldedBatch
+from ...cdc.sync.local import LocalFoldedBatch, at_once
+from ...cdc.sync.options import SyncOptions
+from ...cdc.sync.scan import BatchScan, BatchScanResult
 from ...cdc.targets import Target
-from .in_driver import InDriver
-from .scan import ByTasks, pieces, rows_of, summary
-from .tables import Tables
+from .driver_targets import DriverTargets
+from .scan import TaskRows, pieces, rows_of, summary
+from .tables import SparkTargets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,35 +32,35 @@ class SparkBackend:
 
     keeps_history = True
 
-    def __init__(self, spark: SparkSession, options: Options) -> None:
+    def __init__(self, spark: SparkSession, options: SyncOptions) -> None:
         self._session = spark.newSession()
         self._events_in_driver = options.events_in_driver
         self.merges_at_once = options.merges_at_once or at_once()
-        small = InDriver.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
-        self.tables = Tables(self._session, options.into, guard=options.guard, small=small)
+        small = DriverTargets.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
+        self.tables = SparkTargets(self._session, options.into, guard=options.guard, small=small)
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows
 
-    def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
-        return FoundHere(scan, meet) if scan.events <= self._events_in_driver else FoundByTasks(scan, self._session)
+    def fold(self, scan: BatchScan, meet: TargetResolver) -> FoldedBatch:
+        return LocalFoldedBatch(scan, meet) if scan.events <= self._events_in_driver else SparkFoldedBatch(scan, self._session)
 
 
-class FoundByTasks:
+class SparkFoldedBatch:
     """The folds of one batch, which stay where the tasks made them."""
 
-    def __init__(self, scan: Scan, session: SparkSession) -> None:
+    def __init__(self, scan: BatchScan, session: SparkSession) -> None:
         self._scan = scan
         self._pieces = pieces(session, scan).persist()
-        self._reach: Mapping[Source, Reach] = {}
+        self._reach: Mapping[TableId, KeyRanges] = {}
 
-    def summary(self) -> Taken:
+    def summary(self) -> BatchScanResult:
         taken = summary(self._pieces)
         self._reach = taken.reach
         return taken
 
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> ByTasks:
-        return ByTasks(rows_of(self._pieces, self._scan, target, truncate, old), self._reach.get(target.source, {}))
+    def rows(self, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None) -> TaskRows:
+        return TaskRows(rows_of(self._pieces, self._scan, target, truncate, old), self._reach.get(target.source, {}))
 
     def drop(self) -> None:
         self._pieces.unpersist()

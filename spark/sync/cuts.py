@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ...cdc.cuts.at_cut import folder_of
-from ...cdc.cuts.reading import Which, kept_cuts
-from ...cdc.cuts.versions import Newest, TablesOfCut
-from ...cdc.delta.merging import Commit
+from ...cdc.cuts.cut_history import Which, kept_cuts
+from ...cdc.cuts.versions import CurrentVersion, CutTables
+from ...cdc.delta.merge_rules import TableCommit
 from .tables import commits_of, id_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _VERSION = "versionAsOf"
 
 
-class BySpark:
+class SparkTableReader:
     """Tables read by Spark."""
 
     def __init__(self, session: SparkSession, into: str) -> None:
@@ -27,14 +27,14 @@ class BySpark:
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
 
-    def newest(self, name: str) -> Newest | None:
+    def newest(self, name: str) -> CurrentVersion | None:
         from delta.tables import DeltaTable
 
         if not DeltaTable.isDeltaTable(self._session, self.path(name)):
             return None
         table = DeltaTable.forPath(self._session, self.path(name))
         (row,) = table.history(1).select("version").collect()
-        return Newest(int(row.version), id_of(table))
+        return CurrentVersion(int(row.version), id_of(table))
 
     def frame(self, name: str, version: int) -> DataFrame:
         return self._session.read.format("delta").option(_VERSION, version).load(self.path(name))
@@ -47,13 +47,13 @@ class BySpark:
         except AnalysisException:  # the table is there, and its log has this version no more
             return None
 
-    def commits(self, name: str) -> Iterable[Commit]:
+    def commits(self, name: str) -> Iterable[TableCommit]:
         from delta.tables import DeltaTable
 
         return commits_of(DeltaTable.forPath(self._session, self.path(name)).history())
 
 
-class FramesAtCut(TablesOfCut[BySpark, "DataFrame"]):
+class FramesAtCut(CutTables[SparkTableReader, "DataFrame"]):
     """The tables of a cut, by the names of their folders."""
 
     def __getitem__(self, table: str) -> DataFrame:
@@ -76,7 +76,7 @@ def at_cut(
     """
     place = folder_of(into)
     kept = kept_cuts(place, sync=sync, latest_only=cut == "latest")
-    found = FramesAtCut(kept, kept.one(cut), BySpark(spark, place))
+    found = FramesAtCut(kept, kept.find(cut), SparkTableReader(spark, place))
     for table in found if views else ():
         found[table].createOrReplaceTempView(table)
     return found

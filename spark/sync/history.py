@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
-from ...cdc.delta.merging import LEVEL, SINCE
-from ...cdc.delta.reach import Reach
-from ...cdc.fold.folded import Truncate
+from ...cdc.delta.key_ranges import KeyRanges
+from ...cdc.delta.merge_rules import LEVEL, SINCE
+from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.sync.columns import LAST, NUMBER, history_batches, history_schema
-from ...cdc.sync.options import Steps
+from ...cdc.sync.options import SyncSteps
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
-from .reach import quoted, within
+from .key_ranges import key_condition, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,7 +26,7 @@ _KIND, _TOLD, _AGAIN, _END = "__kind", "__told", "__again", "__end"
 _CLOSE, _ADD = "close", "add"
 
 
-def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
+def history_rows(mine: DataFrame, target: Target, steps: SyncSteps) -> DataFrame:
     """The versions of one table in a batch, typed."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -34,7 +34,7 @@ def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
     return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
-def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Reach) -> DataFrame:
+def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: KeyRanges) -> DataFrame:
     """The rows to merge: one that closes each current version that has a newer one, and the new versions.
 
     ``there``: the target's rows, of which those within ``reach`` may have a key of ``rows``.
@@ -51,7 +51,7 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Rea
     def same(one: str, other: str) -> Column:
         return F.expr(" AND ".join(f"{one}.{key} <=> {other}.{key}" for key in keys))
 
-    near = there.where(within(reach))
+    near = there.where(key_condition(reach))
     s, c = rows.alias("s"), near.where(CURRENT).alias("c")
     mine = near.alias("a").join(s, same("a", "s"), "left_semi")
     others = [column.name for column in target.columns if column.name not in target.key]
@@ -86,7 +86,7 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Rea
     return closes.unionByName(alive.where(f"{OP} <> 'd'").withColumn(_KIND, F.lit(_ADD)))
 
 
-def merge_history(table: object, source: DataFrame, target: Target, truncate: Truncate | None, near: Column) -> bool:
+def merge_history(table: object, source: DataFrame, target: Target, truncate: LastTruncate | None, near: Column) -> bool:
     """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below it.
     ``near``: the condition for rows of the target that may have a key of ``source``.
     """
@@ -112,7 +112,7 @@ def merge_history(table: object, source: DataFrame, target: Target, truncate: Tr
     return bool(merge.execute().collect())
 
 
-def _typed(target: Target, schema: pa.Schema, steps: Steps, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _typed(target: Target, schema: pa.Schema, steps: SyncSteps, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     steps.reached("merge", "in", target.name)
     versions = [
         version

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from typing import get_args
 
 from ...cdc.choice.tables import TableOptions, UnfitTimes, choices_of
-from ...cdc.events.unavailable import Unavailable
-from ...cdc.fold.reading import Reading
+from ...cdc.events.placeholders import UnavailablePlaceholder
+from ...cdc.fold.row_reader import ValueOptions
 from ...cdc.retype.retype import RetypedTable, retype_targets
-from ...cdc.sync.options import NO_STEPS, Options, Steps
-from ...cdc.targets import Declared
+from ...cdc.sync.options import NO_STEPS, SyncOptions, SyncSteps
+from ...cdc.targets import TableDeclarations
 from ...coordinator.lakes import LakeLike, LakePlace
 from ...log.errors import InvalidArgument
 from .start import sync_name, target_folder
@@ -30,7 +30,7 @@ def retype(
     unavailable_value: str | Collection[str] = (),
     dry_run: bool = False,
     coordination: str | None = None,
-    steps: Steps = NO_STEPS,
+    steps: SyncSteps = NO_STEPS,
 ) -> tuple[RetypedTable, ...]:
     """Give the targets of a sync, made by any engine, the types that their columns have at the source. The sync goes on with them.
 
@@ -49,16 +49,16 @@ def retype(
     if unfit_times not in get_args(UnfitTimes):
         raise InvalidArgument("bad unfit_times", operation="retype", expected="'stop' or 'null'", observed=repr(unfit_times))
     chosen = choices_of(table_options, None)
-    declared = Declared.of(*chosen.declared(columns, None))
-    unavailable = Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value)
-    options = Options(
+    declared = TableDeclarations.of(*chosen.declared(columns, None))
+    unavailable = UnavailablePlaceholder.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value)
+    options = SyncOptions(
         place=LakePlace.of(lake, coordination=coordination),
         topic=topic,
         into=target_folder(into),
         name=sync_name(name, topic),
         tables=None if tables is None else frozenset(tables),
         declared=declared,
-        reading=Reading(unavailable, unfit_times, declared.forms),
+        reading=ValueOptions(unavailable, unfit_times, declared.forms),
         choices=chosen,
         steps=steps,
     )

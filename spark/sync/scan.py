@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from ...cdc.changes import Key, Net, Old, finished, merged
-from ...cdc.delta.reach import Reach, reach_of, table_of
-from ...cdc.fold.folded import Truncate, without_rows
+from ...cdc.changes import Key, NetChange, TargetRow, finished, merged
+from ...cdc.delta.key_ranges import KeyRanges, key_ranges_of, table_of
+from ...cdc.fold.fold_result import LastTruncate, without_rows
 from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
-from ...cdc.sync.options import Steps
-from ...cdc.sync.scan import Scan, Taken, folded_of, no_collector
+from ...cdc.sync.options import SyncSteps
+from ...cdc.sync.scan import BatchScan, BatchScanResult, folded_of, no_collector
 from ...cdc.targets import Target
-from ..placing import placed
+from ..partitioning import in_partitions
 from .history import history_rows
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ByTasks:
+class TaskRows:
     """The rows of one table that tasks make, and the ranges of their keys."""
 
     frame: DataFrame
-    reach: Reach
+    reach: KeyRanges
 
 
 _PIECES = "table int, bucket int, piece binary"
@@ -46,24 +46,26 @@ _ROWS_PER_PIECE = 8_192
 # --- On the driver --------------------------------------------------------------------------------------------------------------
 
 
-def pieces(session: SparkSession, scan: Scan) -> DataFrame:
+def pieces(session: SparkSession, scan: BatchScan) -> DataFrame:
     """The folds of all tasks; net changes of one row lie in one partition."""
     from pyspark.sql import functions as F
 
     tasks = len(scan.tasks)
     found = session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold_tasks, scan), _PIECES)
-    return placed(found, scan.buckets, F.col("bucket")) if scan.buckets > 1 else found
+    return in_partitions(found, scan.buckets, F.col("bucket")) if scan.buckets > 1 else found
 
 
-def summary(found: DataFrame) -> Taken:
+def summary(found: DataFrame) -> BatchScanResult:
     """The result of all events, without the rows."""
     from pyspark.sql import functions as F
 
     rows = found.where(F.col("table") == _SUMMARY).select("piece").collect()
-    return Taken.of([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
+    return BatchScanResult.of([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
 
 
-def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
+def rows_of(
+    found: DataFrame, scan: BatchScan, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None
+) -> DataFrame:
     """The net changes of one table, typed: its columns, its position, and what to do with the row they meet.
 
     ``old``: the target's values of rows that gave their columns to others; None: there are no such rows.
@@ -84,7 +86,7 @@ def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | N
 # --- In a task ------------------------------------------------------------------------------------------------------------------
 
 
-def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _fold_tasks(scan: BatchScan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
             scan.steps.reached("fold", "in", str(number))
@@ -93,7 +95,7 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             yield from written
 
 
-def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
+def _written(scan: BatchScan, taken: BatchScanResult) -> Iterator[pa.RecordBatch]:
     folded, reach = taken.folded, {}
     for number, source in enumerate(scan.sources):
         nets, versions = folded.nets.get(source, ()), folded.versions.get(source, ())
@@ -102,7 +104,7 @@ def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
         for bucket, links in enumerate(_by_bucket(scan.buckets, versions, lambda one: one.key)):
             yield from _pieces(number, bucket, links)
         target, keys = scan.plan.targets[source], [*(key for key, _ in nets), *(one.key for one in versions if one.key)]
-        reach[source] = reach_of(table_of(target, keys), target.key) if keys else {}
+        reach[source] = key_ranges_of(table_of(target, keys), target.key) if keys else {}
     yield _piece(_SUMMARY, 0, replace(taken, folded=without_rows(folded), reach=reach))
 
 
@@ -134,12 +136,12 @@ def _typed_rows(
     target: Target,
     schema: pa.Schema,
     truncate: int | None,
-    old: Mapping[Key, Old] | None,
-    steps: Steps,
+    old: Mapping[Key, TargetRow] | None,
+    steps: SyncSteps,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     steps.reached("merge", "in", target.name)
-    nets: dict[Key, Net] = {}
+    nets: dict[Key, NetChange] = {}
     with no_collector():
         for batch in batches:
             for piece in batch.column("piece").to_pylist():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
-class Sessions:
+class SessionPool:
     """Sessions of one Spark application, each for one user at a time: settings made for a commit must apply to nothing else."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -21,7 +21,7 @@ class Sessions:
         self._spare: deque[SparkSession] = deque()
 
     @contextmanager
-    def one(self, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    def borrow(self, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
         """A session that nobody else uses meanwhile, with these settings."""
         session = self._spare.pop() if self._spare else self._made()
         before = {name: session.conf.get(name, None) for name in settings or {}}

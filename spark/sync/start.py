@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ...cdc.choice.tables import Policy, TableOptions, Truncates, UnfitTimes, choices_of
-from ...cdc.events.unavailable import Unavailable
-from ...cdc.fold.reading import Reading
-from ...cdc.sync.aside import check_aside_name
+from ...cdc.events.placeholders import UnavailablePlaceholder
+from ...cdc.fold.row_reader import ValueOptions
 from ...cdc.sync.local import LocalBackend
-from ...cdc.sync.options import ASIDE, CUTS_KEPT, NO_STEPS, Batch, Options, Steps
+from ...cdc.sync.options import ASIDE, CUTS_KEPT, NO_STEPS, BatchReport, SyncOptions, SyncSteps
+from ...cdc.sync.rejected_table import check_aside_name
 from ...cdc.sync.run import SyncRun
-from ...cdc.targets import Declared, check_into
+from ...cdc.targets import TableDeclarations, check_into
 from ...coordinator.lakes import LakeLike, LakePlace
 from ...log.errors import InvalidArgument, NotSupported
 from ...log.limits import MIB, WAIT_MAX, Duration, checked_duration
@@ -60,8 +60,8 @@ def sync(
     coordination: str | None = None,
     cuts: bool = False,
     keep_cuts: Duration = CUTS_KEPT,
-    listener: Callable[[Batch], None] | None = None,
-    steps: Steps = NO_STEPS,
+    listener: Callable[[BatchReport], None] | None = None,
+    steps: SyncSteps = NO_STEPS,
 ) -> SyncRun:
     """Apply the change events of ``topic`` to the Delta tables ``<into>/<table>``, each event exactly once. Returns at once.
 
@@ -165,8 +165,8 @@ def sync(
         raise InvalidArgument("bad tables", operation="sync", expected="a list of names or patterns", observed=repr(tables))
     kept = checked_duration("keep_cuts", keep_cuts, most=timedelta(days=3650), operation="sync")
     chosen = choices_of(table_options, rename)
-    declared = Declared.of(*chosen.declared(columns, keys))
-    options = Options(
+    declared = TableDeclarations.of(*chosen.declared(columns, keys))
+    options = SyncOptions(
         place=place,
         topic=topic,
         into=target_folder(into),
@@ -174,8 +174,8 @@ def sync(
         tables=None if tables is None else frozenset(tables),
         history=history if isinstance(history, bool) else frozenset(history),
         declared=declared,
-        reading=Reading(
-            Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value),
+        reading=ValueOptions(
+            UnavailablePlaceholder.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value),
             unfit_times,
             declared.forms,
         ),
@@ -203,7 +203,7 @@ def sync(
     return SyncRun(options, backend_of, trigger=pause, listener=listener)
 
 
-def check_without_spark(options: Options) -> None:
+def check_without_spark(options: SyncOptions) -> None:
     """Raise `NotSupported` for what only Spark does."""
     if options.history or any(one.history for one in options.choices.by_name.values()):
         raise NotSupported(

@@ -1,7 +1,7 @@
 """Target tables by Spark: their columns, their creation, added columns, and one MERGE a batch, carried out once.
 
 Every commit names the sync and the target's progress, and carries Delta's ``txn`` with a number that grows with the progress. Few rows go
-to a small target without Spark (`in_driver.py`), in a commit that says the same.
+to a small target without Spark (`driver_targets.py`), in a commit that says the same.
 """
 
 from __future__ import annotations
@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...cdc.changes import Key, Old
-from ...cdc.delta.compaction import Compacted, file_bytes
-from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, newest_of, one_line, removed_by, until_committed
-from ...cdc.delta.reach import reach_of, table_of
+from ...cdc.changes import Key, TargetRow
+from ...cdc.delta.compaction import TargetCompactionResult, file_bytes
+from ...cdc.delta.key_ranges import key_ranges_of, table_of
+from ...cdc.delta.merge_rules import (
+    NEWEST,
+    PUT,
+    SINCE,
+    TableCommit,
+    apply_condition,
+    newest,
+    newest_of,
+    one_line,
+    truncate_condition,
+    until_committed,
+)
 from ...cdc.events.arrays import innermost
 from ...cdc.events.types import normal_type
-from ...cdc.fold.folded import Truncate
+from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.targets import (
     APP_ID,
     CURRENT,
@@ -27,20 +38,20 @@ from ...cdc.targets import (
     PROPERTY,
     VALID_FROM,
     VALID_TO,
-    Column,
-    Found,
-    Owner,
-    Progress,
+    CommitMetadata,
+    ExistingTarget,
     Target,
-    Written,
+    TargetColumn,
+    TargetOwner,
+    TargetProgress,
     encode_metadata,
 )
 from ...log.errors import InvalidArgument
+from .driver_targets import DriverTargets
 from .history import history_source, merge_history
-from .in_driver import InDriver
-from .reach import quoted, within
-from .scan import ByTasks
-from .sessions import Sessions
+from .key_ranges import key_condition, quoted
+from .scan import TaskRows
+from .sessions import SessionPool
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -62,12 +73,12 @@ _DELTA_SAYS = re.compile(r"org\.apache\.spark\.sql\.delta\.[\w.$]*Exception: (.+
 _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 
 
-class Tables:
+class SparkTargets:
     """The targets in one folder. Each of several threads may merge into one of them."""
 
-    def __init__(self, session: SparkSession, into: str, *, guard: bool, small: InDriver | None) -> None:
+    def __init__(self, session: SparkSession, into: str, *, guard: bool, small: DriverTargets | None) -> None:
         self._session = session
-        self._sessions = Sessions(session)
+        self._sessions = SessionPool(session)
         self._into = into.rstrip("/")
         self._guard = guard
         self._small = small
@@ -80,12 +91,12 @@ class Tables:
 
         return DeltaTable.isDeltaTable(self._session, self.path(name))
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ExistingTarget | None:
         """The Delta table that is there for a target; None where there is none."""
         found = None if self._small is None else self._small.find(name)
         return self._find(name) if found is None else found
 
-    def _find(self, name: str) -> Found | None:
+    def _find(self, name: str) -> ExistingTarget | None:
         from delta.tables import DeltaTable
 
         path = self.path(name)
@@ -95,33 +106,33 @@ class Tables:
         columns, others = [], []
         for one in table.toDF().schema.fields:
             try:
-                columns.append(Column(one.name, normal_type(one.dataType.simpleString())))
+                columns.append(TargetColumn(one.name, normal_type(one.dataType.simpleString())))
             except InvalidArgument:
                 others.append(one.name)
         theirs = tuple(column for column in columns if not column.name.startswith("__"))
         others += [column.name for column in columns if column.name.startswith("__")]
-        return Found(theirs, frozenset(others), self._written(table))
+        return ExistingTarget(theirs, frozenset(others), self._written(table))
 
-    def written(self, name: str) -> Written | None:
+    def written(self, name: str) -> CommitMetadata | None:
         """The metadata of the newest commit of a sync."""
         from delta.tables import DeltaTable
 
         return self._written(DeltaTable.forPath(self._session, self.path(name)))
 
-    def _written(self, table: DeltaTable) -> Written | None:
+    def _written(self, table: DeltaTable) -> CommitMetadata | None:
         if (found := newest(commits_of(table.history(NEWEST)))) is not None:
             return found
         (detail,) = table.detail().select("properties").collect()
         return newest(commits_of(table.history()), detail.properties.get(PROPERTY))
 
-    def newest_of(self, name: str, owner: Owner, *, anew: bool = False) -> tuple[int, Progress] | None:
+    def newest_of(self, name: str, owner: TargetOwner, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
         """The newest version whose rows are those after the owner's newest commit, and that commit's progress; None: the log does not tell.
 
         Unless it is looked for ``anew``, this may be the commit that this object has made last.
         """
         from delta.tables import DeltaTable
 
-        made = None if self._small is None or anew else self._small.made_last(name, owner)
+        made = None if self._small is None or anew else self._small.last_merge(name, owner)
         if made is not None:
             return made
         table = DeltaTable.forPath(self._session, self.path(name))
@@ -133,14 +144,14 @@ class Tables:
 
         return id_of(DeltaTable.forPath(self._session, self.path(name))) if self.exists(name) else None
 
-    def create(self, target: Target, owner: Owner) -> None:
+    def create(self, target: Target, owner: TargetOwner) -> None:
         """Make a target; nothing happens when it is there."""
         from delta.tables import DeltaTable
 
         mapped = _to_be_mapped(target.columns)
         if self._small is not None and not mapped and self._small.create(target, owner):
             return
-        with self._sessions.one({_METADATA: encode_metadata(owner, target)}) as session:
+        with self._sessions.borrow({_METADATA: encode_metadata(owner, target)}) as session:
             builder = DeltaTable.createIfNotExists(session).location(self.path(target.name))
             builder = builder.property(PROPERTY, encode_metadata(owner, target))
             if mapped:
@@ -155,7 +166,7 @@ class Tables:
             own += [(OP, "string"), (VALID_FROM, "timestamp"), (VALID_TO, "timestamp"), (CURRENT, "boolean")]
         return [(column.name, column.type) for column in target.columns] + own
 
-    def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
+    def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None:
         """Give a target columns that it lacks. The commit does not carry the target's progress: a change of it does not hold this commit up."""
         named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
         table = f"delta.{quoted(self.path(target.name))}"
@@ -165,36 +176,38 @@ class Tables:
             self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_LOCAL_TIMES}' = 'supported')")
         self._session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
-    def widen(self, target: Target, columns: Sequence[Column]) -> None:
+    def widen(self, target: Target, columns: Sequence[TargetColumn]) -> None:
         """Give columns wider types without rewriting them, by Delta's type widening. Only readers that know it can read the target then."""
         table = f"delta.{quoted(self.path(target.name))}"
         self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
         for column in columns:
             self._session.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} TYPE {column.type}")
 
-    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
         """The rows of a target with these keys."""
         found = None if self._small is None else self._small.rows(target, keys)
         return self._rows(target, keys) if found is None else found
 
-    def _rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
+    def _rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
         listed = table_of(target, keys)
         wanted = self._session.createDataFrame(listed)
-        table = self._session.read.format("delta").load(self.path(target.name)).where(within(reach_of(listed, target.key)))
+        table = (
+            self._session.read.format("delta").load(self.path(target.name)).where(key_condition(key_ranges_of(listed, target.key)))
+        )
         names = [*(quoted(column.name) for column in target.columns), *([POSITION] if self._guard else [])]
         found = table.join(wanted, list(target.key), "left_semi").select(*names)
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
         width = len(target.columns)
-        rows = [Old(row[:width], row[width] if self._guard else None) for row in values]
+        rows = [TargetRow(row[:width], row[width] if self._guard else None) for row in values]
         return {tuple(row.values[place] for place in target.key_places): row for row in rows}
 
     def merge(
         self,
         target: Target,
-        rows: pa.Table | ByTasks,
-        owner: Owner,
+        rows: pa.Table | TaskRows,
+        owner: TargetOwner,
         *,
-        truncate: Truncate | None = None,
+        truncate: LastTruncate | None = None,
         partial: bool = True,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
@@ -215,23 +228,23 @@ class Tables:
         lost = (*conflicts(), *(() if self._small is None else (self._small.lost,)))
         return until_committed(merge, lost, self.path(target.name), check=check)
 
-    def compact(self, name: str) -> Compacted | None:
+    def compact(self, name: str) -> TargetCompactionResult | None:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between."""
         from delta.tables import DeltaTable
 
         here = None if self._small is None else self._small.compact(name)
         if here is not None:
             return here
-        with self._sessions.one() as session:
+        with self._sessions.borrow() as session:
             table = DeltaTable.forPath(session, self.path(name))
             (detail,) = table.detail().select("properties").collect()
             size = file_bytes(detail.properties)
-        with self._sessions.one({_LARGEST: str(size), _SMALL: str(size // 2)}) as session:
+        with self._sessions.borrow({_LARGEST: str(size), _SMALL: str(size // 2)}) as session:
             try:
                 (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()
             except conflicts():
                 return None
-        return Compacted(done.metrics.numFilesRemoved, done.metrics.numFilesAdded)
+        return TargetCompactionResult(done.metrics.numFilesRemoved, done.metrics.numFilesAdded)
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
@@ -244,29 +257,31 @@ class Tables:
             return one_line(error)
         return None if self._small is None else self._small.refusal(error)
 
-    def _merge(self, target: Target, found: pa.Table | ByTasks, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
+    def _merge(
+        self, target: Target, found: pa.Table | TaskRows, owner: TargetOwner, *, truncate: LastTruncate | None, partial: bool
+    ) -> bool:
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
         settings = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
         if isinstance(found, pa.Table) and found.num_rows <= _FEW:
             settings |= self._planning(target)
-        with self._sessions.one(settings) as session:
+        with self._sessions.borrow(settings) as session:
             here = isinstance(found, pa.Table)
-            rows, reach = (_frame(session, found), reach_of(found, target.key)) if here else (found.frame, found.reach)
-            near = within(reach if truncate is None else {}, "t")
+            rows, reach = (_frame(session, found), key_ranges_of(found, target.key)) if here else (found.frame, found.reach)
+            near = key_condition(reach if truncate is None else {}, "t")
             table = DeltaTable.forPath(session, self.path(target.name))
             if target.history:
                 return merge_history(table, history_source(rows, table.toDF(), target, reach), target, truncate, near)
             on = F.expr(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)) & near
-            counts = applies(guard=self._guard)
+            counts = apply_condition(guard=self._guard)
             merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {counts}")
             if changed := self._changed(target, partial=partial):
                 merge = merge.whenMatchedUpdate(f"s.{PUT} AND {counts}", set=dict(changed))
             values = {quoted(name): f"s.{quoted(name)}" for name, _ in self._wanted(target)}
             merge = merge.whenNotMatchedInsert(f"s.{PUT}", values=dict(values))
             if truncate is not None:
-                merge = merge.whenNotMatchedBySourceDelete(removed_by(truncate, guard=self._guard))
+                merge = merge.whenNotMatchedBySourceDelete(truncate_condition(truncate, guard=self._guard))
             done = merge.execute()
             return bool(done.collect())
 
@@ -307,7 +322,7 @@ def conflicts() -> tuple[type[Exception], ...]:
     return tuple(getattr(exceptions, name) for name in exceptions.__all__)
 
 
-def _to_be_mapped(columns: Iterable[Column]) -> bool:
+def _to_be_mapped(columns: Iterable[TargetColumn]) -> bool:
     """Whether Delta in Spark takes columns of these names only if files have other names."""
     return any(_MAPPED.search(column.name) for column in columns)
 
@@ -318,7 +333,7 @@ def id_of(table: DeltaTable) -> str:
     return str(detail.id)
 
 
-def commits_of(history: DataFrame) -> list[Commit]:
+def commits_of(history: DataFrame) -> list[TableCommit]:
     """The commits of a table's history, the newest first."""
     rows = history.select("version", "operation", "userMetadata").collect()
-    return [Commit(row.version, row.operation, row.userMetadata) for row in sorted(rows, key=lambda row: -row.version)]
+    return [TableCommit(row.version, row.operation, row.userMetadata) for row in sorted(rows, key=lambda row: -row.version)]

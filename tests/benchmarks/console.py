@@ -25,7 +25,7 @@ import psutil
 
 from penstock import aio
 from penstock.infra.web.lakes.source import LakeSource
-from penstock.infra.web.views.page import Page, Scene
+from penstock.infra.web.views.page import PageContext, PageDefinition
 from penstock.infra.web.views.pages import PAGES
 from penstock.log import Message, ProducerOptions, TopicSettings
 from penstock.log.stores.counting import StoreStatistics
@@ -80,7 +80,7 @@ async def _fill_folder(folder: Path, topics: int, groups: int) -> None:
         await fill(lake, topics, groups)
 
 
-def shown() -> list[tuple[Page[Any], dict[str, str]]]:
+def shown() -> list[tuple[PageDefinition[Any], dict[str, str]]]:
     """The pages whose names are known here, with these."""
     pages = [page for page in PAGES if set(page.names) <= _EXAMPLES.keys()]
     return [(page, {name: _EXAMPLES[name] for name in page.names}) for page in pages]
@@ -106,7 +106,7 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
     async def look() -> tuple[dict[str, list[tuple[float, StoreStatistics]]], StoreStatistics]:
         runtime = client.process.runtime
         source = LakeSource("lake", lambda: aio.Lake(client.store, runtime=runtime), runtime, refresh, is_far=True, is_thrifty=True)
-        scene, found = Scene(source), dict[str, list[tuple[float, StoreStatistics]]]()
+        scene, found = PageContext(source), dict[str, list[tuple[float, StoreStatistics]]]()
 
         async def asked(name: str, work: Callable[[], Awaitable[object]]) -> None:
             before, began_s = client.store.statistics(), world.now_s
@@ -122,8 +122,8 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
         before = client.store.statistics()
         until_s = world.now_s + hours * 3600
         while world.now_s < until_s:
-            await source.watched("overview", lambda: overview.shown(scene, overview.asked({}, {})))
-            await asyncio.sleep(source.watched_every("overview").total_seconds())
+            await source.polled("overview", lambda: overview.shown(scene, overview.asked({}, {})))
+            await asyncio.sleep(source.poll_interval("overview").total_seconds())
         cost = client.store.statistics() - before
         await source.close()
         return found, cost

@@ -15,10 +15,10 @@ import pyarrow as pa
 import penstock
 from penstock.cdc.cuts.log import open_cuts
 from penstock.cdc.postgres.positions import base_of, split
-from penstock.cdc.sync import cutting
-from penstock.cdc.sync.engine import Engine
+from penstock.cdc.sync import cut_recorder
+from penstock.cdc.sync.engine import SyncEngine
 from penstock.cdc.sync.local import LocalBackend
-from penstock.cdc.sync.options import Options as SyncOptions
+from penstock.cdc.sync.options import SyncOptions
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.stores.counting import CountingStore
 from tests.benchmarks.figures import Figure, Options, by_verb
@@ -58,13 +58,15 @@ def _batches(tables: int, batches: int, *, cuts: bool) -> tuple[list[float], Cou
         counted.append(CountingStore(open_cuts(into)))
         return counted[-1]
 
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, patch.object(cutting, "open_cuts", counting):
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, patch.object(cut_recorder, "open_cuts", counting):
         lake, into = str(Path(folder) / "lake"), str(Path(folder) / "targets")
         with penstock.connect(lake) as opened:
             opened.create_topic(TOPIC, queues=4, message_type="FIFO")
             with opened.producer(TOPIC, name="postgres/bench") as producer:
                 place = LakePlace.of(lake)
-                engine = Engine(sync := SyncOptions(place=place, topic=TOPIC, into=into, name=TOPIC, cuts=cuts), LocalBackend(sync))
+                engine = SyncEngine(
+                    sync := SyncOptions(place=place, topic=TOPIC, into=into, name=TOPIC, cuts=cuts), LocalBackend(sync)
+                )
                 _send(producer, 0, tables)
                 engine.open()
                 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from penstock.log import Lake, TopicSettings
+from penstock.log import LogLake, TopicSettings
 from penstock.log.stores.counting import StoreStatistics
 from tests.benchmarks.figures import Figure, Options, by_verb
 from tests.benchmarks.topics import TOPIC, maintenance_of
@@ -31,12 +31,12 @@ def measure(options: Options) -> Iterator[Figure]:
 def _run(hours: int, *, maintained: bool) -> StoreStatistics:
     world = World(1)
 
-    async def follow(lake: Lake) -> None:
+    async def follow(lake: LogLake) -> None:
         reader = await lake.reader(TOPIC)
         async for _ in reader.read(follow=True, start="latest"):
             pass
 
-    async def maintain(lake: Lake) -> None:
+    async def maintain(lake: LogLake) -> None:
         topic = await lake.topic(TOPIC, writable=True)
         await maintenance_of(lake.store, topic).run_forever(asyncio.Event())
 

@@ -30,10 +30,10 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.cdc.changes import ALWAYS
-from penstock.cdc.delta.merging import LEVEL, PUT, SINCE
-from penstock.cdc.delta.tables import DeltaTables
-from penstock.cdc.events.sources import Source
-from penstock.cdc.targets import POSITION, Column, Owner, Target
+from penstock.cdc.delta.merge_rules import LEVEL, PUT, SINCE
+from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.targets import POSITION, Target, TargetColumn, TargetOwner
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import CORES, cpu_s, spark_session
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import SparkSession
 
-    from penstock.spark.sync.tables import Tables
+    from penstock.spark.sync.tables import SparkTargets
 
 NAME = "orders"
 TYPES = {"id": "bigint", "customer": "bigint", "status": "string", "amount": "decimal(12,2)", "updated_at": "timestamp"}
-OWNER = Owner("changes", 1, "bench")
+OWNER = TargetOwner("changes", 1, "bench")
 _STATUS = pa.array(["new", "paid", "packed", "shipped", "delivered", "returned"])
 _ROWS_PER_FILE = 4_000_000
 _FILES_MIN = 8
@@ -151,7 +151,7 @@ def _in_a_process(into: Path, steps: Sequence[tuple[pa.Table, int]]) -> list[Mer
 
 
 def _without_spark(into: Path, steps: Sequence[tuple[pa.Table, int]], parent: Connection) -> None:
-    tables, merged = DeltaTables(str(into.parent), guard=True), []
+    tables, merged = DeltalakeTargets(str(into.parent), guard=True), []
     memory_bytes, enough = [0], threading.Event()
 
     def look() -> None:
@@ -168,11 +168,11 @@ def _without_spark(into: Path, steps: Sequence[tuple[pa.Table, int]], parent: Co
 
 
 def _by_spark(spark: SparkSession, into: Path, way: str, steps: Sequence[tuple[pa.Table, int]]) -> list[Merged]:
-    from penstock.spark.sync.tables import Tables
+    from penstock.spark.sync.tables import SparkTargets
 
     for asked in WITH_SPARK.get(way, ()):
         spark.sql(f"ALTER TABLE delta.`{into}` {asked}")
-    tables = Tables(spark, str(into.parent), guard=True, small=None)
+    tables = SparkTargets(spark, str(into.parent), guard=True, small=None)
 
     def merge(changed: pa.Table, number: int) -> None:
         if way == BY_HAND:
@@ -183,7 +183,7 @@ def _by_spark(spark: SparkSession, into: Path, way: str, steps: Sequence[tuple[p
     return [_taken(into, cpu_s, partial(merge, *step)) for step in steps]
 
 
-def _ours(tables: DeltaTables | Tables, changed: pa.Table, number: int) -> None:
+def _ours(tables: DeltalakeTargets | SparkTargets, changed: pa.Table, number: int) -> None:
     travelling = {
         PUT: pa.array(np.ones(len(changed), bool)),
         LEVEL: pa.array(np.full(len(changed), ALWAYS)),
@@ -219,7 +219,7 @@ def _sizes(into: Path) -> dict[Path, int]:
 
 
 def target(commits: int) -> Target:
-    made = Target(Source("s", NAME), NAME, tuple(Column(*one) for one in TYPES.items()), ("id",))
+    made = Target(TableId("s", NAME), NAME, tuple(TargetColumn(*one) for one in TYPES.items()), ("id",))
     for number in range(commits):
         made = made.reached({0: number + 1}, None)
     return made
@@ -227,7 +227,7 @@ def target(commits: int) -> Target:
 
 def make(path: Path, count: int) -> None:
     """A target of so many rows, with even ids, so that there is room between them."""
-    DeltaTables(str(path.parent), guard=True).create(target(0), OWNER)
+    DeltalakeTargets(str(path.parent), guard=True).create(target(0), OWNER)
     per_file = min(_ROWS_PER_FILE, max(1, count // _FILES_MIN))
     actions: list[AddAction | RemoveAction] = []
     for number, start in enumerate(range(0, count, per_file)):

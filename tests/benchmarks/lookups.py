@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log import Lake
+from penstock.log import LogLake
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.local import LocalStore
 from tests.benchmarks.figures import Figure, Options, by_verb
@@ -31,7 +31,7 @@ def measure(options: Options) -> Iterator[Figure]:
 async def _measure(root: Path, rows: int, options: Options) -> list[Figure]:
     store = CountingStore(LocalStore(root))
     figures = []
-    async with Lake(store) as lake:
+    async with LogLake(store) as lake:
         topic = await create(lake, QUEUES)
         producer = await lake.producer(TOPIC)
         chunk = rows // 10

@@ -34,7 +34,7 @@ from penstock.spark import sync
 from tests.benchmarks.figures import Figure, Options
 
 if TYPE_CHECKING:
-    from penstock.cdc.sync.options import Batch
+    from penstock.cdc.sync.options import BatchReport
 
 TOPIC, QUEUES = "changes", 16
 _TICK_S = 0.02
@@ -74,7 +74,7 @@ def measure(options: Options) -> Iterator[Figure]:
 class _Synced:
     """What the syncing process saw."""
 
-    batches: Sequence[Batch]
+    batches: Sequence[BatchReport]
     processor_s: float
     """From the first batch on."""
     memory_bytes: int
@@ -147,11 +147,11 @@ def _send(lake: str, tables: int, hot: int, rate: float, events: int) -> None:
 
 def _sync(lake: str, into: str, events: int, idle_s: float, parent: Connection) -> None:
     """Follow the topic until so many events are applied, and for a while after that; then tell how it was."""
-    batches: list[Batch] = []
+    batches: list[BatchReport] = []
     costs_s: list[float] = []
     enough = threading.Event()
 
-    def heard(batch: Batch) -> None:
+    def heard(batch: BatchReport) -> None:
         batches.append(batch)
         costs_s.append(time.process_time())
         if len(batches) == 1:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock.log import BackPressureError, Lake, Message, ProducerOptions, TopicSettings
+from penstock.log import BackPressureError, LogLake, Message, ProducerOptions, TopicSettings
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.memory import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.rows import arrow_rows
 from tests.benchmarks.topics import TOPIC, create, fill, publish
@@ -67,7 +67,7 @@ class _Stalled(StoreWrapper):
 
     stalled = False
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self.stalled and call.is_write:
             await asyncio.Event().wait()
         return await run()
@@ -79,7 +79,7 @@ def _stalled(limit: int, body_bytes: int) -> float:
 
 async def _stall(limit: int, body_bytes: int) -> float:
     store = _Stalled(MemoryStore())
-    lake = Lake(store)
+    lake = LogLake(store)
     await lake.create_topic(TOPIC, TopicSettings())
     producer = await lake.producer(TOPIC, options=ProducerOptions(memory_bytes=limit))
     await producer.send(Message(b"first"))
@@ -97,7 +97,7 @@ async def _stall(limit: int, body_bytes: int) -> float:
 
 def _fill(root: str, rows: int) -> None:
     async def work() -> None:
-        async with Lake(LocalStore(root)) as lake:
+        async with LogLake(LocalStore(root)) as lake:
             topic = await create(lake, 8)
             await fill(lake, arrow_rows(rows), 1)
             await publish(topic)
@@ -107,7 +107,7 @@ def _fill(root: str, rows: int) -> None:
 
 def _read(root: str) -> float:
     async def work() -> float:
-        async with Lake(LocalStore(root), read_only=True) as lake:
+        async with LogLake(LocalStore(root), read_only=True) as lake:
             reader = await lake.reader(TOPIC)
             before = rss_bytes()
             async for _ in reader.read():

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 
-from penstock.log import Lake, Message, MessageType, TopicSettings
+from penstock.log import LogLake, Message, MessageType, TopicSettings
 from penstock.log.format.entry import read_header
 from penstock.log.stores.protocol import ObjectInfo
 from penstock.log.table.delta.actions import PUBLISHED
@@ -28,14 +28,14 @@ def _lags(seed: int, seconds: int) -> list[float]:
     """Of every entry, from its PUT taking effect to that of the commit that brings it."""
     world = World(seed)
 
-    async def send(lake: Lake) -> None:
+    async def send(lake: LogLake) -> None:
         producer = await lake.producer(TOPIC)
         for number in range(seconds * 20):
             producer.send(Message(b"x" * 100, f"group-{number % 100}"))
             await asyncio.sleep(0.05)
         await producer.close()
 
-    async def maintain(lake: Lake, stop: asyncio.Event) -> None:
+    async def maintain(lake: LogLake, stop: asyncio.Event) -> None:
         topic = await lake.topic(TOPIC, writable=True)
         await maintenance_of(lake.store, topic).run_forever(stop)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from penstock.log import Lake
+from penstock.log import LogLake
 from penstock.log.stores.counting import CountingStore, StoreStatistics
 from penstock.log.stores.local import LocalStore
 from tests.benchmarks.figures import Figure, Options, by_verb
@@ -29,7 +29,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 async def _measure(root: Path, rows: int, repeats: int) -> list[Figure]:
     store = CountingStore(LocalStore(root))
-    async with Lake(store) as lake:
+    async with LogLake(store) as lake:
         topic = await create(lake, QUEUES)
         await fill(lake, arrow_rows(rows // 4), 4)
         await publish(topic)

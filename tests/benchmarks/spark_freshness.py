@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import penstock
 from examples.demo.shipped import PACKED, unpacked
 from penstock.cdc.delta.freshness import commits_of, freshness, stored_ms, visible_ms
-from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
+from penstock.cdc.sync.options import NO_STEPS, Moment, SyncSteps
 from penstock.spark import sync
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import cpu_s, spark_session
@@ -37,7 +37,7 @@ from tests.benchmarks.spark_sync import QUEUES, TABLES, TOPIC
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.cdc.sync.options import Batch
+    from penstock.cdc.sync.options import BatchReport
 
 Engine = Literal["spark", "deltalake"]
 _ROWS: tuple[tuple[Engine, int, float, float], ...] = (
@@ -74,7 +74,7 @@ def measure(options: Options) -> Iterator[Figure]:
 class _Synced:
     """What the syncing process saw."""
 
-    batches: Sequence[Batch]
+    batches: Sequence[BatchReport]
     steps_s: Sequence[Mapping[str, float]]
     """Of each batch, the time of each step, for all targets."""
     processor_s: float
@@ -168,12 +168,12 @@ def _sync(engine: Engine, lake: str, into: str, events: int, parent: Connection,
 
 
 def _follow(spark: SparkSession | None, lake: str, into: str, events: int, parent: Connection) -> None:
-    batches: list[Batch] = []
+    batches: list[BatchReport] = []
     costs_s: list[float] = []
     times = _StepTimes()
     enough = threading.Event()
 
-    def heard(batch: Batch) -> None:
+    def heard(batch: BatchReport) -> None:
         batches.append(batch)
         costs_s.append(cpu_s())
         times.next_batch()
@@ -211,7 +211,7 @@ class _StepTimes:
         return _no_steps, ()
 
 
-def _no_steps() -> Steps:
+def _no_steps() -> SyncSteps:
     return NO_STEPS
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.log import MESSAGE_SCHEMA, Lake
+from penstock.log import MESSAGE_SCHEMA, LogLake
 from penstock.log.message.message import RARE
 from penstock.log.stores.local import LocalStore
 from tests.benchmarks.figures import Figure, Options
@@ -177,7 +177,7 @@ def _floor(spark: SparkSession, queues: int, triggers: int) -> Figure:
 
 
 async def _fill(root: Path, rows: int, body_bytes: int, *, queues: int = QUEUES) -> None:
-    async with Lake(LocalStore(root)) as lake:
+    async with LogLake(LocalStore(root)) as lake:
         topic = await create(lake, queues)
         await fill(lake, _rows(max(rows // 4, 1), body_bytes), 4)
         await publish(topic)

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.coordinator.timers.cell.cell import timer_cells
-from penstock.coordinator.timers.play import play, play_once
-from penstock.log import Lake, Message, MessageType, ProducerOptions, TopicSettings
+from penstock.coordinator.timers.delivery import play, play_once
+from penstock.log import LogLake, Message, MessageType, ProducerOptions, TopicSettings
 from penstock.log.stores.counting import StoreStatistics
 from penstock.log.stores.local import LocalStore
 from tests.benchmarks.figures import Figure, Options, by_verb
@@ -48,11 +48,11 @@ def timed(rows: pa.Table, due_us: np.ndarray) -> pa.Table:
     return rows.append_column("delivery_timestamp", pa.array(due_us, pa.timestamp("us", "UTC")))
 
 
-async def _create(lake: Lake, kind: MessageType = MessageType.DELAY) -> None:
+async def _create(lake: LogLake, kind: MessageType = MessageType.DELAY) -> None:
     await lake.create_topic(TOPIC, TopicSettings(message_type=kind, queues=QUEUES))
 
 
-async def _fill(lake: Lake, rows: pa.Table, due_us: np.ndarray) -> None:
+async def _fill(lake: LogLake, rows: pa.Table, due_us: np.ndarray) -> None:
     producer = await lake.producer(TOPIC)
     for start in range(0, rows.num_rows, _BATCH_ROWS):
         await producer.send_batch(timed(rows.slice(start, _BATCH_ROWS), due_us[start : start + _BATCH_ROWS]))
@@ -91,7 +91,7 @@ def _rates(options: Options) -> Iterator[Figure]:
 
 
 async def _send(root: str, rows: pa.Table, due_us: np.ndarray | None) -> float:
-    lake = Lake(LocalStore(root))
+    lake = LogLake(LocalStore(root))
     try:
         await _create(lake, MessageType.FIFO if due_us is None else MessageType.DELAY)
         producer = await lake.producer(TOPIC)
@@ -105,7 +105,7 @@ async def _send(root: str, rows: pa.Table, due_us: np.ndarray | None) -> float:
 
 
 async def _fire(root: str, count: int) -> float:
-    lake = Lake(LocalStore(root))
+    lake = LogLake(LocalStore(root))
     try:
         started_s = time.perf_counter()
         done = await play_once(lake, timer_cells(lake), TOPIC)
@@ -308,7 +308,7 @@ def _memory(options: Options) -> Iterator[Figure]:
 
 def _leave_waiting(root: str, count: int) -> float:
     async def work() -> None:
-        lake = Lake(LocalStore(root))
+        lake = LogLake(LocalStore(root))
         await _create(lake)
         due_us = time.time_ns() // 1000 + _FAR_US + np.arange(count)
         await _fill(lake, arrow_rows(count), due_us)
@@ -320,7 +320,7 @@ def _leave_waiting(root: str, count: int) -> float:
 
 def _played_rss(root: str) -> float:
     async def work() -> float:
-        lake = Lake(LocalStore(root))
+        lake = LogLake(LocalStore(root))
         await lake.topic(TOPIC, writable=True)
         before = rss_bytes()
         await play_once(lake, timer_cells(lake), TOPIC)

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.log import Lake, MessageType, Topic, TopicSettings
+from penstock.log import LogLake, MessageType, Topic, TopicSettings
 from penstock.log.format.header import Action
 from penstock.log.stores.protocol import ObjectStore
-from penstock.log.table.maintenance import Maintenance
+from penstock.log.table.maintenance import TopicMaintenance
 
 TOPIC = "bench"
 
 
-async def create(lake: Lake, queues: int) -> Topic:
+async def create(lake: LogLake, queues: int) -> Topic:
     await lake.create_topic(TOPIC, TopicSettings(message_type=MessageType.FIFO, queues=queues))
     return await lake.topic(TOPIC, writable=True)
 
 
-async def fill(lake: Lake, data: pa.Table, times: int) -> None:
+async def fill(lake: LogLake, data: pa.Table, times: int) -> None:
     """Send ``data`` so many times."""
     producer = await lake.producer(TOPIC)
     for _ in range(times):
@@ -37,11 +37,11 @@ async def publish(topic: Topic, *, compact: bool = True) -> None:
         pass
 
 
-def maintenance_of(store: ObjectStore, topic: Topic) -> Maintenance:
+def maintenance_of(store: ObjectStore, topic: Topic) -> TopicMaintenance:
     async def append(actions: Sequence[Action]) -> None:
         await topic.act(*actions)
 
-    return Maintenance(store, topic.paths, topic.record, topic.runtime, append)
+    return TopicMaintenance(store, topic.paths, topic.record, topic.runtime, append)
 
 
 def table_files(root: Path) -> list[Path]:

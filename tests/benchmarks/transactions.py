@@ -17,7 +17,7 @@ from penstock.coordinator import Coordination
 from penstock.coordinator.tables import CellTable, MemoryTable, ObjectStoreTable
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.log import Lake, Message, MessageType, ProducerOptions, TopicSettings
+from penstock.log import LogLake, Message, MessageType, ProducerOptions, TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import StoreStatistics
 from tests.benchmarks.consumers.worlds import DYNAMODB, ON_S3, LatencyTable, Place
@@ -223,7 +223,7 @@ def _memory(count: int) -> Figure:
     """What an open transaction costs its process: of Python's own, without what Arrow takes while it encodes."""
 
     async def work() -> float:
-        lake = Lake(MemoryStore())
+        lake = LogLake(MemoryStore())
         await lake.create_topic(TRANSACTIONAL, TopicSettings(message_type=MessageType.TRANSACTION))
         transactions = Transactions(lake, Coordination(MemoryTable(), lake.runtime))
         await Transaction(transactions, GROUP, first_check=None).send(TRANSACTIONAL, Message(BODY))

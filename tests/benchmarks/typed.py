@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.log import Lake, TopicSettings
+from penstock.log import LogLake, TopicSettings
 from penstock.log.schema.topic_schema import schema_of_source
 from penstock.log.stores.local import LocalStore
 from tests.benchmarks.figures import Figure, Options
@@ -124,7 +124,7 @@ def _files(root: Path, topic: str) -> list[str]:
 async def _fill(root: Path, rows: pa.Table) -> None:
     """The same rows as fields and as JSON bodies, published and merged."""
     bodies = pa.table({"body": pa.array([json.dumps(row, default=str).encode() for row in rows.to_pylist()], pa.binary())})
-    async with Lake(LocalStore(root)) as lake:
+    async with LogLake(LocalStore(root)) as lake:
         for name, data in (("typed", rows), ("json", bodies)):
             schema = schema_of_source(SCHEMA) if name == "typed" else None
             await lake.create_topic(name, TopicSettings(queues=QUEUES, schema=schema))

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from penstock.log import Lake, Pace
+from penstock.log import LogLake, Pace
 from penstock.log.stores.counting import CountingStore, StoreStatistics
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import ObjectStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock, SimProcess
 
@@ -29,7 +29,7 @@ class KindsStore(StoreWrapper):
         super().__init__(inner)
         self._kinds = kinds
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         kind = f"{call.verb} {kind_of(call.key)}"
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
         return await run()
@@ -48,7 +48,7 @@ class Client:
     """A process, the lake it has open, and what it asks of the store."""
 
     process: SimProcess
-    lake: Lake
+    lake: LogLake
     store: CountingStore
 
 
@@ -71,7 +71,7 @@ class World:
         process = self.kernel.process(name)
         slow = LatencyStore(self.memory, profile=S3_STANDARD, runtime=process.runtime)
         store = CountingStore(KindsStore(slow, self.kinds))
-        client = Client(process, Lake(store, runtime=process.runtime, pace=self._pace), store)
+        client = Client(process, LogLake(store, runtime=process.runtime, pace=self._pace), store)
         self.clients.append(client)
         return client
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 
-from penstock.log import BackPressureError, Lake, Message, MessageType, TopicSettings
+from penstock.log import BackPressureError, LogLake, Message, MessageType, TopicSettings
 from penstock.log.stores.counting import StoreStatistics
 from tests.benchmarks.figures import Figure, Options, by_verb
 from tests.benchmarks.topics import TOPIC, maintenance_of
@@ -52,7 +52,7 @@ def _run(rate_mib_s: int, seconds: int, queues: int) -> tuple[int, float, StoreS
     sent_bytes = 0
     took_s = 0.0
 
-    async def send(lake: Lake) -> None:
+    async def send(lake: LogLake) -> None:
         nonlocal sent_bytes, took_s
         producer = await lake.producer(TOPIC)
         start_s = world.now_s
@@ -72,7 +72,7 @@ def _run(rate_mib_s: int, seconds: int, queues: int) -> tuple[int, float, StoreS
         await producer.close()
         took_s = world.now_s - start_s
 
-    async def maintain(lake: Lake, stop: asyncio.Event) -> None:
+    async def maintain(lake: LogLake, stop: asyncio.Event) -> None:
         topic = await lake.topic(TOPIC, writable=True)
         await maintenance_of(lake.store, topic).run_forever(stop)
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.cdc.changes import ALWAYS, Key, Net, Old, finished, merged
+from penstock.cdc.changes import ALWAYS, Key, NetChange, TargetRow, finished, merged
 from penstock.cdc.choice.tables import Truncates
-from penstock.cdc.events.sources import Source
+from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.types import KEEP
-from penstock.cdc.fold.fold import Fold, Plan
-from penstock.cdc.fold.folded import Folded, combined
-from penstock.cdc.fold.reading import Reading
-from penstock.cdc.fold.shape import Shape, key_of, new_columns
-from penstock.cdc.targets import Declared, Progress, Target
+from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold_result import FoldResult, combined
+from penstock.cdc.fold.row_reader import ValueOptions
+from penstock.cdc.fold.shape import TableShape, key_of, new_columns
+from penstock.cdc.targets import TableDeclarations, Target, TargetProgress
 from tests.cdc.reference import Message
 
 
@@ -28,14 +28,14 @@ class Row:
 class Memory:
     """Targets in memory. ``tasks``: the fold of each batch is shared by so many, queue by queue."""
 
-    declared: Declared = field(default_factory=Declared)
+    declared: TableDeclarations = field(default_factory=TableDeclarations)
     guard: bool = True
     tasks: int = 1
     truncates: Truncates = "queue"
-    targets: dict[Source, Target] = field(default_factory=dict)
-    tables: dict[Source, dict[Key, Row]] = field(default_factory=dict)
-    stopped: dict[Source, dict[int, tuple[int, str]]] = field(default_factory=dict)
-    truncated: dict[Source, int] = field(default_factory=dict)
+    targets: dict[TableId, Target] = field(default_factory=dict)
+    tables: dict[TableId, dict[Key, Row]] = field(default_factory=dict)
+    stopped: dict[TableId, dict[int, tuple[int, str]]] = field(default_factory=dict)
+    truncated: dict[TableId, int] = field(default_factory=dict)
     """Of tables that have no target yet."""
 
     def apply(self, batch: Iterable[Message]) -> None:
@@ -55,28 +55,33 @@ class Memory:
     def rows(self) -> dict[str, dict[Key, dict[str, Any]]]:
         return {source.table: {key: row.values for key, row in rows.items()} for source, rows in self.tables.items()}
 
-    def _fold(self, messages: Sequence[Message]) -> Folded:
+    def _fold(self, messages: Sequence[Message]) -> FoldResult:
         targets = {source: replace(target, stopped=source in self.stopped) for source, target in self.targets.items()}
         fold = Fold(
-            Plan(
-                targets, None, self.declared.keys, self.guard, reading=Reading(forms=self.declared.forms), truncates=self.truncates
+            FoldPlan(
+                targets,
+                None,
+                self.declared.keys,
+                self.guard,
+                reading=ValueOptions(forms=self.declared.forms),
+                truncates=self.truncates,
             )
         )
         for message in messages:
             fold.add(message.queue, message.offset, message.body)
         return fold.result()
 
-    def _took_in(self, folded: Folded) -> bool:
+    def _took_in(self, folded: FoldResult) -> bool:
         changed = False
         for source, seen in folded.seen.items():
-            shape = Shape.of(source, seen, self.declared)
+            shape = TableShape.of(source, seen, self.declared)
             if source in self.targets:
                 columns = new_columns(self.targets[source], shape)
                 self.targets[source] = replace(self.targets[source], columns=(*self.targets[source].columns, *columns))
                 changed |= bool(columns)
             elif shape.key:
                 before = [at for at in (self.truncated.pop(source, None), seen.truncated) if at is not None]
-                progress = Progress({}, max(before, default=None))
+                progress = TargetProgress({}, max(before, default=None))
                 self.targets[source] = Target(source, source.table, key_of(shape), shape.key, progress)
                 self.tables[source] = {}
                 changed = True
@@ -84,9 +89,9 @@ class Memory:
                 self.truncated[source] = max(seen.truncated, self.truncated.get(source, 0))
         return changed
 
-    def _merge(self, source: Source, parts: Sequence[Folded], folded: Folded, ends: Mapping[int, int]) -> None:
+    def _merge(self, source: TableId, parts: Sequence[FoldResult], folded: FoldResult, ends: Mapping[int, int]) -> None:
         target, table = self.targets[source], self.tables[source]
-        nets: dict[Key, Net] = {}
+        nets: dict[Key, NetChange] = {}
         for part in parts:
             for key, net in part.nets.get(source, ()):
                 nets[key] = merged(nets[key], net) if key in nets else net
@@ -96,7 +101,7 @@ class Memory:
         moved = folded.moved.get(source)
         old = None
         if moved:
-            old = {key: Old(tuple(map(table[key].values.get, names)), table[key].position) for key in moved if key in table}
+            old = {key: TargetRow(tuple(map(table[key].values.get, names)), table[key].position) for key in moved if key in table}
         finished(nets, truncate, old)
         refused = folded.refused.get(source, {})
         until = {queue: refused[queue].place[1] if queue in refused else end for queue, end in ends.items()}
@@ -112,7 +117,7 @@ class Memory:
             row.values.update(zip(target.key, key, strict=True))
 
     @staticmethod
-    def _meet(table: dict[Key, Row], names: Sequence[str], key: Key, net: Net) -> None:
+    def _meet(table: dict[Key, Row], names: Sequence[str], key: Key, net: NetChange) -> None:
         there = table.get(key)
         if there is None:
             if net.put:

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.delta.tables import DeltaTables
-from penstock.cdc.events.sources import Source
-from penstock.cdc.events.types import KEEP, Unfit, arrow_type, converter, normal_type
-from penstock.cdc.events.unavailable import PLACEHOLDER
-from penstock.cdc.targets import Column, Declared, Owner, Target, TargetRefused
+from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.events.placeholders import PLACEHOLDER
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.types import KEEP, UnfitValue, arrow_type, converter, normal_type
+from penstock.cdc.targets import TableDeclarations, Target, TargetColumn, TargetOwner, TargetRefused
 from penstock.log.errors import InvalidArgument
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
-from tests.cdc.test_unavailable import forms
+from tests.cdc.test_placeholders import forms
 
 
 def event(op: str, row: dict[str, Any], *, version: str | None = None, key: str = "id") -> bytes:
@@ -28,12 +28,12 @@ def event(op: str, row: dict[str, Any], *, version: str | None = None, key: str 
 
 
 def applied(declared: str, *values: object, version: str | None = None) -> object:
-    """What the column holds after one event for each value. Raises `Unfit` where the table stops."""
-    tables = Memory(Declared.of({"t": {"v": declared}}, None))
+    """What the column holds after one event for each value. Raises `UnfitValue` where the table stops."""
+    tables = Memory(TableDeclarations.of({"t": {"v": declared}}, None))
     for offset, value in enumerate(values):
         tables.apply([Message(0, offset, event("u", {"id": 1, "v": value}, version=version))])
     for stopped in tables.stopped.values():
-        raise Unfit(stopped[0][1])
+        raise UnfitValue(stopped[0][1])
     return tables.rows()["t"][1,]["v"]
 
 
@@ -59,7 +59,7 @@ def test_unknown_ones_are_refused(said: str) -> None:
     with pytest.raises(InvalidArgument, match="this is no type that a column of a target can have"):
         normal_type(said)
     with pytest.raises(InvalidArgument, match="this is no type that a column of a target can have"):
-        Declared.of({"t": {"v": said}}, None)
+        TableDeclarations.of({"t": {"v": said}}, None)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_elements_are_converted_exactly(kind: str, said: Any, held: Any) -> None
     ],
 )
 def test_an_element_that_does_not_fit_refuses_the_value_and_is_named(kind: str, said: Any, reason: str) -> None:
-    with pytest.raises(Unfit, match=reason):
+    with pytest.raises(UnfitValue, match=reason):
         converter(kind)(said)
 
 
@@ -126,10 +126,10 @@ def test_forms_are_those_of_elements() -> None:
     assert applied("array<timestamp> from milliseconds", [1_700_000_000_123, None]) == [at, None]
     assert applied("array<decimal(12,2)> from base64", ["MDk="]) == [Decimal("123.45")]
     assert applied("array<array<binary>> from hex", [["00ff"]]) == [[b"\x00\xff"]]
-    with pytest.raises(Unfit, match="element 1: nothing says whether '1234' is digits or bytes in base64"):
+    with pytest.raises(UnfitValue, match="element 1: nothing says whether '1234' is digits or bytes in base64"):
         applied("array<decimal(12,2)>", ["1234"], version="3.0.0.Final")
     with pytest.raises(InvalidArgument, match="nothing of this type is written so"):
-        Declared.of({"t": {"v": "array<int> from hex"}}, None)
+        TableDeclarations.of({"t": {"v": "array<int> from hex"}}, None)
 
 
 def test_a_key_is_no_array() -> None:
@@ -137,9 +137,9 @@ def test_a_key_is_no_array() -> None:
     tables = Memory()
     tables.apply([Message(0, 0, told)])
     assert tables.rows() == {"t": {("[1,2]",): {"id": "[1,2]", "v": 1}}}
-    source = Source(None, "t")
+    source = TableId(None, "t")
     with pytest.raises(TargetRefused, match=r"a key's column cannot be an array .*id array<int>"):
-        Memory(Declared.of({"t": {"id": "array<int>"}}, None)).apply([Message(0, 0, told)])
+        Memory(TableDeclarations.of({"t": {"id": "array<int>"}}, None)).apply([Message(0, 0, told)])
     field = {"field": "id", "type": "array", "items": {"type": "int32"}}
     schema = {"type": "struct", "fields": [field]}
     payload = {"op": "c", "after": {"id": [1, 2]}, "source": {"table": "t"}}
@@ -148,18 +148,18 @@ def test_a_key_is_no_array() -> None:
     tables = Memory()
     tables.apply([Message(0, 0, body)])
     assert tables.rows() == {"t": {("[1,2]",): {"id": "[1,2]"}}}
-    assert tables.targets[source].columns == (Column("id", "string"),)
+    assert tables.targets[source].columns == (TargetColumn("id", "string"),)
 
 
 KINDS = ("bigint", "decimal(12,2)", "array<string>", "timestamp", "timestamp_ntz", "date", "binary", "float", "boolean")
 
 
 def test_deltalake_makes_and_finds_columns_of_arrays(tmp_path: Path) -> None:
-    columns = (Column("id", "bigint"), *(Column(f"c{number}", f"array<{kind}>") for number, kind in enumerate(KINDS)))
-    target = Target(Source(None, "t"), "t", columns, ("id",))
-    tables = DeltaTables(str(tmp_path), guard=True)
-    tables.create(target, Owner("topic", 1, "sync"))
-    tables.add_columns(target, [Column("later", "array<timestamp_ntz>")])
+    columns = (TargetColumn("id", "bigint"), *(TargetColumn(f"c{number}", f"array<{kind}>") for number, kind in enumerate(KINDS)))
+    target = Target(TableId(None, "t"), "t", columns, ("id",))
+    tables = DeltalakeTargets(str(tmp_path), guard=True)
+    tables.create(target, TargetOwner("topic", 1, "sync"))
+    tables.add_columns(target, [TargetColumn("later", "array<timestamp_ntz>")])
     found = tables.find("t")
     assert found is not None
-    assert found.columns == (*columns, Column("later", "array<timestamp_ntz>"))
+    assert found.columns == (*columns, TargetColumn("later", "array<timestamp_ntz>"))

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, Old, filled, finished, merged, move, put, remove, truncated
+from penstock.cdc.changes import (
+    ALWAYS,
+    NEVER,
+    FormerRow,
+    NetChange,
+    TargetRow,
+    filled,
+    finished,
+    merged,
+    move,
+    put,
+    remove,
+    truncated,
+)
 from penstock.cdc.events.types import KEEP
 
 FIRST, LATER = (0, 0), (1, 0)
 
 
-def made(values: tuple[object, ...], position: int | None, place: tuple[int, int] = FIRST, before: Net | None = None) -> Net:
+def made(
+    values: tuple[object, ...], position: int | None, place: tuple[int, int] = FIRST, before: NetChange | None = None
+) -> NetChange:
     found = put(before, values, position, place)
     assert found is not None
     return found
 
 
-def gone(before: Net | None, position: int | None) -> Net:
+def gone(before: NetChange | None, position: int | None) -> NetChange:
     found = remove(before, 1, position, LATER)
     assert found is not None
     return found
@@ -28,7 +43,7 @@ def test_a_row_is_removed_unless_it_is_newer_than_all_that_is_known(first: int |
     for before in (made(("a",), first), gone(None, first)):
         found = gone(before, last)
         assert (found.put, found.position, found.level) == (False, last, level)
-        assert made(("b",), last, LATER, before) == Net(True, ("b",), None, last, level, LATER)
+        assert made(("b",), last, LATER, before) == NetChange(True, ("b",), None, last, level, LATER)
         assert made((KEEP,), last, LATER, before).level == level
     assert gone(None, last).level == (ALWAYS if last is None else last)
 
@@ -58,7 +73,7 @@ def test_only_a_row_of_which_a_column_is_missing_has_levels_by_column() -> None:
         (made(("a", KEEP), 4), made(("b", KEEP), 5)),
     ],
 )
-def test_of_two_queues_the_later_one_s_column_counts(first: Net, last: Net) -> None:
+def test_of_two_queues_the_later_one_s_column_counts(first: NetChange, last: NetChange) -> None:
     for found in (merged(first, last), merged(last, first)):
         assert (found.values, found.since) == (("b", KEEP), (last.level, NEVER))
 
@@ -88,7 +103,7 @@ def test_a_row_newer_than_the_truncate_has_what_it_lacked_from_nobody() -> None:
     """Of the row that it meets, and of the one that it had another key before, what is older is gone; what is newer counts."""
     here = made(("a", KEEP, KEEP), 7)._replace(since=(7, NEVER, 6))
     assert truncated(here, 6, before_it=False)[1:3] == (("a", None, KEEP), (7, 6, 6))
-    old = made(("a", "b", KEEP), 7)._replace(since=(7, 3, NEVER), moved=Moved((1,), 7, FIRST))
+    old = made(("a", "b", KEEP), 7)._replace(since=(7, 3, NEVER), moved=FormerRow((1,), 7, FIRST))
     found = truncated(old, 6, before_it=False)
     assert (found.values, found.since, found.moved) == (("a", None, KEEP), (7, 6, 6), old.moved)
     assert truncated(old, None, before_it=False).moved is None
@@ -128,7 +143,7 @@ def test_a_row_takes_along_what_the_target_has_of_it_unless_that_is_newer(positi
     found = move(None, (1,), None, ("a", KEEP), 5, FIRST)
     assert found is not None
     nets = {(2,): found}
-    finished(nets, None, {(1,): Old(("old", "b"), position)})
+    finished(nets, None, {(1,): TargetRow(("old", "b"), position)})
     assert (nets[2,].values, nets[2,].moved) == (("a", value), None)
 
 
@@ -151,34 +166,34 @@ def test_a_truncate_leaves_a_column_that_was_said_at_its_own_position() -> None:
 
 def test_a_row_s_removal_after_another_queue_s_event_knows_the_row_and_counts_whatever_it_meets_if_that_did() -> None:
     for position, level in ((4, 5), (None, ALWAYS)):
-        removed = Net(False, (KEEP, "b"), None, 5, 5, LATER)
-        assert merged(made(("a", "c"), position), removed) == Net(False, ("a", "b"), None, 5, level, LATER)
+        removed = NetChange(False, (KEEP, "b"), None, 5, 5, LATER)
+        assert merged(made(("a", "c"), position), removed) == NetChange(False, ("a", "b"), None, 5, level, LATER)
 
 
-FROM = Moved((1,), 5, LATER)
+FROM = FormerRow((1,), 5, LATER)
 
 
 @pytest.mark.parametrize(
     ("origin", "before", "values", "wanted"),
     [
         # Nobody knows the origin: its columns are looked up.
-        (None, None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER, FROM)),
+        (None, None, ("a", KEEP), NetChange(True, ("a", KEEP), (5, NEVER), 5, 5, LATER, FROM)),
         # The origin is known: nothing is left to be looked up.
-        (made(("b", "c"), 4), None, ("a", KEEP), Net(True, ("a", "c"), None, 5, 5, LATER)),
-        (made(("b", "c"), 5), None, ("a", KEEP), Net(True, ("a", "c"), None, 5, 5, LATER)),
+        (made(("b", "c"), 4), None, ("a", KEEP), NetChange(True, ("a", "c"), None, 5, 5, LATER)),
+        (made(("b", "c"), 5), None, ("a", KEEP), NetChange(True, ("a", "c"), None, 5, 5, LATER)),
         # The origin is known in part.
-        (made(("b", KEEP), 4), None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER, FROM)),
+        (made(("b", KEEP), 4), None, ("a", KEEP), NetChange(True, ("a", KEEP), (5, NEVER), 5, 5, LATER, FROM)),
         # The event says all.
-        (made(("b", "c"), 4), None, ("a", "d"), Net(True, ("a", "d"), None, 5, 5, LATER)),
+        (made(("b", "c"), 4), None, ("a", "d"), NetChange(True, ("a", "d"), None, 5, 5, LATER)),
         # A repetition: the origin is gone, or is another row by now.
-        (gone(None, 4), None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER)),
-        (made(("b", "c"), 6), None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER)),
+        (gone(None, 4), None, ("a", KEEP), NetChange(True, ("a", KEEP), (5, NEVER), 5, 5, LATER)),
+        (made(("b", "c"), 6), None, ("a", KEEP), NetChange(True, ("a", KEEP), (5, NEVER), 5, 5, LATER)),
         # It meets an event without a position.
-        (None, made(("b", "c"), None), ("a", KEEP), Net(True, ("a", KEEP), (ALWAYS, NEVER), 5, ALWAYS, LATER, FROM)),
+        (None, made(("b", "c"), None), ("a", KEEP), NetChange(True, ("a", KEEP), (ALWAYS, NEVER), 5, ALWAYS, LATER, FROM)),
     ],
 )
 def test_a_row_that_moves_takes_along_what_its_event_does_not_say(
-    origin: Net | None, before: Net | None, values: tuple[object, ...], wanted: Net
+    origin: NetChange | None, before: NetChange | None, values: tuple[object, ...], wanted: NetChange
 ) -> None:
     assert move(origin, (1,), before, values, 5, LATER) == wanted
 
@@ -187,21 +202,21 @@ def test_a_row_that_moves_takes_along_what_its_event_does_not_say(
     ("origin", "there", "found"),
     [
         (None, None, None),
-        (None, Old(("old", "of target"), 5), ("old", "of target")),
-        (None, Old(("old", "of target"), 6), None),
+        (None, TargetRow(("old", "of target"), 5), ("old", "of target")),
+        (None, TargetRow(("old", "of target"), 6), None),
         # Removed by the move itself: what was known of it counts before the target.
-        (Net(False, ("b", KEEP), None, 5, 5, LATER), Old(("old", "of target"), 4), ("b", "of target")),
-        (Net(False, ("b", KEEP), None, 5, 5, LATER), None, ("b", None)),
-        (Net(False, (KEEP, KEEP), None, 5, 5, LATER), None, None),
+        (NetChange(False, ("b", KEEP), None, 5, 5, LATER), TargetRow(("old", "of target"), 4), ("b", "of target")),
+        (NetChange(False, ("b", KEEP), None, 5, 5, LATER), None, ("b", None)),
+        (NetChange(False, (KEEP, KEEP), None, 5, 5, LATER), None, None),
         # Of another event.
-        (Net(False, ("b", "c"), None, 6, 6, (1, 1)), None, None),
-        (Net(True, ("b", "c"), None, 5, 5, LATER), None, None),
+        (NetChange(False, ("b", "c"), None, 6, 6, (1, 1)), None, None),
+        (NetChange(True, ("b", "c"), None, 5, 5, LATER), None, None),
     ],
 )
 def test_a_row_that_moved_is_filled_from_what_its_event_removed_and_from_the_target(
-    origin: Net | None, there: Old | None, found: tuple[object, ...] | None
+    origin: NetChange | None, there: TargetRow | None, found: tuple[object, ...] | None
 ) -> None:
-    net = Net(True, (KEEP, KEEP), (NEVER, NEVER), 5, 5, LATER, FROM)
+    net = NetChange(True, (KEEP, KEEP), (NEVER, NEVER), 5, 5, LATER, FROM)
     nets = {(2,): net} if origin is None else {(1,): origin, (2,): net}
     finished(nets, None, {} if there is None else {(1,): there})
     assert nets[2,] == filled(net, found)

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.choice.columns import Contradiction
+from penstock.cdc.choice.columns import DisallowedEvent
 from penstock.cdc.choice.masks import Mask, MaskLike, last4, sha256
-from penstock.cdc.choice.renames import renamed
+from penstock.cdc.choice.renames import target_folder_of
 from penstock.cdc.choice.tables import Choices, TableOptions, choices_of
-from penstock.cdc.events.connect import RowSchema, schema_of_key
-from penstock.cdc.events.debezium import Change, parse_change
-from penstock.cdc.events.sources import Source, means, of_table, united, wanted
-from penstock.cdc.events.unavailable import Unavailable
+from penstock.cdc.events.connect import ConnectRowSchema, schema_of_key
+from penstock.cdc.events.debezium import ChangeEvent, parse_change
+from penstock.cdc.events.placeholders import UnavailablePlaceholder
+from penstock.cdc.events.sources import TableId, is_selected, matches_table, merged_declarations, of_table
 from penstock.cdc.sync.lease import covers
 from penstock.cdc.targets import TargetRefused
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import event
 
-ORDERS = Source("sales", "orders", "shop", "pg")
+ORDERS = TableId("sales", "orders", "shop", "pg")
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ ORDERS = Source("sales", "orders", "shop", "pg")
     ],
 )
 def test_a_name_or_a_pattern_means_a_table(name: str, meant: bool) -> None:
-    assert means(name, ORDERS) is meant
-    assert wanted(frozenset({name, "other"}), ORDERS) is meant
+    assert matches_table(name, ORDERS) is meant
+    assert is_selected(frozenset({name, "other"}), ORDERS) is meant
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_name_or_a_pattern_means_a_table(name: str, meant: bool) -> None:
     ],
 )
 def test_tables_may_be_left_out(names: set[str], asked: bool) -> None:
-    assert wanted(frozenset(names), ORDERS) is asked
+    assert is_selected(frozenset(names), ORDERS) is asked
 
 
 CHOSEN = st.none() | st.frozensets(st.sampled_from(["a.x", "a.*", "*.y", "x", "!a.x", "!a.*", "!*.y", "!b.y"]), max_size=4)
@@ -70,8 +70,8 @@ CHOSEN = st.none() | st.frozensets(st.sampled_from(["a.x", "a.*", "*.y", "x", "!
 @given(CHOSEN, CHOSEN)
 def test_offsets_that_hold_for_some_tables_hold_for_no_other(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> None:
     if covers(chosen, tables):
-        sources = [Source(schema, table) for schema in "ab" for table in "xyz"]
-        assert all(wanted(chosen, source) for source in sources if wanted(tables, source))
+        sources = [TableId(schema, table) for schema in "ab" for table in "xyz"]
+        assert all(is_selected(chosen, source) for source in sources if is_selected(tables, source))
 
 
 @given(CHOSEN)
@@ -82,7 +82,7 @@ def test_offsets_hold_for_the_tables_that_they_were_made_for(chosen: frozenset[s
 @given(st.text(min_size=1, max_size=8).filter(lambda name: not name.startswith("!")))
 def test_every_name_means_the_table_of_that_name(name: str) -> None:
     """Also one that has the characters of patterns."""
-    assert means(name, Source(None, name))
+    assert matches_table(name, TableId(None, name))
 
 
 def test_the_most_exact_name_counts() -> None:
@@ -92,7 +92,7 @@ def test_the_most_exact_name_counts() -> None:
         assert of_table({name: said[name] for name in names}, ORDERS) == max(said[name] for name in names)
         names.pop()
     assert of_table({"crm.*": 1}, ORDERS) is None
-    assert united({"*": {"a": "int", "b": "int"}, "orders": {"b": "date"}}, ORDERS) == {"a": "int", "b": "date"}
+    assert merged_declarations({"*": {"a": "int", "b": "int"}, "orders": {"b": "date"}}, ORDERS) == {"a": "int", "b": "date"}
 
 
 def test_options_of_several_names_are_joined() -> None:
@@ -106,7 +106,7 @@ def test_options_of_several_names_are_joined() -> None:
     found = choices.of(ORDERS)
     assert {name: mask.name for name, mask in found.masks.items() if isinstance(mask, Mask)} == {"email": "sha256", "phone": "null"}
     assert (found.truncates, found.history, found.target) == ("ignore", False, "ord")
-    assert choices.folder(Source("crm", "people")) == "crm_people"
+    assert choices.folder(TableId("crm", "people")) == "crm_people"
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_options_of_several_names_are_joined() -> None:
     [("{schema}_{table}", "sales_orders"), ("crm", "crm"), ("_x", "~5Fx"), ("{server}.{database}", "pg.shop"), ("a/b", "a~2Fb")],
 )
 def test_a_template_names_a_folder(template: str, folder: str) -> None:
-    assert renamed(template, ORDERS) == folder
+    assert target_folder_of(template, ORDERS) == folder
 
 
 def test_a_template_needs_what_the_events_say() -> None:
     with pytest.raises(TargetRefused, match="the target's name has the table's schema, and its events do not say it"):
-        renamed("{schema}_{table}", Source(None, "orders"))
+        target_folder_of("{schema}_{table}", TableId(None, "orders"))
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_only_options_are_options() -> None:
 # --- Columns and masks ----------------------------------------------------------------------------------------------------------
 
 
-def applied(one: dict[str, Any], options: TableOptions) -> Change:
+def applied(one: dict[str, Any], options: TableOptions) -> ChangeEvent:
     change = parse_change(one)
     assert change is not None
-    rules = choices_of({"*": options}, None).rules(change.source, None, Unavailable.of())
+    rules = choices_of({"*": options}, None).rules(change.source, None, UnavailablePlaceholder.of())
     assert rules is not None
     return rules.applied(change)
 
@@ -224,7 +224,7 @@ def test_a_masked_column_has_no_longer_the_type_that_its_events_say() -> None:
     whole = {"key": {"schema": {"fields": fields[:1]}, "payload": told["key"]}, "value": value}
     hashed = applied(whole, TableOptions(masks={"email": "sha256", "id": "sha256"}))
     assert (hashed.key, hashed.row) == ({"id": sha256(7)}, {"id": sha256(7), "email": sha256(5)})
-    assert hashed.schema_of_row == hashed.schema_of_key == RowSchema({})
+    assert hashed.schema_of_row == hashed.schema_of_key == ConnectRowSchema({})
     nothing = applied(whole, TableOptions(masks={"email": "null"}))
     assert nothing.schema_of_row == schema_of_key({"fields": fields})
 
@@ -240,7 +240,7 @@ def test_a_masked_column_has_no_longer_the_type_that_its_events_say() -> None:
     ],
 )
 def test_a_key_is_not_lost_and_an_error_of_a_mask_tells_no_value(options: TableOptions, told: str) -> None:
-    with pytest.raises(Contradiction, match=told) as raised:
+    with pytest.raises(DisallowedEvent, match=told) as raised:
         applied(event("c", "t", {"id": 7}, ANN), options)
     assert "ann@x" not in str(raised.value)
 
@@ -271,5 +271,5 @@ def test_the_last_four_characters_of_long_values() -> None:
 
 
 def test_tables_without_choices_have_no_rules() -> None:
-    assert Choices().rules(ORDERS, None, Unavailable.of()) is None
-    assert choices_of({"crm.*": TableOptions(masks={"a": "null"})}, None).rules(ORDERS, None, Unavailable.of()) is None
+    assert Choices().rules(ORDERS, None, UnavailablePlaceholder.of()) is None
+    assert choices_of({"crm.*": TableOptions(masks={"a": "null"})}, None).rules(ORDERS, None, UnavailablePlaceholder.of()) is None

@@ -10,32 +10,32 @@ from typing import Any
 import pytest
 
 from penstock.cdc.events.debezium import is_control, parse_change
-from penstock.cdc.events.sources import Source
-from penstock.cdc.events.types import Unfit
-from penstock.cdc.fold.fold import Fold, Plan
-from penstock.cdc.targets import Declared
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.types import UnfitValue
+from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.targets import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.modes import AT, CLOCK, INSTANT, LOCAL, MODES, column, decimal, time, unscaled
 from tests.cdc.reference import Message
 
 COMMON = {"version": "3.0.0.Final", "name": "srv", "ts_ms": 1_700_000_000_000, "snapshot": "false", "table": "t"}
-CONNECTORS: dict[str, tuple[dict[str, Any], Source, bool]] = {
+CONNECTORS: dict[str, tuple[dict[str, Any], TableId, bool]] = {
     "postgresql": (
         {"db": "d", "schema": "public", "lsn": 808, "sequence": '["800", "808"]', "txId": 5, "xmin": None},
-        Source("public", "t", "d", "srv"),
+        TableId("public", "t", "d", "srv"),
         False,
     ),
-    "mysql": ({"db": "d", "file": "b.000003", "pos": 4, "row": 0, "gtid": None, "thread": 7}, Source("d", "t", None, "srv"), True),
-    "mariadb": ({"db": "d", "file": "b.000003", "pos": 4, "row": 0, "gtid": "0-1-2"}, Source("d", "t", None, "srv"), True),
+    "mysql": ({"db": "d", "file": "b.000003", "pos": 4, "row": 0, "gtid": None, "thread": 7}, TableId("d", "t", None, "srv"), True),
+    "mariadb": ({"db": "d", "file": "b.000003", "pos": 4, "row": 0, "gtid": "0-1-2"}, TableId("d", "t", None, "srv"), True),
     "sqlserver": (
         {"db": "d", "schema": "dbo", "change_lsn": "27:ac0:2", "commit_lsn": "27:ac0:3", "event_serial_no": 1},
-        Source("dbo", "t", "d", "srv"),
+        TableId("dbo", "t", "d", "srv"),
         False,
     ),
-    "oracle": ({"db": "D", "schema": "S", "scn": "1", "commit_scn": "2", "ssn": 0}, Source("S", "t", "D", "srv"), False),
-    "db2": ({"db": "D", "schema": "S", "change_lsn": "1:2", "commit_lsn": "3:4"}, Source("S", "t", "D", "srv"), False),
-    "vitess": ({"db": "", "keyspace": "k", "vgtid": "[]", "shard": "-80"}, Source("k", "t", None, "srv"), False),
-    "spanner": ({"project_id": "p", "instance_id": "i", "database_id": "d"}, Source("d", "t", None, "srv"), False),
+    "oracle": ({"db": "D", "schema": "S", "scn": "1", "commit_scn": "2", "ssn": 0}, TableId("S", "t", "D", "srv"), False),
+    "db2": ({"db": "D", "schema": "S", "change_lsn": "1:2", "commit_lsn": "3:4"}, TableId("S", "t", "D", "srv"), False),
+    "vitess": ({"db": "", "keyspace": "k", "vgtid": "[]", "shard": "-80"}, TableId("k", "t", None, "srv"), False),
+    "spanner": ({"project_id": "p", "instance_id": "i", "database_id": "d"}, TableId("d", "t", None, "srv"), False),
 }
 
 
@@ -97,7 +97,7 @@ def test_events_about_the_stream_change_nothing(value: Any) -> None:
 )
 def test_what_has_no_envelope_of_a_table_is_refused_by_name(value: Any) -> None:
     """As ExtractNewRecordState unwraps it, and MongoDB's documents."""
-    fold = Fold(Plan({}))
+    fold = Fold(FoldPlan({}))
     fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode())
     assert fold.result().broken[0].reason.startswith(("this is no Debezium envelope", "the event does not name its table"))
 
@@ -184,7 +184,7 @@ def test_a_column_of_another_type_holds_what_fits_it(declared: str, mode: str, h
 def test_a_schema_that_cannot_be_read_or_says_something_else_than_its_values_stops_the_table(
     field: dict[str, Any], said: object, reason: str
 ) -> None:
-    with pytest.raises(Unfit, match=reason):
+    with pytest.raises(UnfitValue, match=reason):
         applied(None, field, said)
 
 
@@ -193,7 +193,7 @@ def test_a_schema_part_that_is_no_object_is_refused(schema: object) -> None:
     payload = {"op": "c", "after": {"id": 1}, "source": {"table": "t"}}
     tables = Memory()
     tables.apply([Message(0, 0, json.dumps({"key": {"id": 1}, "value": {"schema": schema, "payload": payload}}).encode())])
-    ((_, reason),) = tables.stopped[Source(None, "t")].values()
+    ((_, reason),) = tables.stopped[TableId(None, "t")].values()
     assert reason.startswith("the event's schema part cannot be read")
 
 
@@ -212,13 +212,13 @@ def test_a_schema_of_arrays_in_arrays_ends_no_sync(levels: int) -> None:
     tables = Memory()
     tables.apply([Message(0, 0, f'{{"key": {{"id": 1}}, "value": {{"schema": {schema}, "payload": {payload}}}}}'.encode())])
     if tables.stopped:
-        assert "nested too deep" in tables.stopped[Source(None, "t")][0][1]
+        assert "nested too deep" in tables.stopped[TableId(None, "t")][0][1]
     else:
         assert tables.rows() == {"t": {(1,): {"id": 1, "v": "[[1]]"}}}
 
 
 def test_each_event_is_read_by_its_own_schema_however_many_take_turns() -> None:
-    tables, held = Memory(Declared.of({"t": {"v": "decimal(38,10)"}}, None)), {}
+    tables, held = Memory(TableDeclarations.of({"t": {"v": "decimal(38,10)"}}, None)), {}
     for number in range(200):
         scale = number % 100 // 10
         fields = [{"field": "id", "type": "int32"}, {**decimal(str(scale), str(10 + number % 100)), "field": "v"}]
@@ -231,12 +231,12 @@ def test_each_event_is_read_by_its_own_schema_however_many_take_turns() -> None:
 
 
 def applied(declared: str | None, field: dict[str, Any], said: object) -> object:
-    """What a column holds after an event with this schema. Raises `Unfit` where the table stops."""
+    """What a column holds after an event with this schema. Raises `UnfitValue` where the table stops."""
     fields = [{"field": "id", "type": "int32"}, {**field, "field": "v"}]
     schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
     payload = {"op": "c", "before": None, "after": {"id": 1, "v": said}, "source": {"table": "t"}}
-    tables = Memory(Declared.of({"t": {"v": declared}} if declared else None, None))
+    tables = Memory(TableDeclarations.of({"t": {"v": declared}} if declared else None, None))
     tables.apply([Message(0, 0, json.dumps({"key": {"id": 1}, "value": {"schema": schema, "payload": payload}}).encode())])
     for stopped in tables.stopped.values():
-        raise Unfit(stopped[0][1])
+        raise UnfitValue(stopped[0][1])
     return tables.rows()["t"][1,]["v"]

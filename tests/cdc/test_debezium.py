@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.debezium import parse_change, position_of
-from penstock.cdc.events.usual import usual_change
+from penstock.cdc.events.standard_envelope import standard_change
 from penstock.log.errors import InvalidArgument
 
 POSTGRES = {
@@ -104,7 +104,7 @@ def test_avros_json_encoding_is_told_as_such_and_makes_no_column(member: str) ->
     row = {"srv.public.users.Value": {"id": 7, "name": {"string": "x"}}}
     event = {**POSTGRES, "op": "d" if member == "before" else "c", "after": None, member: row}
     for one in (event, {"key": {"id": 7}, "value": event}):
-        assert usual_change(json.dumps(one).encode()) is None
+        assert standard_change(json.dumps(one).encode()) is None
         with pytest.raises(InvalidArgument, match=r"Avro's JSON encoding.*JsonConverter.*observed: srv.public.users.Value"):
             parse_change(one)
     rows: list[dict[str, Any]] = [{"a.Value": "text"}, {"a.Value": {}, "id": 7}, {"Value": {}}]

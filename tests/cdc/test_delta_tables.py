@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.changes import ALWAYS, Net
-from penstock.cdc.delta.tables import DeltaTables
-from penstock.cdc.events.sources import Source
+from penstock.cdc.changes import ALWAYS, NetChange
+from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.columns import batch_of, rows_schema
-from penstock.cdc.targets import Column, Owner, Target, TargetRefused
+from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetRefused
 from penstock.log.errors import InvalidArgument, NotSupported
 
-OWNER = Owner("changes", 1, "s")
+OWNER = TargetOwner("changes", 1, "s")
 TYPES = (
     "boolean",
     "tinyint",
@@ -30,12 +30,15 @@ TYPES = (
     "date",
     "timestamp",
 )
-COLUMNS = (Column("id", "bigint"), *(Column(kind.replace("(", " ").rstrip(")"), kind) for kind in (*TYPES, "timestamp_ntz")))
-TARGET = Target(Source("s", "t"), "t", COLUMNS, ("id",))
+COLUMNS = (
+    TargetColumn("id", "bigint"),
+    *(TargetColumn(kind.replace("(", " ").rstrip(")"), kind) for kind in (*TYPES, "timestamp_ntz")),
+)
+TARGET = Target(TableId("s", "t"), "t", COLUMNS, ("id",))
 
 
 def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path) -> None:
-    tables = DeltaTables(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), guard=True)
     assert (tables.find("t"), tables.written("t"), tables.exists("t")) == (None, None, False)
     tables.create(TARGET, OWNER)
     found = tables.find("t")
@@ -48,26 +51,26 @@ def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path
 
 def test_a_target_s_log_has_a_checkpoint_before_it_is_long(tmp_path: Path) -> None:
     """Each merge reads what came since the last one."""
-    tables = DeltaTables(str(tmp_path), guard=False)
+    tables = DeltalakeTargets(str(tmp_path), guard=False)
     target = Target(TARGET.source, "t", COLUMNS[:1], ("id",))
     tables.create(target, OWNER)
     for number in range(1, 25):
         target = target.reached({0: number}, None)
-        net = Net(put=True, values=(number,), since=None, position=None, level=ALWAYS, place=(0, number))
+        net = NetChange(put=True, values=(number,), since=None, position=None, level=ALWAYS, place=(0, number))
         rows = batch_of(target, schema := rows_schema(target, guard=False), [((number,), net)])
         assert tables.merge(target, pa.Table.from_batches([rows], schema), OWNER, partial=False)
     assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
 
 
 def test_a_target_with_history_is_not_made(tmp_path: Path) -> None:
-    tables = DeltaTables(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), guard=True)
     with pytest.raises(NotSupported, match="keeps no history"):
         tables.create(Target(TARGET.source, "t", COLUMNS, ("id",), history=True), OWNER)
     assert not tables.exists("t")
 
 
 def test_a_target_with_column_mapping_gets_no_columns(tmp_path: Path) -> None:
-    tables = DeltaTables(str(tmp_path), guard=False)
+    tables = DeltalakeTargets(str(tmp_path), guard=False)
     tables.create(Target(TARGET.source, "t", COLUMNS[:1], ("id",)), OWNER)
     (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
     actions = [json.loads(line) for line in log.read_text().splitlines()]
@@ -82,11 +85,11 @@ def test_a_target_with_column_mapping_gets_no_columns(tmp_path: Path) -> None:
             action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
     log.write_text("\n".join(map(json.dumps, actions)))
     with pytest.raises(TargetRefused, match=r"has column mapping.*observed: new one.*engine='spark'"):
-        tables.add_columns(TARGET, [Column("new one", "string")])
+        tables.add_columns(TARGET, [TargetColumn("new one", "string")])
 
 
 def test_a_target_that_has_gone_is_named(tmp_path: Path) -> None:
-    tables = DeltaTables(str(tmp_path), guard=False)
+    tables = DeltalakeTargets(str(tmp_path), guard=False)
     for use in (lambda: tables.add_columns(TARGET, COLUMNS), lambda: tables.rows(TARGET, [(1,)])):
         with pytest.raises(InvalidArgument, match="the target has gone"):
             use()

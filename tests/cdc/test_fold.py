@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.choice.tables import Policy
-from penstock.cdc.events.sources import Source
-from penstock.cdc.events.stopped import STOPPED
+from penstock.cdc.events.placeholders import PLACEHOLDER as MARKER
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.stop_message import STOPPED
 from penstock.cdc.events.types import exact_json
-from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
-from penstock.cdc.fold.fold import Fold, Plan
-from penstock.cdc.fold.folded import Folded, Refused, combined
-from penstock.cdc.targets import Column, Declared, Progress, Target, Told
+from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold_result import FoldResult, RefusedEvent, combined
+from penstock.cdc.targets import SourceWatermark, TableDeclarations, Target, TargetColumn, TargetProgress
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference
@@ -27,7 +27,7 @@ from tests.cdc.test_reference import in_queues_by_row, in_the_source
 
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_the_nasty_stream_ends_with_the_tables_written_by_hand(tasks: int) -> None:
-    memory = Memory(Declared.of(nasty.DECLARED, None), tasks=tasks)
+    memory = Memory(TableDeclarations.of(nasty.DECLARED, None), tasks=tasks)
     for batch in nasty.batches():
         memory.apply(batch)
     assert memory.stopped == {}
@@ -90,7 +90,7 @@ def as_text(value: Any) -> Any:
 
 
 def applied(stream: Stream, cut: list[list[Message]], *, tasks: int) -> dict[str, dict[Any, Any]]:
-    memory = Memory(Declared.of(stream.declared, None), tasks=tasks)
+    memory = Memory(TableDeclarations.of(stream.declared, None), tasks=tasks)
     for batch in cut:
         memory.apply(batch)
     assert memory.stopped == {}
@@ -140,9 +140,9 @@ def changed(op: str, key: int | str | None, **row: Any) -> bytes:
 
 
 def test_what_cannot_be_applied_stops_its_table_in_its_queue_and_what_nobody_can_read_the_queue() -> None:
-    source = Source("s", "t")
-    target = Target(source, "t", (Column("id", "bigint"), Column("n", "int")), ("id",))
-    fold = Fold(Plan({source: target}))
+    source = TableId("s", "t")
+    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "int")), ("id",))
+    fold = Fold(FoldPlan({source: target}))
     for queue, bodies in {
         0: [changed("c", 1, n=1), changed("x", 2, n=2), changed("c", 3, n=3)],
         1: [changed("c", 4, n=2**31), changed("c", 5, n=5)],
@@ -157,14 +157,14 @@ def test_what_cannot_be_applied_stops_its_table_in_its_queue_and_what_nobody_can
     assert folded.refused[source][0].reason.startswith("this is no Debezium envelope: fields ")
     assert folded.refused[source][1].reason == "column n: 2147483648 does not fit int"
     assert folded.refused[source][3].reason == "key column id is NULL"
-    assert folded.broken == {2: Refused((2, 1), "this is no JSON: b'no json'")}
+    assert folded.broken == {2: RefusedEvent((2, 1), "this is no JSON: b'no json'")}
     assert folded.ignored == 2
 
 
 def test_an_empty_body_is_a_tombstone_and_what_is_too_much_for_a_reader_stops_its_table_only() -> None:
-    source = Source("s", "t")
-    target = Target(source, "t", (Column("id", "bigint"), Column("n", "string")), ("id",))
-    fold = Fold(Plan({source: target}))
+    source = TableId("s", "t")
+    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "string")), ("id",))
+    fold = Fold(FoldPlan({source: target}))
     deep = changed("c", 2, n=0).replace(b'"n": 0', b'"n": ' + b"[" * 5_000 + b'"]{"' + b"]" * 5_000)
     bodies = {
         0: [b"", changed("c", 1, n=1)],
@@ -199,7 +199,7 @@ def test_the_word_of_the_latest_position_counts_on_whether_a_table_is_captured(i
     """A capture that goes on from before tells its words again, behind later ones."""
     read_anew, stands_still = event("t", "t", None, at=3), event("m", "t", None, at=5)
     stands_still["value"]["message"] = {"prefix": STOPPED, "content": "it has no key"}
-    fold = Fold(Plan({}))
+    fold = Fold(FoldPlan({}))
     for offset, one in enumerate([stands_still, read_anew] if is_told_again else [read_anew, stands_still]):
         fold.add(0, offset, json.dumps(one).encode())
     (left,) = fold.result().left.values()
@@ -208,7 +208,7 @@ def test_the_word_of_the_latest_position_counts_on_whether_a_table_is_captured(i
 
 @pytest.mark.parametrize("body", [b" ", b"[" * 5_000, b"[" * 5_000 + b"]" * 5_000, b"9" * 5_000, b"9" * 5_000 + b"x", b"\xff"])
 def test_what_names_no_table_is_nobody_s(body: bytes) -> None:
-    fold = Fold(Plan({}))
+    fold = Fold(FoldPlan({}))
     fold.add(0, 0, body)
     assert list(fold.result().broken) == [0]
 
@@ -229,10 +229,10 @@ def test_what_names_no_table_is_nobody_s(body: bytes) -> None:
 def test_a_table_whose_first_event_has_no_whole_key_stands_still_and_gets_no_target(
     keys: dict[str, list[str]], first: bytes, reason: str
 ) -> None:
-    memory = Memory(Declared.of(None, keys))
+    memory = Memory(TableDeclarations.of(None, keys))
     other = changed("c", 1, n=1).replace(b'"table": "t"', b'"table": "other"')
     memory.apply([Message(0, 0, first), Message(0, 1, other)])
-    assert memory.stopped == {Source("s", "t"): {0: (0, reason)}}
+    assert memory.stopped == {TableId("s", "t"): {0: (0, reason)}}
     assert memory.rows() == {"other": {(1,): {"id": 1, "n": 1}}}
 
 
@@ -242,25 +242,25 @@ def test_a_table_has_a_target_by_other_events_than_those_without_a_whole_key() -
     memory.apply(
         [Message(0, 0, gone), Message(0, 1, changed("c", 1)), Message(1, 0, changed("c", None)), Message(1, 1, changed("c", 3))]
     )
-    assert memory.stopped == {Source("s", "t"): {1: (0, "key column id is NULL")}}
+    assert memory.stopped == {TableId("s", "t"): {1: (0, "key column id is NULL")}}
     assert memory.rows() == {"t": {(1,): {"id": 1}}}
 
 
 def test_a_declared_key_counts_before_the_event_s_and_deletes_take_it_from_the_row_before() -> None:
-    memory = Memory(Declared.of(None, {"t": ["tenant", "id"]}))
+    memory = Memory(TableDeclarations.of(None, {"t": ["tenant", "id"]}))
     gone = {"op": "d", "before": {"tenant": 7, "id": 1}, "source": {"table": "t", "schema": "s"}}
     lost = {**gone, "before": {"id": 1}}
     bodies = [changed("c", 1, tenant=7), changed("c", 1, tenant=8)]
     bodies += [json.dumps({"key": {"id": 1}, "value": value}).encode() for value in (gone, lost)]
     memory.apply([Message(0, offset, body) for offset, body in enumerate(bodies)])
     assert memory.rows() == {"t": {(8, 1): {"tenant": 8, "id": 1}}}
-    assert memory.stopped == {Source("s", "t"): {0: (3, "key column tenant is missing")}}
+    assert memory.stopped == {TableId("s", "t"): {0: (3, "key column tenant is missing")}}
 
 
 @pytest.mark.parametrize(("kind", "zero"), [("double", 0.0), ("float", 0.0), ("decimal(4,2)", Decimal("0.00"))])
 def test_zeros_of_either_sign_are_one_key_and_nan_is_none(kind: str, zero: object) -> None:
-    source = Source("s", "t")
-    fold = Fold(Plan({source: Target(source, "t", (Column("id", kind), Column("n", "double")), ("id",))}))
+    source = TableId("s", "t")
+    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", kind), TargetColumn("n", "double")), ("id",))}))
     for queue, said in enumerate(("0.0", "-0.0", '"-0"')):
         fold.add(queue, 0, changed("c", 0, n=-0.0).replace(b'"id": 0', b'"id": ' + said.encode()))
     gone = {"op": "d", "before": None, "source": {"table": "t", "schema": "s"}}
@@ -274,7 +274,7 @@ def test_zeros_of_either_sign_are_one_key_and_nan_is_none(kind: str, zero: objec
 
 
 def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_is_there_again() -> None:
-    source = Source("s", "t")
+    source = TableId("s", "t")
 
     def at(position: int, op: str = "u") -> bytes:
         place = {"file": f"binlog.{position:06}", "pos": 4, "row": 0}
@@ -283,16 +283,18 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
     def told(target: Target, queues: dict[int, list[int]], *, guard: bool = True) -> dict[int, tuple[int, int]]:
         parts = []
         for queue, positions in queues.items():
-            fold = Fold(Plan({source: target}, guard=guard))
+            fold = Fold(FoldPlan({source: target}, guard=guard))
             for offset, position in enumerate(positions):
                 fold.add(queue, offset, at(position))
             fold.add(queue, len(positions), changed("u", 1))  # of no position
             parts.append(fold.result())
         return {queue: (one.position >> 44, one.behind) for queue, one in combined(parts).told.get(source, {}).items()}
 
-    target = Target(source, "t", (Column("id", "bigint"), Column("n", "bigint")), ("id",))
+    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "bigint")), ("id",))
     assert told(target, {0: [1, 2, 1, 2], 1: [412, 1, 2], 2: []}) == {0: (2, 0), 1: (412, 2)}
-    before = replace(target, progress=Progress(told={0: Told(412 << 44 | 4 << 12, 3), 3: Told(7 << 44)}))
+    before = replace(
+        target, progress=TargetProgress(told={0: SourceWatermark(412 << 44 | 4 << 12, 3), 3: SourceWatermark(7 << 44)})
+    )
     assert told(before, {0: [1]}) == {0: (412, 4)}
     assert told(before, {0: [1, 412]}) == {0: (412, 0)}
     assert told(target, {0: [1]}, guard=False) == {}
@@ -300,17 +302,17 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
 
 
 def test_a_change_whose_time_no_version_can_have_stops_its_table() -> None:
-    source = Source("s", "t")
-    fold = Fold(Plan({source: Target(source, "t", (Column("id", "bigint"),), ("id",), history=True)}))
+    source = TableId("s", "t")
+    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", "bigint"),), ("id",), history=True)}))
     for queue, ts_ms in enumerate((253_402_300_799_999, 253_402_300_800_000, -62_135_596_800_001)):
         fold.add(queue, 0, changed("c", 1).replace(b'"table": "t"', b'"table": "t", "ts_ms": %d' % ts_ms))
     assert sorted(fold.result().refused[source]) == [1, 2]
 
 
 def test_events_before_a_target_s_vector_and_other_tables_change_nothing() -> None:
-    source = Source("s", "t")
-    target = Target(source, "t", (Column("id", "bigint"),), ("id",), Progress({0: 2}))
-    fold = Fold(Plan({source: target}, tables=frozenset({"t"})))
+    source = TableId("s", "t")
+    target = Target(source, "t", (TargetColumn("id", "bigint"),), ("id",), TargetProgress({0: 2}))
+    fold = Fold(FoldPlan({source: target}, tables=frozenset({"t"})))
     for offset in range(3):
         fold.add(0, offset, changed("c", offset))
     fold.add(0, 3, changed("c", 9).replace(b'"table": "t"', b'"table": "other"'))
@@ -323,16 +325,16 @@ def test_what_came_before_an_event_that_stops_a_new_table_is_applied() -> None:
     memory = Memory()
     memory.apply([Message(0, 0, changed("c", 1, n=1)), Message(0, 1, changed("x", 2)), Message(0, 2, changed("c", 3))])
     assert memory.rows() == {"t": {(1,): {"id": 1, "n": 1}}}
-    assert [place for place, _ in memory.stopped[Source("s", "t")].values()] == [1]
-    assert memory.targets[Source("s", "t")].progress.offsets == {0: 1}
+    assert [place for place, _ in memory.stopped[TableId("s", "t")].values()] == [1]
+    assert memory.targets[TableId("s", "t")].progress.offsets == {0: 1}
 
 
 @pytest.mark.parametrize(
     ("row", "partial"), [({"id": 1, "n": 2}, False), ({"id": 1, "n": MARKER}, True), ({"id": MARKER, "n": 2}, False)]
 )
 def test_a_table_is_partial_if_rows_lack_columns(row: dict[str, object], partial: bool) -> None:
-    source = Source("s", "t")
-    fold = Fold(Plan({source: Target(source, "t", (Column("id", "bigint"), Column("n", "string")), ("id",))}))
+    source = TableId("s", "t")
+    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "string")), ("id",))}))
     value = {"op": "u", "before": None, "after": row, "source": {"table": "t", "schema": "s"}}
     fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode())
     folded = fold.result()
@@ -341,15 +343,15 @@ def test_a_table_is_partial_if_rows_lack_columns(row: dict[str, object], partial
 
 
 def test_events_of_tables_that_nobody_asked_for_need_not_be_right() -> None:
-    fold = Fold(Plan({}, tables=frozenset({"other"})))
+    fold = Fold(FoldPlan({}, tables=frozenset({"other"})))
     fold.add(0, 0, changed("x", 1))
     folded = fold.result()
     assert (folded.ignored, folded.refused, folded.broken) == (1, {}, {})
 
 
 def test_a_row_before_that_does_not_say_its_key_had_the_same() -> None:
-    source = Source("s", "t")
-    fold = Fold(Plan({source: Target(source, "t", (Column("id", "bigint"), Column("n", "int")), ("id",))}))
+    source = TableId("s", "t")
+    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "int")), ("id",))}))
     fold.add(0, 0, changed("u", 1, n=2).replace(b'"before": null', b'"before": {"n": 1}'))
     folded = fold.result()
     assert folded.refused == {}
@@ -357,29 +359,29 @@ def test_a_row_before_that_does_not_say_its_key_had_the_same() -> None:
 
 
 def test_what_nobody_can_read_of_a_table_that_nobody_wants_is_ignored() -> None:
-    fold = Fold(Plan({}, tables=frozenset({"t"})))
+    fold = Fold(FoldPlan({}, tables=frozenset({"t"})))
     fold.add(0, 0, changed("x", 1).replace(b'"table": "t"', b'"table": "other"'))
     fold.add(0, 1, changed("x", 1))
     fold.add(1, 0, b"[]")
     folded = fold.result()
-    assert (folded.ignored, list(folded.refused), list(folded.broken)) == (1, [Source("s", "t")], [1])
+    assert (folded.ignored, list(folded.refused), list(folded.broken)) == (1, [TableId("s", "t")], [1])
 
 
 def test_a_change_at_the_last_truncate_s_position_came_after_it() -> None:
-    source = Source("s", "t")
-    target = Target(source, "t", (Column("id", "bigint"),), ("id",), Progress(truncated=5 << 44 | 4 << 12))
-    fold = Fold(Plan({source: target}))
+    source = TableId("s", "t")
+    target = Target(source, "t", (TargetColumn("id", "bigint"),), ("id",), TargetProgress(truncated=5 << 44 | 4 << 12))
+    fold = Fold(FoldPlan({source: target}))
     for file in (4, 5):
         place = b'"table": "t", "file": "binlog.%d", "pos": 4' % file
         fold.add(0, file, changed("c", file).replace(b'"table": "t"', place))
     assert [(key, net.put) for key, net in fold.result().nets[source]] == [((4,), False), ((5,), True)]
 
 
-ROWS = Target(Source("public", "t", "shop"), "t", (Column("id", "int"), Column("n", "int")), ("id",))
+ROWS = Target(TableId("public", "t", "shop"), "t", (TargetColumn("id", "int"), TargetColumn("n", "int")), ("id",))
 
 
-def of_rows(*told: tuple[int, int, dict[str, Any]], policy: Policy = "stop") -> Folded:
-    fold = Fold(Plan({ROWS.source: ROWS}, policy=policy))
+def of_rows(*told: tuple[int, int, dict[str, Any]], policy: Policy = "stop") -> FoldResult:
+    fold = Fold(FoldPlan({ROWS.source: ROWS}, policy=policy))
     for queue, offset, one in told:
         fold.add(queue, offset, json.dumps(one).encode())
     return fold.result()

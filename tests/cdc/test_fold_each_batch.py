@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.events.sources import Source
+from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold import UNORDERED
-from penstock.cdc.targets import Declared
+from penstock.cdc.targets import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.reference import MARKER, Message, Reference
 from tests.cdc.streams import By, Stream, batches, streams
@@ -22,7 +22,7 @@ def known(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(stream: Stream, data: st.DataObject, by: By, *, guard: bool = True) -> None:
-    tables = Memory(Declared.of(stream.declared, None), guard, tasks=data.draw(st.integers(1, 2)))
+    tables = Memory(TableDeclarations.of(stream.declared, None), guard, tasks=data.draw(st.integers(1, 2)))
     reference = Reference(stream.declared, guard=guard)
     cut = data.draw(batches(stream.told, by))
     for batch in cut:
@@ -117,7 +117,7 @@ def test_a_truncate_that_nothing_orders_stops_its_table_however_batches_are_cut(
     tables = Memory(truncates="ordered")
     for start in range(0, 5, cut):
         tables.apply(messages[start : start + cut])
-    assert tables.stopped == {Source("shop", "t"): {0: (1, UNORDERED)}}
+    assert tables.stopped == {TableId("shop", "t"): {0: (1, UNORDERED)}}
     assert (1,) in tables.rows()["t"]
     assert (2,) not in tables.rows()["t"]
 
@@ -128,7 +128,7 @@ def test_a_truncate_before_anything_else_of_its_table_stops_it_too_unless_trunca
         tables = Memory(truncates="ordered")
         for start in range(0, 2, cut):
             tables.apply(messages[start : start + cut])
-        assert tables.stopped == {Source("shop", "t"): {0: (0, UNORDERED)}}
+        assert tables.stopped == {TableId("shop", "t"): {0: (0, UNORDERED)}}
     tables = Memory(truncates="ignore")
     tables.apply([*messages, Message(1, 1, event("t", 7, None))])
     assert (tables.stopped, tables.rows()) == ({}, {"t": {(3,): {"id": 3}}})
@@ -137,7 +137,7 @@ def test_a_truncate_before_anything_else_of_its_table_stops_it_too_unless_trunca
 def test_without_the_guard_no_truncate_has_a_position() -> None:
     tables = Memory(guard=False, truncates="ordered")
     tables.apply([Message(0, 0, event("c", 1, {"id": 1})), Message(0, 1, event("t", 2, None))])
-    assert tables.stopped == {Source("shop", "t"): {0: (1, UNORDERED)}}
+    assert tables.stopped == {TableId("shop", "t"): {0: (1, UNORDERED)}}
 
 
 @pytest.mark.parametrize("turns", [(0, 0), (0, 1), (1, 0)])

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from penstock.cdc.events.connect import schema_of_key
-from penstock.cdc.events.sources import Source
-from penstock.cdc.events.types import KEEP, Unfit
-from penstock.cdc.events.unavailable import PLACEHOLDER
-from penstock.cdc.fold.fold import Fold, Plan
-from penstock.cdc.fold.reading import Reading, RowReader
-from penstock.cdc.targets import Column, Declared, Target
+from penstock.cdc.events.placeholders import PLACEHOLDER
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.types import KEEP, UnfitValue
+from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.row_reader import RowReader, ValueOptions
+from penstock.cdc.targets import TableDeclarations, Target, TargetColumn
 from penstock.log.errors import InvalidArgument
 
 INSTANT = datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
 
 
 def reader(declared: str, *, key: str = "id") -> RowReader:
-    said = Declared.of({"t": {"v": declared}}, None)
-    target = Target(Source("s", "t"), "t", (Column("id", "bigint"), Column("v", said.columns["t"]["v"])), (key,))
-    return RowReader(target, Reading(forms=said.forms))
+    said = TableDeclarations.of({"t": {"v": declared}}, None)
+    target = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
+    return RowReader(target, ValueOptions(forms=said.forms))
 
 
 def read(declared: str, value: object, field: dict[str, Any] | None = None) -> object:
@@ -36,9 +36,9 @@ def folded(
     declared: str, value: object, field: dict[str, Any] | None = None, *, version: str | None = "3.0.0.Final", key: str = "id"
 ) -> object:
     """What a whole event's column is in its target."""
-    said, source = Declared.of({"t": {"v": declared}}, None), Source("s", "t")
-    target = Target(source, "t", (Column("id", "bigint"), Column("v", said.columns["t"]["v"])), (key,))
-    fold = Fold(Plan({source: target}, reading=Reading(forms=said.forms)))
+    said, source = TableDeclarations.of({"t": {"v": declared}}, None), TableId("s", "t")
+    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
+    fold = Fold(FoldPlan({source: target}, reading=ValueOptions(forms=said.forms)))
     row = {"id": 1, "v": value}
     body: Any = {"op": "c", "after": row, "source": {"schema": "s", "table": "t", "version": version}}
     if field is not None:
@@ -47,7 +47,7 @@ def folded(
     fold.add(0, 0, json.dumps({"key": {key: row[key]}, "value": body}).encode())
     found = fold.result()
     if found.refused:
-        raise Unfit(found.refused[source][0].reason)
+        raise UnfitValue(found.refused[source][0].reason)
     ((_, net),) = found.nets[source]
     return net.values[1]
 
@@ -113,7 +113,7 @@ def test_a_schema_of_the_event_goes_before_it() -> None:
     ],
 )
 def test_what_is_not_written_so_is_refused_and_the_reason_names_what_to_declare(declared: str, value: object, said: str) -> None:
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(UnfitValue, match=said):
         read(declared, value)
 
 
@@ -131,11 +131,11 @@ def test_text_of_debezium_s_that_may_be_written_in_two_ways_is_refused_until_the
     """Its connectors write ``source.version``. Who writes none is no connector with modes, and writes digits and base64."""
     held = {"decimal(12,2)": Decimal(value) if declared != "binary" else None, "binary": b"\xd3G\xdf"}[declared]
     assert folded(declared, value, version=None) == held
-    with pytest.raises(Unfit, match=hint):
+    with pytest.raises(UnfitValue, match=hint):
         folded(declared, value)
-    with pytest.raises(Unfit, match=hint):
+    with pytest.raises(UnfitValue, match=hint):
         folded(declared, value, field={"type": "struct"})
-    with pytest.raises(Unfit, match=hint):
+    with pytest.raises(UnfitValue, match=hint):
         folded(declared, value, key="v")
     for form in ("text", "base64") if declared != "binary" else ("hex", "base64"):
         assert folded(f"{declared} from {form}", value) is not None
@@ -173,14 +173,14 @@ def test_a_schema_of_the_event_says_how_text_is_written() -> None:
 )
 def test_forms_that_no_type_has_are_refused(declared: str) -> None:
     with pytest.raises(InvalidArgument):
-        Declared.of({"t": {"v": declared}}, None)
+        TableDeclarations.of({"t": {"v": declared}}, None)
 
 
 def test_the_fold_reads_them() -> None:
-    said = Declared.of({"s.t": {"v": "decimal(12,2) from base64"}}, None)
-    source = Source("s", "t")
-    target = Target(source, "t", (Column("id", "bigint"), Column("v", "decimal(12,2)")), ("id",))
-    fold = Fold(Plan({source: target}, reading=Reading(forms=said.forms)))
+    said = TableDeclarations.of({"s.t": {"v": "decimal(12,2) from base64"}}, None)
+    source = TableId("s", "t")
+    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("v", "decimal(12,2)")), ("id",))
+    fold = Fold(FoldPlan({source: target}, reading=ValueOptions(forms=said.forms)))
     row = {"id": 1, "v": "1234"}
     fold.add(
         0, 0, json.dumps({"key": {"id": 1}, "value": {"op": "c", "after": row, "source": {"schema": "s", "table": "t"}}}).encode()

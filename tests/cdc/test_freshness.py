@@ -10,9 +10,9 @@ from deltalake import CommitProperties, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.delta.freshness import Commit, commits_of, freshness, stored_ms, visible_ms
-from penstock.cdc.events.sources import Source
-from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
+from penstock.cdc.delta.freshness import SyncCommit, commits_of, freshness, stored_ms, visible_ms
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetProgress, encode_metadata
 
 
 def events(*places: tuple[int, int]) -> pa.Table:
@@ -22,13 +22,13 @@ def events(*places: tuple[int, int]) -> pa.Table:
 
 
 def test_an_event_is_visible_with_the_first_commit_beyond_it() -> None:
-    commits = [Commit(2_000, {0: 2, 1: 1}), Commit(1_000, {0: 1}), Commit(3_000, {0: 2, 1: 5})]
+    commits = [SyncCommit(2_000, {0: 2, 1: 1}), SyncCommit(1_000, {0: 1}), SyncCommit(3_000, {0: 2, 1: 5})]
     found = visible_ms(events((0, 0), (0, 1), (0, 2), (1, 0), (1, 4), (7, 0)), commits)
     assert found.tolist() == [1_000, 2_000, -1, 2_000, 3_000, -1]
 
 
 def test_a_replay_takes_nothing_back() -> None:
-    commits = [Commit(1_000, {0: 5}), Commit(2_000, {0: 3}), Commit(3_000, {0: 6})]
+    commits = [SyncCommit(1_000, {0: 5}), SyncCommit(2_000, {0: 3}), SyncCommit(3_000, {0: 6})]
     assert visible_ms(events((0, 4), (0, 5)), commits).tolist() == [1_000, 3_000]
 
 
@@ -48,8 +48,8 @@ def test_commits_are_those_of_syncs(tmp_path: Path) -> None:
     assert commits_of(url) == []
     write_deltalake(url, pa.table({"id": pa.array([], pa.int64())}))
     assert commits_of(url) == []
-    target = Target(Source("s", "t"), "t", (Column("id", "bigint"),), ("id",), Progress({0: 7}, commits=1))
-    said = CommitProperties(custom_metadata={"userMetadata": encode_metadata(Owner("changes", 1, "s"), target)})
+    target = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"),), ("id",), TargetProgress({0: 7}, commits=1))
+    said = CommitProperties(custom_metadata={"userMetadata": encode_metadata(TargetOwner("changes", 1, "s"), target)})
     write_deltalake(url, pa.table({"id": [1]}), mode="append", commit_properties=said)
     (commit,) = commits_of(url)
     assert commit.offsets == {0: 7}
@@ -67,7 +67,7 @@ def test_times_of_the_topic_are_instants() -> None:
     ),
 )
 def test_the_same_as_looking_at_one_after_another(places: list[tuple[int, int]], made: list[tuple[int, dict[int, int]]]) -> None:
-    commits = [Commit(time_ms, offsets) for time_ms, offsets in made]
+    commits = [SyncCommit(time_ms, offsets) for time_ms, offsets in made]
 
     def shown(queue: int, offset: int) -> int:
         return min((commit.time_ms for commit in commits if commit.offsets.get(queue, 0) > offset), default=-1)

@@ -5,22 +5,22 @@ import json
 import pytest
 
 from penstock.cdc.changes import NEVER
-from penstock.cdc.events.sources import Source
+from penstock.cdc.events.placeholders import PLACEHOLDER
+from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.types import KEEP
-from penstock.cdc.events.unavailable import PLACEHOLDER
-from penstock.cdc.fold.fold import Fold, Plan
-from penstock.cdc.fold.folded import Folded, Version
+from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold_result import FoldResult, RowVersion
 from penstock.cdc.fold.history import chains
-from penstock.cdc.targets import Column, Target
+from penstock.cdc.targets import Target, TargetColumn
 
-SOURCE = Source("shop", "t")
+SOURCE = TableId("shop", "t")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Of the years 1 and 9999."""
 
 
-def folded(*events: tuple[str, int | None, int | None]) -> Folded:
+def folded(*events: tuple[str, int | None, int | None]) -> FoldResult:
     """Of op, id and time in microseconds."""
-    fold = Fold(Plan({SOURCE: Target(SOURCE, "t", (Column("id", "bigint"),), ("id",), history=True)}, truncates="queue"))
+    fold = Fold(FoldPlan({SOURCE: Target(SOURCE, "t", (TargetColumn("id", "bigint"),), ("id",), history=True)}, truncates="queue"))
     for offset, (op, id_, ts_us) in enumerate(events):
         row = None if id_ is None else {"id": id_}
         source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": offset, "ts_us": ts_us}
@@ -31,8 +31,10 @@ def folded(*events: tuple[str, int | None, int | None]) -> Folded:
 
 def version(
     op: str, position: int | None, time_us: int, *values: object, queue: int = 0, key: tuple[object, ...] = (1,)
-) -> Version:
-    return Version(() if op == "t" else key, op, () if op == "t" else values or (None, None), position, time_us, (queue, time_us))
+) -> RowVersion:
+    return RowVersion(
+        () if op == "t" else key, op, () if op == "t" else values or (None, None), position, time_us, (queue, time_us)
+    )
 
 
 def test_each_version_is_valid_until_the_next_and_lacking_columns_come_from_the_one_before() -> None:
@@ -109,7 +111,7 @@ def test_each_event_of_a_table_with_history_is_a_version() -> None:
 
 @pytest.mark.parametrize("row", [{}, {"id": None}, {"id": PLACEHOLDER}, {"id": 1}])
 def test_a_version_whose_row_does_not_say_its_key_has_that_of_its_event(row: dict[str, object]) -> None:
-    fold = Fold(Plan({SOURCE: Target(SOURCE, "t", (Column("id", "bigint"),), ("id",), history=True)}))
+    fold = Fold(FoldPlan({SOURCE: Target(SOURCE, "t", (TargetColumn("id", "bigint"),), ("id",), history=True)}))
     value = {"op": "u", "before": None, "after": row, "source": {"db": "shop", "table": "t"}}
     fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode(), 50)
     assert [(one.key, one.values) for one in fold.result().versions[SOURCE]] == [((1,), (1,))]

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.cdc.delta import tables as module
-from penstock.cdc.delta.tables import DeltaTables
-from penstock.cdc.sync.side_by_side import side_by_side
-from tests.cdc.test_merging import Merged
+from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.sync.parallel import run_in_parallel
+from tests.cdc.test_merge_rules import Merged
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def merged(tmp_path: Path) -> Merged:
 def opened(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables that were opened after the first merge."""
     names: list[str] = []
-    really = DeltaTables.open
+    really = DeltalakeTargets.open
 
-    def opening(self: DeltaTables, name: str) -> DeltaTable | None:
+    def opening(self: DeltalakeTargets, name: str) -> DeltaTable | None:
         names.append(name)
         return really(self, name)
 
-    monkeypatch.setattr(DeltaTables, "open", opening)
+    monkeypatch.setattr(DeltalakeTargets, "open", opening)
     return names
 
 
@@ -53,7 +53,7 @@ def test_what_others_committed_meanwhile_is_seen(merged: Merged, opened: list[st
 
 
 def test_a_merge_of_another_driver_is_not_done_again(merged: Merged) -> None:
-    other = DeltaTables(str(Path(merged.path).parent), guard=True)
+    other = DeltalakeTargets(str(Path(merged.path).parent), guard=True)
     mine, merged.tables = merged.tables, other
     merged.merge({(2,): 2})
     merged.tables, merged.merges = mine, 1
@@ -102,7 +102,7 @@ def test_more_tables_than_are_kept_are_merged_into_side_by_side(tmp_path: Path, 
     """The switch from thread to thread is made often; otherwise it would come between two lines once in hours."""
     monkeypatch.setattr(module, "_KEPT_MAX", 2)
     monkeypatch.setattr(module, "_newest_commit", lambda table: {"version": 1})
-    tables, interval_s = DeltaTables(str(tmp_path), guard=True), sys.getswitchinterval()
+    tables, interval_s = DeltalakeTargets(str(tmp_path), guard=True), sys.getswitchinterval()
 
     def keep(number: int) -> None:
         for name in range(20_000):
@@ -110,6 +110,6 @@ def test_more_tables_than_are_kept_are_merged_into_side_by_side(tmp_path: Path, 
 
     sys.setswitchinterval(1e-6)
     try:
-        assert side_by_side(keep, range(4), 4) == [None] * 4
+        assert run_in_parallel(keep, range(4), 4) == [None] * 4
     finally:
         sys.setswitchinterval(interval_s)

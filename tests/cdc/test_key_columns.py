@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.events.sources import Source
-from penstock.cdc.targets import Declared
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.targets import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
 
-SOURCE = Source("shop", "t")
+SOURCE = TableId("shop", "t")
 Row = Mapping[str, Any]
 
 
@@ -24,7 +24,7 @@ def event(op: str, key: Row | None, after: Row | None, before: Row | None = None
 
 
 def applied(*events: bytes, key: Sequence[str] | None = None, batch: int = 1) -> Memory:
-    memory = Memory(Declared.of(None, None if key is None else {"t": key}))
+    memory = Memory(TableDeclarations.of(None, None if key is None else {"t": key}))
     messages = [Message(0, offset, body) for offset, body in enumerate(events)]
     for start in range(0, len(messages), batch):
         memory.apply(messages[start : start + batch])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner
 
-from penstock.cdc.patience import first_answer
+from penstock.cdc.connection_retry import first_answer
 from penstock.cdc.postgres.errors import SlotInUse, SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.cdc.targets import Declared
+from penstock.cdc.targets import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
 
@@ -191,7 +191,7 @@ def cuts(random: Random, queues: Sequence[Sequence[Message]]) -> Iterator[list[M
 
 
 def folded(batches: Iterator[list[Message]], tasks: int) -> Tables:
-    memory = Memory(Declared.of({"t": COLUMNS, "u": COLUMNS}, None), tasks=tasks)
+    memory = Memory(TableDeclarations.of({"t": COLUMNS, "u": COLUMNS}, None), tasks=tasks)
     for batch in batches:
         memory.apply(batch)
     assert memory.stopped == {}

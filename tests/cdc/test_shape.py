@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.events.sources import Source
-from penstock.cdc.fold.seen import Seen
-from penstock.cdc.fold.shape import Shape, new_columns
-from penstock.cdc.targets import Column, Declared, Target, TargetRefused
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.fold.observed_columns import ObservedColumns
+from penstock.cdc.fold.shape import TableShape, new_columns
+from penstock.cdc.targets import TableDeclarations, Target, TargetColumn, TargetRefused
 
-SOURCE = Source("public", "users")
-TARGET = Target(SOURCE, "users", (Column("id", "bigint"), Column("name", "string")), ("id",))
+SOURCE = TableId("public", "users")
+TARGET = Target(SOURCE, "users", (TargetColumn("id", "bigint"), TargetColumn("name", "string")), ("id",))
 
 
-def shape(**columns: str) -> Shape:
-    return Shape.of(SOURCE, Seen(dict(columns), ("id",)), Declared())
+def shape(**columns: str) -> TableShape:
+    return TableShape.of(SOURCE, ObservedColumns(dict(columns), ("id",)), TableDeclarations())
 
 
 def test_columns_that_a_target_lacks_are_new() -> None:
-    assert new_columns(TARGET, shape(name="string", mail="string")) == [Column("mail", "string")]
+    assert new_columns(TARGET, shape(name="string", mail="string")) == [TargetColumn("mail", "string")]
 
 
 def test_a_column_renamed_by_case_only_is_refused_not_left_out() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cdc.events.sources import Source
+from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
-from penstock.cdc.sync.options import Options
+from penstock.cdc.sync.options import SyncOptions
 from penstock.cdc.sync.source_types import SourceTypes
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import DataDamaged, NewerFormatError
@@ -55,9 +55,9 @@ def test_what_is_no_object_s_name_is_not_looked_for(tmp_path: Path, caplog: pyte
     lake = tmp_path / "lake"
     (lake / "captures" / "t" / "types").mkdir(parents=True)
     (lake / "captures" / "t" / TABLE.name).write_bytes(TABLE.data)
-    options = Options(place=LakePlace.of(lake), topic="t", into=str(tmp_path), name="t")
+    options = SyncOptions(place=LakePlace.of(lake), topic="t", into=str(tmp_path), name="t")
     for name in (f"../{TABLE.name}", "/", "\ud800", "x" * 5_000):
-        assert SourceTypes(options).joined(Source("public", "a"), [name]) == {}
+        assert SourceTypes(options).joined(TableId("public", "a"), [name]) == {}
     assert caplog.messages == []
-    assert SourceTypes(options).joined(Source("public", "a"), [TABLE.name]) == {}
+    assert SourceTypes(options).joined(TableId("public", "a"), [TABLE.name]) == {}
     assert "is not there" in caplog.text

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from penstock.cdc.delta.merging import until_committed
-from penstock.cdc.events.sources import Source
-from penstock.cdc.targets import Declared, TargetRefused, folder_name, target_names
+from penstock.cdc.delta.merge_rules import until_committed
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.targets import TableDeclarations, TargetRefused, folder_name, target_names
 from penstock.log.errors import InvalidArgument, RetryError
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
@@ -30,17 +30,17 @@ def test_events_with_positions_count_after_a_truncate_without_one() -> None:
 @pytest.mark.parametrize("key", ["id", [], ()])
 def test_a_key_is_a_list_of_columns(key: object) -> None:
     with pytest.raises(InvalidArgument, match="a key is a list of columns"):
-        Declared.of(None, {"t": key})  # type: ignore[dict-item]
+        TableDeclarations.of(None, {"t": key})  # type: ignore[dict-item]
 
 
 def test_a_table_keeps_its_folder_and_takes_none_that_may_be_taken_for_another_s() -> None:
-    mine, other = Source("b", "t"), Source("a", "t")
+    mine, other = TableId("b", "t"), TableId("a", "t")
     assert target_names(mine, {}) == ["t", "b.t"]
     assert target_names(mine, {"t": mine, "a.t": other}) == ["t", "b.t"]
     assert target_names(mine, {"t": other}) == ["b.t"]
     assert target_names(mine, {"a.t": other}) == ["b.t"]
     with pytest.raises(TargetRefused, match="folder is that of another table"):
-        target_names(Source(None, "t"), {"t": mine})
+        target_names(TableId(None, "t"), {"t": mine})
 
 
 @pytest.mark.parametrize("name", ["t" * 255, "ß" * 127])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from penstock.cdc.events.connect import column_type, reader, schema_of_key
 from penstock.cdc.events.floats import nearest_single
-from penstock.cdc.events.types import KEEP, Unfit, arrow_type, converter, exact_json, infer, joined, key_converter, normal_type
-from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
+from penstock.cdc.events.placeholders import PLACEHOLDER as MARKER
+from penstock.cdc.events.types import KEEP, UnfitValue, arrow_type, converter, exact_json, infer, joined, key_converter, normal_type
 from penstock.log.errors import InvalidArgument
 
 
@@ -120,7 +120,7 @@ def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_and_never_rounded(kind: str, said: Any) -> None:
-    with pytest.raises(Unfit, match=f"does not fit {kind.replace('(', '.').replace(')', '.')}"):
+    with pytest.raises(UnfitValue, match=f"does not fit {kind.replace('(', '.').replace(')', '.')}"):
         converter(kind)(said)
 
 
@@ -258,7 +258,7 @@ def test_an_empty_text_is_a_key_too() -> None:
 
 @pytest.mark.parametrize(("said", "shown"), [("x" * 60, f"'{'x' * 60}' does"), ("x" * 61, f"'{'x' * 57}…' does")])
 def test_a_value_that_does_not_fit_is_shown_as_far_as_a_line_has_room(said: str, shown: str) -> None:
-    with pytest.raises(Unfit, match=shown):
+    with pytest.raises(UnfitValue, match=shown):
         converter("int")(said)
 
 
@@ -268,7 +268,7 @@ def test_text_is_nested_to_the_last_level_that_is_allowed_and_no_deeper(opens: s
         return json.loads(opens * levels + "0" + closes * levels)
 
     assert converter("string")(nested(200)) == opens * 200 + "0" + closes * 200
-    with pytest.raises(Unfit, match="nested deeper than 200 levels"):
+    with pytest.raises(UnfitValue, match="nested deeper than 200 levels"):
         converter("string")(nested(201))
-    with pytest.raises(Unfit, match="nested deeper than 200 levels"):
+    with pytest.raises(UnfitValue, match="nested deeper than 200 levels"):
         converter("int")(nested(201))

@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 
 from penstock.cdc.events.connect import schema_of_key
-from penstock.cdc.events.sources import Source
-from penstock.cdc.events.types import Unfit, UnfitTime, converter
-from penstock.cdc.events.unavailable import Unavailable
-from penstock.cdc.fold.reading import Reading, RowReader
-from penstock.cdc.targets import Column, Target
+from penstock.cdc.events.placeholders import UnavailablePlaceholder
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.types import UnfitTime, UnfitValue, converter
+from penstock.cdc.fold.row_reader import RowReader, ValueOptions
+from penstock.cdc.targets import Target, TargetColumn
 
 
 def read(kind: str, value: object, name: str | None, *, unfit: Any = "stop", key: str = "id") -> object:
-    target = Target(Source(None, "t"), "t", (Column("id", "bigint"), Column("at", kind)), (key,))
+    target = Target(TableId(None, "t"), "t", (TargetColumn("id", "bigint"), TargetColumn("at", kind)), (key,))
     field = {"field": "at", "type": "int64", "name": name}
     schema = None if name is None else {"type": "struct", "fields": [{"field": "id", "type": "int64"}, field]}
-    return RowReader(target, Reading(Unavailable.of(), unfit)).values({"id": 1, "at": value}, schema_of_key(schema))[1]
+    return RowReader(target, ValueOptions(UnavailablePlaceholder.of(), unfit)).values(
+        {"id": 1, "at": value}, schema_of_key(schema)
+    )[1]
 
 
 MICRO, NANO, MILLI = (f"io.debezium.time.{kind}Timestamp" for kind in ("Micro", "Nano", ""))
@@ -44,17 +46,17 @@ UNFIT: list[tuple[str | None, object, str]] = [
 @pytest.mark.parametrize(("name", "value", "text"), UNFIT)
 def test_they_stop_or_are_null_or_are_text_where_that_is_declared(name: str | None, value: object, text: str) -> None:
     for kind in ("timestamp", "timestamp_ntz"):
-        with pytest.raises(Unfit):
+        with pytest.raises(UnfitValue):
             read(kind, value, name)
         assert read(kind, value, name, unfit="null") is None
-        with pytest.raises(Unfit):
+        with pytest.raises(UnfitValue):
             read(kind, value, name, unfit="null", key="at")
     assert read("string", value, name) == text
 
 
 @pytest.mark.parametrize("value", ["hello", "2023-13-01T00:00:00", True, [1], 1_700_000_000_123])
 def test_what_is_no_time_at_all_is_never_null(value: object) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(UnfitValue):
         read("timestamp", value, None, unfit="null")
 
 
@@ -66,5 +68,5 @@ def test_dates_too(value: object) -> None:
 
 def test_an_integer_is_microseconds_only_where_it_cannot_be_anything_else() -> None:
     assert converter("timestamp")(1_700_000_000_123_456) == datetime(2023, 11, 14, 22, 13, 20, 123456, UTC)
-    with pytest.raises(Unfit, match="milliseconds or microseconds"):
+    with pytest.raises(UnfitValue, match="milliseconds or microseconds"):
         converter("timestamp")(1_700_000_000_123)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.consumers.feed.feed import CACHE_BYTES, Feed
-from penstock.log import Lake
+from penstock.log import LogLake
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.topic.settings import encode_record
@@ -68,7 +68,7 @@ async def opened(
 ) -> AsyncIterator[Opened]:
     """A feed with these queues attached."""
     counting = CountingStore(store or log.store)
-    async with Lake(counting, runtime=log.runtime, read_only=True) as lake:
+    async with LogLake(counting, runtime=log.runtime, read_only=True) as lake:
         topic = await lake.topic(log.paths.topic)
         feed = Feed(topic, cache_bytes=cache_bytes)
         for queue in queues:

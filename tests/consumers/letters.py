@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.consumers.dead_letters.writer import DeadLetter
-from penstock.log import Lake, Message, MessageView, ProducerOptions, Runtime, TopicSettings
+from penstock.log import LogLake, Message, MessageView, ProducerOptions, Runtime, TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
@@ -29,11 +29,11 @@ class Scene:
         self.lake = self.process()
         self._settings = TopicSettings(**{"message_type": "FIFO", "queues": 2, **orders})
 
-    def process(self) -> Lake:
+    def process(self) -> LogLake:
         """Another one, which knows nothing of the others."""
         self._processes += 1
         runtime = Runtime(clock=self.clock, random=random.Random(self._processes), threads=False)
-        return Lake(self.store, runtime=runtime)
+        return LogLake(self.store, runtime=runtime)
 
     def play(self, script: Callable[[Scene], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -42,7 +42,7 @@ class Scene:
 
         asyncio.run(main())
 
-    async def sent(self, count: int, topic: str = "orders", *, lake: Lake | None = None, **fields: Any) -> list[MessageView]:
+    async def sent(self, count: int, topic: str = "orders", *, lake: LogLake | None = None, **fields: Any) -> list[MessageView]:
         """Send so many messages and return them as stored, in the order of sending."""
         lake = lake or self.lake
         producer = await lake.producer(topic, options=AT_ONCE)

@@ -16,7 +16,7 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.operators.operators import Operators
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
-from penstock.log import Lake, Message, MessageView, ProducerOptions, TopicSettings
+from penstock.log import LogLake, Message, MessageView, ProducerOptions, TopicSettings
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
@@ -33,7 +33,7 @@ class Member:
 
     def __init__(self, scene: Scene, process: SimProcess) -> None:
         self.scene, self.process = scene, process
-        self.lake = Lake(scene.store.client(process), runtime=process.runtime)
+        self.lake = LogLake(scene.store.client(process), runtime=process.runtime)
         self.coordination = Coordination(scene.table.client(process), self.lake.runtime)
         self.operators = Operators(self.lake, self.coordination)
         self._consumer: SimpleConsumer | None = None

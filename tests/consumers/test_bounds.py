@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.consumers.limits import WINDOW_MAX, Limits
-from penstock.consumers.queues.spilling import NAMED_MAX
+from penstock.consumers.limits import WINDOW_MAX, QueueLimits
+from penstock.consumers.queues.spill_task import NAMED_MAX
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.limits import CELL_STORED_BYTES_MAX, LETTERS_MAX
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Spill, Tries
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.invisibility import expired
 from penstock.coordinator.queues.keeper import ROOM_BYTES
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.coordinator.transactions.members.acks import UNNOTED_MAX
 
 FAR = 2**42
@@ -31,8 +31,8 @@ def test_the_largest_cell_that_the_bounds_allow_is_stored_and_can_be_taken() -> 
     """As many message groups as may be blocked, each as large as its numbers can make it; as many dead letters as may wait, and on top of them
     all that one order of an operator gave up; waiting messages beside the cell, transactions, and sets of offsets full of holes.
     """
-    limits = Limits()
-    running = Tries(State.RUNNING, MANY, MANY, 2**42, WINDOW_MAX)
+    limits = QueueLimits()
+    running = Tries(MessageState.RUNNING, MANY, MANY, 2**42, WINDOW_MAX)
     markers = {2**63 + n: Marker(FAR + n, FAR + n + MANY, running) for n in range(limits.full)}
     refused = tuple((offset, MANY) for offset in range(FAR, FAR + LETTERS_MAX))
     letters = DeadLetters(FAR, tuple(range(FAR, FAR + LETTERS_MAX + limits.full)), refused=refused)
@@ -43,7 +43,7 @@ def test_the_largest_cell_that_the_bounds_allow_is_stored_and_can_be_taken() -> 
         owner="o" * 64,
         step=MANY,
         commands=MANY,
-        settled=Settled(FAR, scattered(FAR + 1, WINDOW_MAX).bits),
+        settled=SettledOffsets(FAR, scattered(FAR + 1, WINDOW_MAX).bits),
         granted=OffsetSet(FAR + 1, scattered(FAR + 1, WINDOW_MAX).bits),
         markers=markers,
         dead_letters=letters,
@@ -67,8 +67,8 @@ def test_what_expires_at_its_last_attempt_waits_for_room_for_its_dead_letter(
 ) -> None:
     settings = GroupSettings(delivery_order=order, max_attempts=2, dead_letter_policy=policy)
     orderly, parks = order is DeliveryOrder.ORDERLY, policy is DeadLetterPolicy.PARK
-    cell = QueueCell(settled=Settled(20), dead_letters=DeadLetters(7, (0,)))
-    last, first = [(10 + n, Tries(State.OUT, 2, 1, 50 - n)) for n in range(5)], (15, Tries(State.OUT, 1, 0, 60))
+    cell = QueueCell(settled=SettledOffsets(20), dead_letters=DeadLetters(7, (0,)))
+    last, first = [(10 + n, Tries(MessageState.OUT, 2, 1, 50 - n)) for n in range(5)], (15, Tries(MessageState.OUT, 1, 0, 60))
     for offset, tries in (*last, first):
         if orderly:
             cell = cell.with_markers({offset: Marker(offset, offset + 1, tries)}, OffsetSet())
@@ -83,5 +83,5 @@ def test_what_expires_at_its_last_attempt_waits_for_room_for_its_dead_letter(
     assert expiry.left
     again = expired(expiry.cell, 100, settings, letters_max=3)
     assert (again.cell, again.lapses, again.left) == (expiry.cell, (), True)
-    after = expired(expiry.cell.with_buried(expiry.cell.dead_letters.next_sequence), 100, settings, letters_max=3)
+    after = expired(expiry.cell.with_dead_letters_written(expiry.cell.dead_letters.next_sequence), 100, settings, letters_max=3)
     assert (after.cell.dead_letters.assigned, after.left) == ((10, 11, 12), False)

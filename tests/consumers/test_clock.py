@@ -13,7 +13,7 @@ from penstock import Message, aio
 from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import PullConsumer
 from penstock.coordinator.coordination import Coordination
-from penstock.log import Lake, Runtime, SystemClock, TopicSettings
+from penstock.log import LogLake, Runtime, SystemClock, TopicSettings
 from penstock.log.errors import ClockSkewError
 from penstock.log.stores import MemoryStore
 from tests.consumers.receiving import Member, Scene, bodies, push
@@ -143,7 +143,7 @@ def test_who_only_reads_need_not_agree_on_the_time() -> None:
     async def run() -> None:
         machine = Machine()
         machine.offset_ms = HOUR_MS
-        async with Lake(MemoryStore(), runtime=Runtime(clock=machine), read_only=True) as lake:
+        async with LogLake(MemoryStore(), runtime=Runtime(clock=machine), read_only=True) as lake:
             await lake.agree_on_time("look")
 
     asyncio.run(run())
@@ -154,7 +154,7 @@ def test_where_the_store_does_not_tell_its_time_members_join_by_the_machines() -
 
     async def script() -> None:
         member = off(scene, HOUR_MS)
-        member.lake = Lake(ReadOnlyCredentials(scene.store.client(member.process)), runtime=member.process.runtime)
+        member.lake = LogLake(ReadOnlyCredentials(scene.store.client(member.process)), runtime=member.process.runtime)
         member.coordination = Coordination(scene.table.client(member.process), member.lake.runtime)
         await scene.member("sender").send("a1")
         await member.consume()

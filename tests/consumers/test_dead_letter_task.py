@@ -18,7 +18,7 @@ from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.log import Runtime
 from penstock.log.errors import DataDamaged
 from penstock.log.stores import MemoryStore, Put

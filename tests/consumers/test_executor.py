@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.consumers import ConsumeResult
-from penstock.consumers.handlers.executor import Threads
+from penstock.consumers.handlers.executor import ThreadExecutor
 from penstock.consumers.schedule.lanes import Lane, LaneRun, OpenLane
 from penstock.log import MessageView
 from penstock.log.runtime.runtime import SystemClock
@@ -66,7 +66,7 @@ def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None
         return ConsumeResult.SUCCESS
 
     async def main() -> None:
-        executor = Threads(listen, batches=False, threads=1, clock=Hurrying(), name="test")
+        executor = ThreadExecutor(listen, batches=False, threads=1, clock=Hurrying(), name="test")
         executor.start(owner, [run, last])
         ended.wait(TIMEOUT_S)  # the loop stands still meanwhile, so both tellings of the first run lie in the outbox
         await executor.close()
@@ -87,7 +87,7 @@ def test_an_executor_is_idle_when_one_of_its_threads_is() -> None:
 
     async def main() -> None:
         idle = asyncio.Event()
-        executor = Threads(listen, batches=False, threads=2, clock=SystemClock(), name="test", idle=idle.set)
+        executor = ThreadExecutor(listen, batches=False, threads=2, clock=SystemClock(), name="test", idle=idle.set)
         runs = [LaneRun(OpenLane(0), [message(0)]), LaneRun(OpenLane(0), [message(1)])]
         executor.start(Listed(runs[1]), runs)
         for _ in runs:
@@ -136,7 +136,7 @@ def test_a_run_does_not_end_while_its_owner_looks_at_it() -> None:
 
     async def main() -> None:
         before = threading.enumerate()  # earlier tests may have left one of this name
-        executor = Threads(lambda _: ConsumeResult.SUCCESS, batches=False, threads=1, clock=Hurrying(), name="test")
+        executor = ThreadExecutor(lambda _: ConsumeResult.SUCCESS, batches=False, threads=1, clock=Hurrying(), name="test")
         threads = [one for one in threading.enumerate() if one not in before]
         executor.start(owner, [run])
         await executor.close()
@@ -198,7 +198,7 @@ def test_a_thread_that_was_given_up_and_cannot_be_replaced_stays_in_its_place(th
         return ConsumeResult.SUCCESS
 
     async def main() -> None:
-        executor = Threads(listen, batches=False, threads=1, clock=SystemClock(), name="penstock-billing")
+        executor = ThreadExecutor(listen, batches=False, threads=1, clock=SystemClock(), name="penstock-billing")
         owner = Listed(later)
         executor.start(owner, [hung])
         assert await asyncio.to_thread(begun.wait, TIMEOUT_S)

@@ -10,10 +10,10 @@ import pytest
 from penstock.consumers.dead_letters.writer import REASON, RECONSUME_TIMES
 from penstock.coordinator.groups.record import DeadLetterPolicy
 from penstock.coordinator.limits import LETTERS_MAX
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.invisibility import given_up
-from penstock.coordinator.queues.offsets import Settled
+from penstock.coordinator.queues.offsets import SettledOffsets
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, DeadLettersWait, ReceiptAhead, ReceiptExpired, ReceiptHandle
 from penstock.log.errors import DataDamaged
 from tests.consumers.receiving import NOW, Scene, bodies
@@ -98,7 +98,7 @@ def test_by_policy_its_message_group_is_parked(beside: bool) -> None:
         await two.consume(dead_letter_policy="park")
         by = two if beside else one
         await by.run(by.consumer.dead_letter(found[0]))
-        (parked,) = [marker for marker in (await scene.cell()).markers.values() if marker.tries.state is State.PARKED]
+        (parked,) = [marker for marker in (await scene.cell()).markers.values() if marker.tries.state is MessageState.PARKED]
         assert parked.head == 0
         for message in (found[0], found[1]):
             with pytest.raises(ReceiptExpired, match="release or skip"):
@@ -140,8 +140,8 @@ def handle(offset: int, *, lane: int | None = None, following: int | None = None
     )
 
 
-ALONE = QueueCell(settled=Settled(9), tries={4: Tries(State.OUT, 3, 1, 100)})
-OF_LANE = QueueCell(settled=Settled(9), markers={7: Marker(4, 8, Tries(State.OUT, 3, 1, 100))})
+ALONE = QueueCell(settled=SettledOffsets(9), tries={4: Tries(MessageState.OUT, 3, 1, 100)})
+OF_LANE = QueueCell(settled=SettledOffsets(9), markers={7: Marker(4, 8, Tries(MessageState.OUT, 3, 1, 100))})
 
 
 def test_it_is_refused_as_an_acknowledgement_is() -> None:
@@ -178,14 +178,14 @@ def test_without_room_for_its_letter_it_stays_out(cell: QueueCell, named: Receip
     "change",
     [
         lambda letters: letters.buried(1),
-        lambda letters: letters.outlived(),
+        lambda letters: letters.without_own(),
         lambda letters: letters.left((), 0),
     ],
 )
 def test_a_cell_forgets_the_attempts_with_the_letter(change: Callable[[DeadLetters], DeadLetters]) -> None:
     letters = change(DeadLetters(1, (3,)).with_refused(4, 2))
     assert letters.refused == ()
-    assert DeadLetters(1, (3,)).with_refused(4, 2).buried(0).refused == ((4, 2),)
+    assert DeadLetters(1, (3,)).with_refused(4, 2).without_written(0).refused == ((4, 2),)
 
 
 def test_attempts_of_letters_that_nobody_assigned_are_damage() -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import penstock
 from penstock import MessageView
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from tests.consumers.heard import SUCCESS, Heard, consuming, fill, send, until_settled
 from tests.lakes import TIMEOUT_S
@@ -58,7 +58,7 @@ def test_what_is_to_run_alone_does_not_wait_for_a_handler_that_was_given_up(lake
     with consuming(lake, heard := Heard(), group="audit"):
         heard.until_done(2)
         until_settled(lake, "audit")
-    change(lake, "audit", lambda cell: cell.with_tries(1, Tries(State.SUSPECT, 1, 0, 0, company=1)))
+    change(lake, "audit", lambda cell: cell.with_tries(1, Tries(MessageState.SUSPECT, 1, 0, 0, company=1)))
     end = threading.Event()
 
     def answer(message: MessageView) -> object:

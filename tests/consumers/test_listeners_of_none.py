@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock import ConsumeResult, InvalidArgument, MessageView
-from penstock.consumers.handlers.no_answer import is_annotated_to_return_none
+from penstock.consumers.handlers.missing_result import is_annotated_to_return_none
 from tests.consumers.heard import consuming, fill, until_settled
 from tests.lakes import TIMEOUT_S
 

@@ -15,7 +15,7 @@ from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.invisibility import acknowledged
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptOutdated
 from penstock.log.errors import TopicDeleted
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore
@@ -154,7 +154,7 @@ def test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_n
 
 def test_a_handle_of_a_former_life_is_refused_also_before_the_cell_has_caught_up() -> None:
     handle = ReceiptHandle(group="billing", topic="orders", queue=0, offset=3, generation=1, attempt=1)
-    cell = QueueCell(generation=1, settled=Settled(5))
+    cell = QueueCell(generation=1, settled=SettledOffsets(5))
     with pytest.raises(ReceiptOutdated):
         acknowledged(cell, handle, now_ms=0, known=2)
 

@@ -38,7 +38,7 @@ from penstock.consumers.statistics import (
     producer_samples,
     sends_counted,
 )
-from penstock.log import BatchSent, InternalError
+from penstock.log import BatchOutcome, InternalError
 
 ORDERS = {"topic": "orders", "consumer_group": "billing"}
 
@@ -195,7 +195,7 @@ def test_a_producer_counts_what_is_durable_and_how_long_a_batch_took() -> None:
 def test_a_batch_that_fails_is_counted_as_such() -> None:
     metrics = MemoryMetrics()
     count = sends_counted(metrics, topic="orders")
-    count(BatchSent(messages=7, size_bytes=700, took_s=0.25, durable=False))
+    count(BatchOutcome(messages=7, size_bytes=700, took_s=0.25, durable=False))
     assert metrics.value(MESSAGES_IN, topic="orders") == 0
     (failed,) = (one for one in metrics.distributions() if one.labels == ("orders", "failure"))
     assert failed.sum == 250
@@ -237,7 +237,7 @@ def test_a_metric_is_counted_as_what_it_is() -> None:
 
 def test_every_counter_and_histogram_of_consumers_can_be_counted() -> None:
     metrics = MemoryMetrics()
-    sends_counted(metrics, topic="orders")(BatchSent(messages=2, size_bytes=2, took_s=0.001, durable=True))
+    sends_counted(metrics, topic="orders")(BatchOutcome(messages=2, size_bytes=2, took_s=0.001, durable=True))
     counters = TopicCounters.of(metrics, topic="orders", group="billing")
     for name in TopicCounters.__dataclass_fields__:
         counter = getattr(counters, name)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers import receives
-from penstock.consumers.receives import NAME_CHARS_MAX, Delivered
+from penstock.consumers import named_receives
+from penstock.consumers.named_receives import NAME_CHARS_MAX, OutstandingDelivery
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.coordinator.queues.receipt_handle import ReceiptOutdated, ReceiptRefused
@@ -37,8 +37,8 @@ async def receive(
     return found
 
 
-async def deliveries(member: Member, holder: str = "client") -> list[Delivered]:
-    found: list[Delivered] = await member.run(member.consumer.deliveries(holder))
+async def deliveries(member: Member, holder: str = "client") -> list[OutstandingDelivery]:
+    found: list[OutstandingDelivery] = await member.run(member.consumer.deliveries(holder))
     return found
 
 
@@ -404,7 +404,7 @@ def test_of_a_topic_that_was_made_anew_nothing_is_out(order: str) -> None:
 
 
 def test_attempt_ids_are_forgotten_when_nothing_is_out_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receives, "_REMEMBERED", 8)
+    monkeypatch.setattr(named_receives, "_REMEMBERED", 8)
     scene = Scene()
 
     async def script() -> None:
@@ -423,7 +423,7 @@ def test_attempt_ids_are_forgotten_when_nothing_is_out_to_them(monkeypatch: pyte
 
 def test_an_attempt_id_that_somebody_waits_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its queue was asked, and the cell does not name it yet."""
-    monkeypatch.setattr(receives, "_REMEMBERED", 1)
+    monkeypatch.setattr(named_receives, "_REMEMBERED", 1)
     scene = Scene()
 
     async def script() -> None:

@@ -15,10 +15,10 @@ from penstock.consumers import pull
 from penstock.consumers.feed.feed import Feed
 from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import GroupMixed, PullConsumer
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import group_key, queue_key
 from penstock.coordinator.groups.record import GroupDeleted, GroupInUse, GroupRecord
-from penstock.coordinator.queues.cell import State, Tries
+from penstock.coordinator.queues.cell import MessageState, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.queues.keeper import OwnershipLost
@@ -240,7 +240,7 @@ def test_a_seek_back_is_committed_though_others_write_the_record_meanwhile(monke
         await consumer.seek("orders", 0, 6)
         write, others = Cells.write, [True]
 
-        async def overtaken(cells: Cells, key: str, data: bytes, **how: Any) -> Stored:
+        async def overtaken(cells: Cells, key: str, data: bytes, **how: Any) -> StoredCell:
             if key == group_key("audit") and others:
                 others.clear()
                 await lake.alter_group("audit", max_attempts=3)
@@ -299,7 +299,7 @@ def test_a_group_with_messages_tracked_by_themselves_cannot_be_pulled() -> None:
         key = queue_key("audit", "orders", 0)
         found = await lake.coordination.cells.read(key)
         assert found is not None
-        cell = decode_cell(found.data, where=key).with_tries(2, Tries(State.WAITING))
+        cell = decode_cell(found.data, where=key).with_tries(2, Tries(MessageState.WAITING))
         await lake.coordination.cells.write(key, encode_cell(cell), on=found, deadline_s=float("inf"))
         consumer = await opened(lake)
         with pytest.raises(GroupMixed, match="wait, are in flight or parked"):

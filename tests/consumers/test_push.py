@@ -15,7 +15,7 @@ import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, RetryAfter, RetryPolicy
 from penstock.consumers import MemoryMetrics
 from penstock.consumers.statistics import FAILED_ATTEMPTS
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import queue_keys
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, failing, fill, letters, send, until_settled
 from tests.lakes import TIMEOUT_S
@@ -168,7 +168,7 @@ def test_what_is_taken_from_behind_a_slow_message_waits_for_no_write(
     answers.set()
     seen: list[bytes] = []
 
-    async def late(self: Cells, key: str, data: bytes, **how: Any) -> Stored:
+    async def late(self: Cells, key: str, data: bytes, **how: Any) -> StoredCell:
         if key.startswith(queue_keys("billing", "orders")):
             await asyncio.to_thread(answers.wait, TIMEOUT_S)
         return await write(self, key, data, **how)

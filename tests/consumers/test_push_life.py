@@ -15,10 +15,10 @@ import pytest
 import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, aio
 from penstock.consumers import MemoryMetrics, push
-from penstock.consumers.limits import Limits
+from penstock.consumers.limits import QueueLimits
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
-from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.log import Runtime, TopicSettings
 from penstock.log.errors import InternalError
 from penstock.log.stores import MemoryStore
@@ -397,7 +397,7 @@ def test_what_nobody_foresaw_ends_the_consumer_and_is_told(lake: penstock.Lake, 
 def test_a_flood_of_messages_that_are_given_up_waits_for_the_dead_letters(
     lake: penstock.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "Limits", partial(Limits, tracked=2))
+    monkeypatch.setattr(push, "Limits", partial(QueueLimits, tracked=2))
     fill(lake, "abcdefghijklmnop")
     with consuming(lake, Heard(lambda _: FAILURE), max_attempts=1, cache_messages=2):
         wait_until(lambda: len(letters(lake)) == 16, "all are dead letters")

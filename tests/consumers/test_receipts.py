@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 import xxhash
 
-from penstock.consumers.limits import Limits
+from penstock.consumers.limits import QueueLimits
 from penstock.consumers.schedule.receive import ReceiveSchedule
-from penstock.consumers.schedule.want import Want
+from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.queues.cell import QueueCell, Receive, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Receive
 from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.queues.receipt_handle import (
@@ -36,11 +36,11 @@ def handed_out(
     """The cell of a queue with these messages, after so many receives, and what they gave."""
     order = DeliveryOrder.ORDERLY if orderly else DeliveryOrder.CONCURRENT
     cell = QueueCell().taken_by("w")
-    ready = ReceiveSchedule(GroupSettings(delivery_order=order), cell, limits=Limits(), group=GROUP, topic=TOPIC)
+    ready = ReceiveSchedule(GroupSettings(delivery_order=order), cell, limits=QueueLimits(), group=GROUP, topic=TOPIC)
     ready.load([message(offset, group) for offset, group in enumerate(groups)], OffsetSet(), len(groups))
     found: list[MessageView] = []
     for _ in range(receives):
-        step, given = ready.plan(0, [Want(most, 10_000, receive)])
+        step, given = ready.plan(0, [ReceiveRequest(most, 10_000, receive)])
         cell = step.apply(cell)
         found += given[0]
     return cell, ready, found
@@ -136,7 +136,7 @@ def test_an_extension_is_no_retry_and_zero_is() -> None:
     cell = expired(cell, 6, ready.settings).cell
     ready.adopt(cell)
     ready.reread([message(0, "a")], 0, 0)
-    step, ((again,),) = ready.plan(6, [Want(1, 20_000)])
+    step, ((again,),) = ready.plan(6, [ReceiveRequest(1, 20_000)])
     assert again.delivery_attempt == 2
     acknowledged(step.apply(cell), handle(again), now_ms=7)
 
@@ -175,7 +175,7 @@ def test_what_nobody_took_comes_back_without_a_strike() -> None:
     cell, _, (first, second) = handed_out("a", "a")
     cell = returned(returned(cell, handle(second)), handle(first))
     (marker,) = cell.markers.values()
-    assert (marker.tries.state, marker.tries.strikes, marker.head) == (State.WAITING, 0, 0)
+    assert (marker.tries.state, marker.tries.strikes, marker.head) == (MessageState.WAITING, 0, 0)
     acked = acknowledged(handed_out("a")[0], handle(first), now_ms=5)
     assert returned(acked, handle(first)) is acked
 

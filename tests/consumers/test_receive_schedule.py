@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.limits import QueueLimits, QueueMode
 from penstock.consumers.schedule.lanes import Failure, LaneRun
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.receive import ReceiveSchedule
-from penstock.consumers.schedule.want import Want
+from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, without_caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
@@ -143,7 +143,7 @@ class World:
 
     rng: random.Random
     settings: GroupSettings
-    limits: Limits
+    limits: QueueLimits
     model: Model
     filtered: set[int]
     now_ms: int = 1_000
@@ -181,7 +181,7 @@ class World:
             self.write(expired(self.cell, self.now_ms, self.settings).cell)
             schedule.adopt(self.cell)
             solo = schedule.wants_solo(self.now_ms)
-            step = schedule.plan(self.now_ms, self.cell, Mode.SOLO if solo else Mode.USUAL)
+            step = schedule.plan(self.now_ms, self.cell, QueueMode.SOLO if solo else QueueMode.USUAL)
             self.write(step.apply(self.cell))
             if step.runs and not solo and self.rng.random() < 0.1:
                 self.counts["suspects"] += self.cell.in_flight
@@ -192,12 +192,12 @@ class World:
                 self._listen(run)
                 schedule.report(run)
             if schedule.has_reports:
-                step = schedule.plan(self.now_ms, self.cell, Mode.QUIET)
+                step = schedule.plan(self.now_ms, self.cell, QueueMode.QUIET)
                 self.write(step.apply(self.cell))
             self._beside()
             if self._is_done():
                 return True
-        step = schedule.plan(self.now_ms, self.cell, Mode.DRAIN)
+        step = schedule.plan(self.now_ms, self.cell, QueueMode.DRAIN)
         self.write(step.apply(self.cell).released())
         return False
 
@@ -230,7 +230,7 @@ class World:
     def _step(self, ready: ReceiveSchedule) -> None:
         """What the processor does in one write."""
         wants = [
-            Want(self.rng.choice((1, 3, 32)), self.now_ms + self.rng.choice((1_000, 10_000)))
+            ReceiveRequest(self.rng.choice((1, 3, 32)), self.now_ms + self.rng.choice((1_000, 10_000)))
             for _ in range(self.rng.choice((0, 0, 1, 1, 2)))
         ]
         step, given = ready.plan(self.now_ms, wants)
@@ -311,7 +311,7 @@ def played(seed: int) -> World:
         dead_letter_policy=DeadLetterPolicy.PARK if parks else DeadLetterPolicy.CONTINUE,
     )
     mixed = rng.random() < 0.5
-    limits = Limits(retained=rng.choice((0, 5, 1000)))
+    limits = QueueLimits(retained=rng.choice((0, 5, 1000)))
     groups = [None if rng.random() < 0.1 else f"g{int(rng.paretovariate(1))}" for _ in range(rng.choice((20, 150)))]
     log = [message(offset, group) for offset, group in enumerate(groups)]
     filtered = {offset for offset in range(len(log)) if rng.random() < rng.choice((0.0, 0.1))}
@@ -335,7 +335,7 @@ def test_every_answer_is_the_models_and_every_message_comes_through(first: int) 
         letters = world.cell.dead_letters
         assert sorted(letters.assigned) == sorted(world.model.dead), seed
         assert letters.next_sequence == len(world.model.dead)
-        held = [marker.head for marker in world.cell.markers.values() if marker.tries.state is State.PARKED]
+        held = [marker.head for marker in world.cell.markers.values() if marker.tries.state is MessageState.PARKED]
         assert sorted(held) == sorted(world.model.parked), seed
         counts += world.counts
     for what in (

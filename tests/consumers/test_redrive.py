@@ -19,13 +19,13 @@ from penstock.consumers.dead_letters.writer import (
     original_properties,
 )
 from penstock.coordinator.timers.cell.cell import timer_cells
+from penstock.coordinator.timers.delivery import play_once
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.coordinator.timers.play import play_once
 from penstock.log import (
     DataDamaged,
     InvalidArgument,
-    Lake,
     LimitExceeded,
+    LogLake,
     Message,
     MessageView,
     ReadOnlyError,
@@ -40,7 +40,7 @@ from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
 FIFO_ONE = TopicSettings(message_type="FIFO", queues=1)  # type: ignore[arg-type]
 
 
-async def bury(lake: Lake, messages: list[MessageView], *, first: int = 0, topic: str = "orders") -> None:
+async def bury(lake: LogLake, messages: list[MessageView], *, first: int = 0, topic: str = "orders") -> None:
     """All of one queue."""
     await DeadLetterWriter(lake, "billing", topic, messages[0].queue).write(letters(messages, first=first))
 
@@ -255,7 +255,7 @@ def test_a_read_only_lake_sends_nothing() -> None:
     async def script(scene: Scene) -> None:
         await bury(scene.lake, await scene.sent(1))
         with pytest.raises(ReadOnlyError):
-            await redrive(Lake(scene.store, runtime=scene.lake.runtime, read_only=True), "billing")
+            await redrive(LogLake(scene.store, runtime=scene.lake.runtime, read_only=True), "billing")
         assert not await scene.store.list("coordination/")
 
     Scene(queues=1).play(script)

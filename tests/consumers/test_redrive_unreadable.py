@@ -146,8 +146,8 @@ def test_what_stands_there_under_another_name_is_not_its_own() -> None:
             return message_id, properties.get("REDRIVE_OFFSET", "")
 
         span: tuple[Position, Position] = ("earliest", "latest")
-        assert await one.standing(wanted, place, span) == wanted
-        assert not await other.standing(wanted, place, span)
+        assert await one.find_written(wanted, place, span) == wanted
+        assert not await other.find_written(wanted, place, span)
 
     Scene(queues=1).play(script)
 

@@ -13,14 +13,14 @@ import pytest
 
 from penstock.consumers.feed import rows
 from penstock.consumers.feed.rows import group_hash
-from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.limits import QueueLimits, QueueMode
 from penstock.consumers.schedule.lanes import Failure, LaneRun
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.groups.retry import RetryPolicy
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.log.message.message import MessageView
 from tests.thorough import thoroughly
 
@@ -37,7 +37,7 @@ class World:
 
     rng: random.Random
     settings: GroupSettings
-    limits: Limits
+    limits: QueueLimits
     log: list[MessageView]
     poison: dict[int, str] = field(default_factory=dict)
     """By offset: 'raises', always; 'kills' the process of its handler."""
@@ -59,10 +59,10 @@ class World:
         running: list[LaneRun] = []
         for _ in range(steps):
             self.now_ms += self.rng.choice((0, 1, 20, 400))
-            self.cell = self.cell.with_buried(self.cell.dead_letters.next_sequence - 1)
+            self.cell = self.cell.with_dead_letters_written(self.cell.dead_letters.next_sequence - 1)
             self._read(schedule)
             solo = schedule.wants_solo(self.now_ms)
-            mode = Mode.USUAL if not solo else Mode.QUIET if running else Mode.SOLO
+            mode = QueueMode.USUAL if not solo else QueueMode.QUIET if running else QueueMode.SOLO
             step = schedule.plan(self.now_ms, self.cell, mode)
             running += step.runs_now
             if not step.is_empty:
@@ -169,7 +169,7 @@ class World:
 
     def _drain(self, schedule: PushSchedule, running: list[LaneRun]) -> None:
         while True:
-            step = schedule.plan(self.now_ms, self.cell, Mode.DRAIN)
+            step = schedule.plan(self.now_ms, self.cell, QueueMode.DRAIN)
             self.cell = step.apply(self.cell)
             self.dead += [letter.message.offset for letter in step.letters]
             self.parked |= {head.offset for head in step.parked}
@@ -185,7 +185,7 @@ class World:
         self.counts["handed over"] += 1
 
     def _is_done(self, schedule: PushSchedule) -> bool:
-        waiting = [marker for marker in self.cell.markers.values() if marker.tries.state is not State.PARKED]
+        waiting = [marker for marker in self.cell.markers.values() if marker.tries.state is not MessageState.PARKED]
         return self.cell.settled.floor == len(self.log) and not waiting and not self.cell.tries
 
 
@@ -200,7 +200,7 @@ def played(seed: int, **changes: object) -> World:
         max_attempts=rng.choice((1, 3, 17)),
         dead_letter_policy=policy,  # type: ignore[arg-type]
     )
-    limits = Limits(
+    limits = QueueLimits(
         run_messages=rng.choice((1, 4, 64)),
         batch_of=batch_of,  # type: ignore[arg-type]
         retained=rng.choice((0, 5, 1000)),
@@ -256,20 +256,27 @@ def check(world: World, name: Callable[[str | None], object]) -> None:
 
 
 def test_nothing_is_to_run_alone_before_it_is_in_memory() -> None:
-    cell = QueueCell().with_tries(0, Tries(State.SUSPECT, company=1)).with_tries(1, Tries(State.SUSPECT, company=1)).taken_by("w")
-    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
+    cell = (
+        QueueCell()
+        .with_tries(0, Tries(MessageState.SUSPECT, company=1))
+        .with_tries(1, Tries(MessageState.SUSPECT, company=1))
+        .taken_by("w")
+    )
+    schedule = PushSchedule(GroupSettings(), cell, limits=QueueLimits())
     assert not schedule.wants_solo(0)
     schedule.reread([message(0, "a"), message(1, "a")], 0, 0)
     assert schedule.wants_solo(0)
-    step = schedule.plan(0, cell, Mode.SOLO)
+    step = schedule.plan(0, cell, QueueMode.SOLO)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
 
 
 def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then() -> None:
     """Else each reading of a long queue would bring it no more than its first rows."""
     cell = QueueCell().with_granted(OffsetSet.of([(0, 9)])).taken_by("w1")
-    cell = cell.with_markers({group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}, OffsetSet.of([(0, 9)])).taken_by("w2")
-    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
+    cell = cell.with_markers({group_hash("a", ""): Marker(0, 1, Tries(MessageState.WAITING))}, OffsetSet.of([(0, 9)])).taken_by(
+        "w2"
+    )
+    schedule = PushSchedule(GroupSettings(), cell, limits=QueueLimits())
     assert schedule.blocked.reread_from(0, schedule.next_fresh) == 0
     schedule.reread([message(0, "a"), message(1, "a")], 0, 2)
     first = schedule.plan(0, cell)
@@ -289,7 +296,7 @@ def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then()
 def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queue(taken: bool) -> None:
     log = [message(offset, "a") for offset in range(4)]
     cell = QueueCell().taken_by("w1")
-    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=QueueLimits())
     schedule.load([log[0], log[2]], OffsetSet.of_offsets([1, 3]), 4)
     step = schedule.plan(0, cell)
     (run,) = step.runs
@@ -300,7 +307,7 @@ def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queu
     assert schedule.blocked.reread_from(5_000, schedule.next_fresh) is None, "all is in memory"
     if taken:
         cell = cell.taken_by("w2")
-        schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
+        schedule = PushSchedule(GroupSettings(), cell, limits=QueueLimits())
     else:
         schedule.blocked.filtered_anew()
     assert schedule.blocked.retained == 0
@@ -318,9 +325,9 @@ def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queu
 
 def test_with_another_filter_what_runs_of_a_blocked_group_is_not_read_again() -> None:
     log = [message(offset, "a") for offset in range(6)]
-    markers = {group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}
-    cell = QueueCell(settled=Settled(6), markers=markers).taken_by("w")
-    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
+    markers = {group_hash("a", ""): Marker(0, 1, Tries(MessageState.WAITING))}
+    cell = QueueCell(settled=SettledOffsets(6), markers=markers).taken_by("w")
+    schedule = PushSchedule(GroupSettings(), cell, limits=QueueLimits())
     schedule.blocked.reread_from(0, schedule.next_fresh)
     schedule.reread([log[0], log[3], log[5]], 0, 6)
     step = schedule.plan(0, cell)
@@ -338,13 +345,13 @@ def test_with_another_filter_what_runs_of_a_blocked_group_is_not_read_again() ->
     assert schedule.blocked.retained == 5
 
 
-@pytest.mark.parametrize("state", [State.WAITING, State.SUSPECT])
-def test_strikes_of_a_head_that_a_new_filter_leaves_out_are_not_those_of_the_message_behind_it(state: State) -> None:
+@pytest.mark.parametrize("state", [MessageState.WAITING, MessageState.SUSPECT])
+def test_strikes_of_a_head_that_a_new_filter_leaves_out_are_not_those_of_the_message_behind_it(state: MessageState) -> None:
     log = [message(offset, "a") for offset in range(3)]
     settings = GroupSettings(max_attempts=3)
-    markers = {group_hash("a", ""): Marker(0, 3, Tries(state, 3, 3 if state is State.SUSPECT else 2))}
-    cell = QueueCell(settled=Settled(3), markers=markers).taken_by("w")
-    schedule = PushSchedule(settings, cell, limits=Limits())
+    markers = {group_hash("a", ""): Marker(0, 3, Tries(state, 3, 3 if state is MessageState.SUSPECT else 2))}
+    cell = QueueCell(settled=SettledOffsets(3), markers=markers).taken_by("w")
+    schedule = PushSchedule(settings, cell, limits=QueueLimits())
     assert schedule.blocked.reread_from(0, schedule.next_fresh) == 0
     schedule.reread(log[1:], 0, 3)
     assert schedule.blocked.hopeless(3) == []
@@ -357,4 +364,4 @@ def test_strikes_of_a_head_that_a_new_filter_leaves_out_are_not_those_of_the_mes
     schedule.report(run)
     cell = schedule.plan(0, cell).apply(cell)
     (marker,) = cell.markers.values()
-    assert (marker.head, marker.tries.state, marker.tries.strikes) == (1, State.WAITING, 1)
+    assert (marker.head, marker.tries.state, marker.tries.strikes) == (1, MessageState.WAITING, 1)

@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 
 from penstock.consumers.feed.rows import group_hash
-from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.limits import QueueLimits, QueueMode
 from penstock.consumers.schedule.lanes import Failure, LaneRun
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.coordinator.groups.record import GroupSettings
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.log import MessageView
 from tests.consumers.test_schedule import message
@@ -23,7 +23,7 @@ from tests.thorough import thoroughly
 def test_a_run_far_behind_that_is_done_but_has_not_ended_yet_is_left_alone(order: str) -> None:
     """Its last success is told before its end, and the schedule may look between the two."""
     cell = QueueCell().taken_by("w")
-    schedule = PushSchedule(GroupSettings(delivery_order=order), cell, limits=Limits(window=20, threads=20))  # type: ignore[arg-type]
+    schedule = PushSchedule(GroupSettings(delivery_order=order), cell, limits=QueueLimits(window=20, threads=20))  # type: ignore[arg-type]
     rows: list[MessageView] = [message(offset, f"g{offset}") for offset in range(20)]
     schedule.load(rows, OffsetSet(), 20)
     step = schedule.plan(0, cell)
@@ -54,7 +54,7 @@ def begun(schedule: PushSchedule, cell: QueueCell, count: int) -> tuple[LaneRun,
 
 def test_a_run_far_behind_of_which_all_was_taken_back_before_it_began_is_left_alone() -> None:
     cell = QueueCell().taken_by("w")
-    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=Limits(window=20))  # type: ignore[arg-type]
+    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits(window=20))  # type: ignore[arg-type]
     run, cell = begun(schedule, cell, 20)
     assert [one.size for one in schedule.spread()] == [20]
     assert (run.size, schedule.in_memory) == (0, 20)
@@ -70,7 +70,7 @@ def test_a_run_far_behind_of_which_all_was_taken_back_before_it_began_is_left_al
 def test_what_is_behind_a_failure_whose_end_is_not_told_yet_is_counted_with_its_run() -> None:
     """Its thread says why it failed before it says that it ended; the worker counts what is in flight by the run's size at its end."""
     cell = QueueCell().taken_by("w")
-    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=Limits())  # type: ignore[arg-type]
+    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits())  # type: ignore[arg-type]
     run, cell = begun(schedule, cell, 10)
     run.left.popleft()
     run.failure = Failure("no")
@@ -92,7 +92,7 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
 ) -> None:
     """As when what all handlers need is down: each message fails at its first two attempts, at a time of its own."""
     cell, now_ms, settings = QueueCell().taken_by("w"), 1_790_000_000_000, GroupSettings(delivery_order=order)  # type: ignore[arg-type]
-    limits = Limits(tracked=thoroughly(200, 150), batch_of=batch_of, run_messages=16 if batch_of else 64)
+    limits = QueueLimits(tracked=thoroughly(200, 150), batch_of=batch_of, run_messages=16 if batch_of else 64)
     rows = [message((1 << 30) + offset, f"g{offset}") for offset in range(5 * limits.tracked)]
     cell = cell.reset_to(rows[0].offset, 1)
     schedule = PushSchedule(settings, cell, limits=limits)
@@ -106,8 +106,8 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
                 run.ended = True
                 schedule.report(run)
             running.clear()
-            cell = schedule.plan(now_ms, cell, Mode.DRAIN).apply(cell)
-            cell = schedule.plan(now_ms, cell, Mode.DRAIN).apply(cell).released().taken_by("v")
+            cell = schedule.plan(now_ms, cell, QueueMode.DRAIN).apply(cell)
+            cell = schedule.plan(now_ms, cell, QueueMode.DRAIN).apply(cell).released().taken_by("v")
             schedule = PushSchedule(settings, cell, limits=limits)
         if missing := schedule.missing(now_ms):
             schedule.reread([rows[offset - rows[0].offset] for offset in missing], missing[0], missing[0])
@@ -136,10 +136,10 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
 
 
 def test_fetching_pauses_while_too_many_dead_letters_are_to_be_written() -> None:
-    cell, limits = QueueCell().taken_by("w").with_dead_letters(range(5)), Limits(tracked=5)
+    cell, limits = QueueCell().taken_by("w").with_dead_letters(range(5)), QueueLimits(tracked=5)
     schedule = PushSchedule(GroupSettings(), cell, limits=limits)
     assert schedule.room(cell) == 0
-    assert schedule.room(cell.with_buried(1)) > 0
+    assert schedule.room(cell.with_dead_letters_written(1)) > 0
 
 
 @pytest.mark.parametrize("behind", ["blocked", "filtered"])
@@ -147,9 +147,9 @@ def test_a_step_that_settles_or_lists_a_whole_window_leaves_room_for_the_next(be
     """Nothing runs afterwards and nothing is due, so nobody would plan once more."""
     cell = QueueCell().taken_by("w")
     if behind == "blocked":
-        later = Tries(State.WAITING, 1, 1, 1_000_000)
+        later = Tries(MessageState.WAITING, 1, 1, 1_000_000)
         cell = cell.with_granted(OffsetSet(0, 1)).with_markers({group_hash("g", ""): Marker(0, 1, later)}, OffsetSet(0, 1))
-    schedule = PushSchedule(GroupSettings(), cell, limits=Limits(window=20))
+    schedule = PushSchedule(GroupSettings(), cell, limits=QueueLimits(window=20))
     first, limit = schedule.next_load, schedule.next_load + schedule.room(cell)
     if behind == "blocked":
         schedule.load([message(offset, "g") for offset in range(first, limit)], OffsetSet(), limit)
@@ -164,8 +164,8 @@ def test_a_step_that_settles_or_lists_a_whole_window_leaves_room_for_the_next(be
 
 def test_what_a_step_counts_once_more_runs_when_that_is_durable() -> None:
     """A batch failed without saying where, so its messages have one attempt more; a retry that ended beside it may not begin them sooner."""
-    cell = QueueCell().with_tries(0, Tries(State.WAITING, 1, 1)).taken_by("w")
-    limits = Limits(window=20, batch_of="queue", run_messages=4)
+    cell = QueueCell().with_tries(0, Tries(MessageState.WAITING, 1, 1)).taken_by("w")
+    limits = QueueLimits(window=20, batch_of="queue", run_messages=4)
     schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=limits)  # type: ignore[arg-type]
     schedule.load([message(offset, "g") for offset in range(schedule.next_load, schedule.next_load + 4)], OffsetSet(), 5)
     schedule.reread([message(0, "g")], 0, 0)

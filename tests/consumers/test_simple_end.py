@@ -13,7 +13,7 @@ import pytest
 from penstock.consumers.simple import SimpleOptions
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.invisibility import expired
 from penstock.coordinator.queues.keeper import OwnershipLost
@@ -72,7 +72,7 @@ def test_closing_ends_who_waits_and_leaves_what_is_out() -> None:
         await one.run(consumer.close())
         cell = await scene.cell()
         assert cell.owner == ""
-        assert {marker.tries.state for marker in cell.markers.values()} == {State.OUT}
+        assert {marker.tries.state for marker in cell.markers.values()} == {MessageState.OUT}
         await other.consume()
         await other.ack(out[0])
         assert attempts(await other.receive(wait=timedelta(seconds=20))) == {"b1": 2}

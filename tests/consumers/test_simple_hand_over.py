@@ -9,7 +9,7 @@ import pytest
 
 from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
 from penstock.consumers.push_options import PushOptions
-from penstock.coordinator.queues.cell import State
+from penstock.coordinator.queues.cell import MessageState
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired
 from penstock.log import MessageView
 from tests.consumers.receiving import NOW, TEN, Member, Scene, attempts, bodies, push
@@ -323,7 +323,7 @@ def test_parked_by_expiry_under_a_push_consumer() -> None:
         await scene.let_pass(20)
         assert [message.body for _, message in heard] == [b"b1"]
         (marker,) = (await scene.cell()).markers.values()
-        assert (marker.tries.state, marker.tries.strikes) == (State.PARKED, 1)
+        assert (marker.tries.state, marker.tries.strikes) == (MessageState.PARKED, 1)
         await other.run(other.operators.skip("audit"))
         await scene.let_pass(20)
         assert bodies(await scene.letters()) == ["a1"]

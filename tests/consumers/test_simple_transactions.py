@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.coordinator.queues.cell import State
+from penstock.coordinator.queues.cell import MessageState
 from penstock.coordinator.queues.receipt_handle import ReceiptExpired, ReceiptHandle
 from penstock.coordinator.transactions.members.acks import SettledElsewhere, Verdict, acks_of, verdict
 from penstock.log import MessageView
@@ -111,7 +111,7 @@ def test_an_id_that_was_noted_leaves_the_cell_beside_other_changes(owned: bool) 
         await who.run(asyncio.wait_for(both_at_once(who, messages[1]), 5))
         cell = await scene.cell()
         assert (cell.transactions, cell.settled.floor) == (frozenset(), 2)
-        assert not any(marker.tries.state is State.OUT for marker in cell.markers.values())
+        assert not any(marker.tries.state is MessageState.OUT for marker in cell.markers.values())
 
     async def both_at_once(who: Member, message: MessageView) -> None:
         await asyncio.gather(who.consumer.forget_noted(TX, "orders", 0), who.consumer.ack(message))

@@ -13,7 +13,7 @@ import penstock
 from penstock import aio
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
@@ -26,7 +26,7 @@ class Refusing(StoreWrapper):
 
     left = -1
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         self.left -= 1
         if self.left == 0:
             raise PermissionDenied("not now", operation=call.verb, object=call.key)

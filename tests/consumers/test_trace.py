@@ -10,13 +10,13 @@ import pytest
 
 import penstock
 from penstock import InvalidArgument, Message, RetryPolicy, TopicNotFound
-from penstock.consumers import Fate, GroupTrace, Trace
+from penstock.consumers import DeliveryState, GroupTrace, Trace
 from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.spills import WaitingRows, with_spilled
 from penstock.coordinator.registry.spill_objects import SpillObjects
-from penstock.coordinator.timers.tracing import Delay
+from penstock.coordinator.timers.tracing import DelayState
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
@@ -40,7 +40,7 @@ def in_group(found: Trace, group: str = "billing", place: int = 0) -> GroupTrace
     return one
 
 
-def fate(lake: penstock.Lake, message_id: str) -> Fate:
+def fate(lake: penstock.Lake, message_id: str) -> DeliveryState:
     return in_group(lake.trace(message_id)).fate
 
 
@@ -92,33 +92,35 @@ def test_in_flight_then_settled(lake: penstock.Lake) -> None:
     with consuming(lake, heard):
         heard.until(lambda heard: len(heard.begun) == 2, "both handlers run")
         found = in_group(lake.trace(known["a0"]))
-        assert (found.fate, found.attempts, found.strikes, found.epoch) == (Fate.IN_FLIGHT, 1, 0, 1)
+        assert (found.fate, found.attempts, found.strikes, found.epoch) == (DeliveryState.IN_FLIGHT, 1, 0, 1)
         assert found.owner
         go.set()
         until_settled(lake)
         found = in_group(lake.trace(known["a0"]))
-        assert (found.fate, found.attempts, found.strikes) == (Fate.SETTLED, None, None), "how often it was delivered is not kept"
+        assert (found.fate, found.attempts, found.strikes) == (DeliveryState.SETTLED, None, None), (
+            "how often it was delivered is not kept"
+        )
 
 
 def test_a_failed_message_waits_and_those_behind_it_are_held_up(lake: penstock.Lake) -> None:
     fill(lake, "aab")
     known, before = ids(lake), datetime.now(UTC)
     with consuming(lake, Heard(failing(b"a0", lambda: FAILURE)), retry=HOUR):
-        wait_until(lambda: fate(lake, known["a0"]) is Fate.WAITING, "a0 waits")
+        wait_until(lambda: fate(lake, known["a0"]) is DeliveryState.WAITING, "a0 waits")
         found = in_group(lake.trace(known["a0"]))
         assert (found.attempts, found.strikes) == (1, 1)
         assert found.due is not None
         assert timedelta(minutes=59) < found.due - before < timedelta(minutes=61)
         behind = in_group(lake.trace(known["a1"]))
-        assert (behind.fate, behind.behind) == (Fate.BEHIND, 0)
-        wait_until(lambda: fate(lake, known["b0"]) is Fate.SETTLED, "b0 is settled")
+        assert (behind.fate, behind.behind) == (DeliveryState.BEHIND, 0)
+        wait_until(lambda: fate(lake, known["b0"]) is DeliveryState.SETTLED, "b0 is settled")
 
 
 def test_parked(lake: penstock.Lake) -> None:
     fill(lake, "a")
     known = ids(lake)
     with consuming(lake, Heard(lambda _: FAILURE), max_attempts=2, dead_letter_policy="park"):
-        wait_until(lambda: fate(lake, known["a0"]) is Fate.PARKED, "a0 is parked")
+        wait_until(lambda: fate(lake, known["a0"]) is DeliveryState.PARKED, "a0 is parked")
     found = in_group(lake.trace(known["a0"]))
     assert (found.attempts, found.strikes) == (2, 2)
 
@@ -129,11 +131,11 @@ def test_received_by_a_simple_consumer(lake: penstock.Lake) -> None:
     with lake.simple_consumer("orders", group="billing", delivery_order="CONCURRENT") as simple:
         (message,) = simple.receive(1, timedelta(minutes=5), SOON)
         found = in_group(lake.trace(known["a0"]))
-        assert (found.fate, found.attempts) == (Fate.RECEIVED, 1)
+        assert (found.fate, found.attempts) == (DeliveryState.RECEIVED, 1)
         assert found.due is not None
         assert found.due > datetime.now(UTC) + timedelta(minutes=4)
         simple.ack(message)
-        assert fate(lake, known["a0"]) is Fate.SETTLED
+        assert fate(lake, known["a0"]) is DeliveryState.SETTLED
 
 
 def test_left_out_fresh_and_passed_over(lake: penstock.Lake) -> None:
@@ -141,10 +143,10 @@ def test_left_out_fresh_and_passed_over(lake: penstock.Lake) -> None:
     known = ids(lake)
     lake.create_group("billing", filters={"orders": "SQL92: TAGS = 'x'"})
     lake.reset_offsets("billing", "orders", 1)
-    assert fate(lake, known["a0"]) is Fate.PASSED_OVER
-    assert fate(lake, known["b0"]) is Fate.LEFT_OUT
+    assert fate(lake, known["a0"]) is DeliveryState.PASSED_OVER
+    assert fate(lake, known["b0"]) is DeliveryState.LEFT_OUT
     assert in_group(lake.trace(known["c0"])) == GroupTrace(
-        group="billing", fate=Fate.FRESH, owner="", epoch=0, floor=1, attempts=0, strikes=0
+        group="billing", fate=DeliveryState.FRESH, owner="", epoch=0, floor=1, attempts=0, strikes=0
     )
 
 
@@ -155,7 +157,7 @@ def test_a_dead_letter_and_its_way_back(lake: penstock.Lake) -> None:
         until_settled(lake)
     found = lake.trace(known["a1"])
     assert [one.message.topic for one in found.places] == ["orders", "%DLQ%billing"]
-    assert (in_group(found).fate, in_group(found).dead_letter) == (Fate.DEAD_LETTER, 0)
+    assert (in_group(found).fate, in_group(found).dead_letter) == (DeliveryState.DEAD_LETTER, 0)
     letter = found.places[1].dead_letter
     assert letter is not None
     assert (letter.group, letter.redrive) == ("billing", "no")
@@ -168,8 +170,8 @@ def test_a_dead_letter_and_its_way_back(lake: penstock.Lake) -> None:
     letter = found.places[1].dead_letter
     assert letter is not None
     assert letter.redrive == "sent"
-    assert (found.places[2].redriven_from, in_group(found, place=2).fate) == (0, Fate.FRESH)
-    assert in_group(found).fate is Fate.DEAD_LETTER
+    assert (found.places[2].redriven_from, in_group(found, place=2).fate) == (0, DeliveryState.FRESH)
+    assert in_group(found).fate is DeliveryState.DEAD_LETTER
 
 
 @pytest.mark.parametrize("is_passed_over", [False, True])
@@ -229,7 +231,7 @@ def test_several_groups_and_an_orderly_one_whose_queue_was_taken_over(lake: pens
     with consuming(lake, Heard(), group="audit", delivery_order="CONCURRENT"):
         until_settled(lake, "audit")
     groups = lake.trace(known["a0"]).places[0].groups
-    assert [(one.group, one.fate) for one in groups] == [("audit", Fate.SETTLED), ("billing", Fate.SETTLED)]
+    assert [(one.group, one.fate) for one in groups] == [("audit", DeliveryState.SETTLED), ("billing", DeliveryState.SETTLED)]
     assert in_group(lake.trace(known["a0"])).epoch == 2
 
 
@@ -243,7 +245,7 @@ def test_a_delayed_message_waits_is_called_back_or_is_delivered(lake: penstock.L
     assert back.recall_handle is not None
     lake.recall(back.recall_handle)
 
-    def delay(message_id: str) -> Delay:
+    def delay(message_id: str) -> DelayState:
         traced = lake.trace(message_id, topic="orders").places[0].delay
         assert traced is not None
         assert traced.topic == "orders"
@@ -253,9 +255,9 @@ def test_a_delayed_message_waits_is_called_back_or_is_delivered(lake: penstock.L
     assert (place.message.topic, place.groups) == ("%TIMER%orders", ())
     assert place.delay is not None
     assert timedelta(minutes=59) < place.delay.due - datetime.now(UTC) < timedelta(minutes=61)
-    assert (delay(later.message_id), delay(back.message_id)) == (Delay.WAITING, Delay.RECALLED)
+    assert (delay(later.message_id), delay(back.message_id)) == (DelayState.WAITING, DelayState.RECALLED)
     wait_until(lambda: len(lake.trace(soon.message_id).places) == 2, "it is delivered", timeout_s=TIMEOUT_S)
-    wait_until(lambda: delay(soon.message_id) is Delay.DELIVERED, "that is noted", timeout_s=TIMEOUT_S)
+    wait_until(lambda: delay(soon.message_id) is DelayState.DELIVERED, "that is noted", timeout_s=TIMEOUT_S)
     assert [one.message.topic for one in lake.trace(soon.message_id).places] == ["%TIMER%orders", "orders"]
 
 
@@ -303,7 +305,7 @@ def test_what_waits_outside_of_a_cell(lake: penstock.Lake) -> None:
     fill(lake, "ab")
     known = ids(lake)
     with consuming(lake, Heard(lambda _: FAILURE), retry=HOUR, delivery_order="CONCURRENT"):
-        wait_until(lambda: {fate(lake, one) for one in known.values()} == {Fate.WAITING}, "both wait")
+        wait_until(lambda: {fate(lake, one) for one in known.values()} == {DeliveryState.WAITING}, "both wait")
     before = in_group(lake.trace(known["b0"]))
 
     async def spill() -> None:

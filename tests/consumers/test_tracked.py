@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.consumers.limits import Limits
-from penstock.consumers.schedule.receive import HandedOut, ReceiveSchedule
+from penstock.consumers.limits import QueueLimits
+from penstock.consumers.schedule.receive import ReceivedMessages, ReceiveSchedule
+from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.consumers.schedule.step import Step
 from penstock.consumers.schedule.tracked_messages import TrackedMessages
-from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
 from tests.consumers.test_schedule import message
 
 
 def waiting(due_ms: int) -> Tries:
-    return Tries(State.WAITING, 1, 1, due_ms)
+    return Tries(MessageState.WAITING, 1, 1, due_ms)
 
 
 def test_what_is_due_is_read_though_there_is_no_room_for_what_is_due_soon() -> None:
@@ -31,33 +31,33 @@ def test_what_is_due_at_a_time_is_counted_at_it() -> None:
 
 
 def test_messages_that_an_owner_before_handed_out_are_waited_for() -> None:
-    tracked = TrackedMessages(QueueCell(tries={3: Tries(State.OUT, 1, 0, 1_000)}), retained=10)
+    tracked = TrackedMessages(QueueCell(tries={3: Tries(MessageState.OUT, 1, 0, 1_000)}), retained=10)
     assert tracked.expiries_ms() == [1_000]
     assert TrackedMessages(QueueCell(tries={3: waiting(5)}), retained=10).expiries_ms() == []
 
 
 def test_others_change_only_what_was_handed_out() -> None:
-    cell = QueueCell(tries={1: Tries(State.OUT, 1, 0, 1_000), 2: waiting(0)})
+    cell = QueueCell(tries={1: Tries(MessageState.OUT, 1, 0, 1_000), 2: waiting(0)})
     tracked = TrackedMessages(cell, retained=10)
     tracked.reread([message(2, None)])
     assert [one.offset for one in tracked.take_due(0, Step())] == [2]
     tracked.adopt(QueueCell(tries={2: waiting(0)}))  # that it runs is not stored yet
-    assert {offset: tries.state for offset, tries in tracked.tries.items()} == {2: State.RUNNING}
+    assert {offset: tries.state for offset, tries in tracked.tries.items()} == {2: MessageState.RUNNING}
 
 
 @pytest.mark.parametrize("retained", [0, 1, 2])
 def test_as_many_as_there_is_room_for_stay_in_memory_until_they_are_due(retained: int) -> None:
-    waits, out, step = TrackedMessages(QueueCell(), retained=retained), HandedOut(QueueCell(), retained=retained), Step()
+    waits, out, step = TrackedMessages(QueueCell(), retained=retained), ReceivedMessages(QueueCell(), retained=retained), Step()
     for offset in range(2):
         waits.wait(message(offset, None), waiting(10), step)
-        out.hand_out_fresh(message(offset, None), Want(1, 10), step)
+        out.hand_out_fresh(message(offset, None), ReceiveRequest(1, 10), step)
     assert (len(waits.messages), len(out.messages)) == (retained, retained)
     assert len(waits.missing(10)) == 2 - retained
 
 
 def test_retention_settles_what_nobody_runs_or_has_and_no_more() -> None:
-    tries = {1: waiting(9), 2: waiting(0), 3: Tries(State.OUT, 1, 0, 9), 4: Tries(State.SUSPECT, 1, 0, 0, 1)}
-    later = {8: waiting(9), 9: Tries(State.SUSPECT, 1, 0, 0, 1)}
+    tries = {1: waiting(9), 2: waiting(0), 3: Tries(MessageState.OUT, 1, 0, 9), 4: Tries(MessageState.SUSPECT, 1, 0, 0, 1)}
+    later = {8: waiting(9), 9: Tries(MessageState.SUSPECT, 1, 0, 0, 1)}
     tracked = TrackedMessages(QueueCell(tries={**tries, **later}), retained=10)
     tracked.reread([message(2, None)])
     tracked.take_due(0, Step())
@@ -75,8 +75,8 @@ def test_receive_gives_up_what_ended_its_process_as_often_as_it_may_fail(
     order: str, policy: str, strikes: int, hopeless: bool
 ) -> None:
     settings = GroupSettings(delivery_order=DeliveryOrder(order), dead_letter_policy=DeadLetterPolicy(policy), max_attempts=3)
-    cell = QueueCell(tries={2: Tries(State.SUSPECT, 3, strikes, 0, 1)}).taken_by("w")
-    ready = ReceiveSchedule(settings, cell, limits=Limits())
+    cell = QueueCell(tries={2: Tries(MessageState.SUSPECT, 3, strikes, 0, 1)}).taken_by("w")
+    ready = ReceiveSchedule(settings, cell, limits=QueueLimits())
     ready.load([], OffsetSet(), ready.next_load)
     ready.reread([message(2, "a")], 2, 3)
     step, _ = ready.plan(0)

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock import ConsumeResult
-from penstock.consumers.trace.status import Fate
+from penstock.consumers.trace.status import DeliveryState
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
 
@@ -87,7 +87,7 @@ def test_a_trace_judges_by_fields(lake: penstock.Lake) -> None:
     for message in lake.reader("orders").messages():
         (place,) = lake.trace(message.message_id).places
         found[message.value["id"]] = place.groups[0].fate
-    assert found == {5: Fate.FRESH} | dict.fromkeys(range(5), Fate.LEFT_OUT)
+    assert found == {5: DeliveryState.FRESH} | dict.fromkeys(range(5), DeliveryState.LEFT_OUT)
 
 
 @pytest.mark.parametrize(

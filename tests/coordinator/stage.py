@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
-from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.coordinator.workers.worker import Worker
 from tests.simulation.faults import Fault, FaultPlan, ScriptedFaults, Where
 from tests.simulation.kernel import Kernel
@@ -40,8 +40,8 @@ class Stage:
     def worker(self, process: SimProcess, *, lease_s: float = 5.0, label: str = "") -> Worker:
         return Worker(self.cells(process), process.runtime, lease_s=lease_s, label=label)
 
-    def watch(self, process: SimProcess) -> Watch:
-        return Watch(self.cells(process), process.runtime)
+    def watch(self, process: SimProcess) -> LeaseWatch:
+        return LeaseWatch(self.cells(process), process.runtime)
 
     async def heartbeat(self, worker: str) -> Heartbeat | None:
         """As it stands, at once and without a fault."""
@@ -55,7 +55,7 @@ class Stage:
         return self.kernel.run(script())
 
 
-async def keep_looking(watch: Watch, owner: str) -> None:
+async def keep_looking(watch: LeaseWatch, owner: str) -> None:
     """Look as consumers do, until the owner is fenced."""
     while True:
         await watch.look([owner])

@@ -14,7 +14,7 @@ from penstock.coordinator.queues.cell import ACKS_KEPT, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired, ReceiptHandle
-from penstock.coordinator.queues.remote_acks import RemoteAcks, Tried
+from penstock.coordinator.queues.remote_acks import RemoteAcks, UncertainWrite
 from penstock.coordinator.tables import CellVersion, MemoryTable
 from penstock.coordinator.tables.protocol import Cell
 from penstock.log.errors import PenstockError, StoreUnavailable, UnknownOutcome
@@ -86,7 +86,9 @@ def one_out(*, orderly: bool) -> tuple[QueueCell, ReceiptHandle]:
     return cell, handle(first)
 
 
-async def asked(table: Interrupted, change: Callable[[QueueCell], QueueCell], tried: Tried | None = None) -> PenstockError | None:
+async def asked(
+    table: Interrupted, change: Callable[[QueueCell], QueueCell], tried: UncertainWrite | None = None
+) -> PenstockError | None:
     try:
         await RemoteAcks(Cells(table, Runtime()), Runtime()).change(KEY, change, tried=tried)
     except PenstockError as error:
@@ -159,13 +161,13 @@ def test_a_write_that_an_owner_is_in_doubt_of_is_recognised() -> None:
     cell, out = one_out(orderly=True)
     change = partial(acknowledged, handle=out, now_ms=5)
 
-    async def said(stands: QueueCell, tried: Tried | None) -> PenstockError | None:
+    async def said(stands: QueueCell, tried: UncertainWrite | None) -> PenstockError | None:
         table = Interrupted(stands)
         await table.begin()
         return await asked(table, change, tried)
 
     async def main() -> None:
-        tried = Tried(77, cell.ack_writes)
+        tried = UncertainWrite(77, cell.ack_writes)
         assert await said(change(cell).with_ack(77), tried) is None
         assert isinstance(await said(change(cell).with_ack(77), None), AlreadySettled)
         assert isinstance(await said(change(cell).with_ack(78), tried), AlreadySettled)

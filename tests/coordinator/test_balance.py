@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.rebalance.balance import Plan, Queue, plan, shares, sharing
+from penstock.coordinator.rebalance.balance import BalancePlan, Queue, plan, shares, sharing
 
 TOPICS = ("orders", "refunds", "audit")
 QUEUES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
@@ -33,7 +33,7 @@ def calm(
             own = {topic: count for topic, count in queues.items() if topic in topics[member]}
             for members, shared in sharing(topics, own):
                 wish = plan(member, members, {queue: owners[queue] for queue in shared})
-                settled &= wish == Plan()
+                settled &= wish == BalancePlan()
                 owners |= dict.fromkeys(wish.drain, "") | dict.fromkeys(wish.take, member)
         if settled:
             return owners

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, State, Tries, parted
+from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Receive, Tries, removed_queue
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
 from tests.cells import blocked, failed
 from tests.thorough import examples
@@ -27,7 +27,7 @@ class CellMachine(RuleBasedStateMachine):
 
     @initialize(start=st.integers(0, 1000))
     def begin(self, start: int) -> None:
-        self.cell = QueueCell(settled=Settled(start)).taken_by("w0")
+        self.cell = QueueCell(settled=SettledOffsets(start)).taken_by("w0")
         self.start = self.end = start
         self.granted: set[int] = set()
         self.tracked: dict[int, Tries] = {}
@@ -53,19 +53,19 @@ class CellMachine(RuleBasedStateMachine):
     @rule(data=st.data(), due_ms=st.integers(0, 10**13))
     def fail(self, data: st.DataObject, due_ms: int) -> None:
         offset = data.draw(st.sampled_from(sorted(self.in_flight())))
-        before = self.tracked.get(offset, Tries(State.RUNNING))
-        tries = Tries(State.WAITING, before.attempts, before.strikes + 1, due_ms)
+        before = self.tracked.get(offset, Tries(MessageState.RUNNING))
+        tries = Tries(MessageState.WAITING, before.attempts, before.strikes + 1, due_ms)
         self.cell = self.cell.with_tries(offset, tries)
         self.granted.discard(offset)
         self.tracked[offset] = tries
 
-    @precondition(lambda self: any(tries.state in (State.WAITING, State.SUSPECT) for tries in self.tracked.values()))
+    @precondition(lambda self: any(tries.state in (MessageState.WAITING, MessageState.SUSPECT) for tries in self.tracked.values()))
     @rule(data=st.data(), alone=st.booleans())
     def run_again(self, data: st.DataObject, alone: bool) -> None:
-        idle = sorted(offset for offset, tries in self.tracked.items() if tries.state is not State.RUNNING)
+        idle = sorted(offset for offset, tries in self.tracked.items() if tries.state is not MessageState.RUNNING)
         offset = data.draw(st.sampled_from(idle))
         old = self.tracked[offset]
-        tries = Tries(State.RUNNING, old.attempts + 1, old.strikes, company=1 if alone else old.company)
+        tries = Tries(MessageState.RUNNING, old.attempts + 1, old.strikes, company=1 if alone else old.company)
         self.cell = self.cell.with_tries(offset, tries)
         self.tracked[offset] = tries
 
@@ -81,7 +81,7 @@ class CellMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def bury(self, data: st.DataObject) -> None:
         sequence = data.draw(st.sampled_from([given for _, given in self.letters]))
-        self.cell = self.cell.with_buried(sequence)
+        self.cell = self.cell.with_dead_letters_written(sequence)
         self.letters = [(offset, given) for offset, given in self.letters if given > sequence]
 
     @rule()
@@ -96,9 +96,9 @@ class CellMachine(RuleBasedStateMachine):
         self.deaths += 1
         self.cell = self.cell.taken_by(f"w{self.deaths}")
         for offset in self.in_flight():
-            old = self.tracked.get(offset, Tries(State.RUNNING))
+            old = self.tracked.get(offset, Tries(MessageState.RUNNING))
             company = max(1, (old.company or in_flight) // 2)
-            self.tracked[offset] = Tries(State.SUSPECT, old.attempts, old.strikes + (old.company == 1), company=company)
+            self.tracked[offset] = Tries(MessageState.SUSPECT, old.attempts, old.strikes + (old.company == 1), company=company)
         self.granted.clear()
 
     @invariant()
@@ -125,7 +125,7 @@ class CellMachine(RuleBasedStateMachine):
         assert self.cell.transactions == self.transactions
 
     def in_flight(self) -> set[int]:
-        return self.granted | {offset for offset, tries in self.tracked.items() if tries.state is State.RUNNING}
+        return self.granted | {offset for offset, tries in self.tracked.items() if tries.state is MessageState.RUNNING}
 
     def _end(self, chosen: set[int]) -> None:
         self.granted -= chosen
@@ -142,13 +142,13 @@ def test_a_failure_blocks_its_group_and_the_floor_goes_on() -> None:
     cell = QueueCell().taken_by("w").with_granted(OffsetSet.of([(0, 6)]))
     cell = blocked(cell, 77, 1, due_ms=500, behind=offsets(3)).with_settled(offsets(0, 2, 4, 5))
     assert cell.settled.floor == 6
-    assert cell.markers == {77: Marker(1, 2, Tries(State.WAITING, 1, 1, 500))}
+    assert cell.markers == {77: Marker(1, 2, Tries(MessageState.WAITING, 1, 1, 500))}
     cell = cell.with_granted(offsets(6)).with_listed(offsets(7)).with_settled(offsets(6))
     assert cell.settled.floor == 8
-    cell = cell.with_marker(77, Marker(1, 8, Tries(State.RUNNING, 2, 1)))
+    cell = cell.with_marker(77, Marker(1, 8, Tries(MessageState.RUNNING, 2, 1)))
     assert cell.in_flight == 1
     dead = cell.taken_by("x")
-    assert dead.markers[77] == Marker(1, 8, Tries(State.SUSPECT, 2, 1, 0, 1))
+    assert dead.markers[77] == Marker(1, 8, Tries(MessageState.SUSPECT, 2, 1, 0, 1))
     assert decode_cell(encode_cell(dead), where="cell") == dead
     assert dead.with_markers({77: None}, OffsetSet()).markers == {}
 
@@ -160,7 +160,7 @@ def test_company_shrinks_death_by_death_until_it_is_alone_and_only_then_a_death_
         cell = cell.taken_by(f"w{death + 1}")
         companies.append(cell.tries[0].company)
         strikes.append(cell.tries[0].strikes)
-        cell = cell.with_tries(0, replace(cell.tries[0], state=State.RUNNING, attempts=cell.tries[0].attempts + 1))
+        cell = cell.with_tries(0, replace(cell.tries[0], state=MessageState.RUNNING, attempts=cell.tries[0].attempts + 1))
     assert companies == [750, 375, 187, 93, 46, 23, 11, 5, 2, 1, 1, 1, 1, 1]
     assert strikes == [0] * 10 + [1, 2, 3, 4]
 
@@ -174,18 +174,18 @@ def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
     cell = QueueCell().taken_by("w").with_granted(OffsetSet.of([(0, 9)]))
     cell = blocked(failed(cell, 3, due_ms=1), 5, 4, due_ms=2).with_dead_letters((6,))
     cell = cell.reset_to(2, 1)
-    assert (cell.settled, cell.granted, cell.tries, cell.markers) == (Settled(2), OffsetSet(), {}, {})
+    assert (cell.settled, cell.granted, cell.tries, cell.markers) == (SettledOffsets(2), OffsetSet(), {}, {})
     assert (cell.epoch, cell.owner, cell.generation) == (1, "w", 1)
     assert cell.dead_letters.sequences() == [(6, 0)]
 
 
 def test_the_cell_of_a_queue_that_is_no_more_is_parted_with_once() -> None:
     cell = QueueCell(generation=3).taken_by("w").with_granted(offsets(1, 2)).with_settled(offsets(2)).with_dead_letters((1,))
-    over = parted(cell, 4)
+    over = removed_queue(cell, 4)
     assert (over.generation, over.owner, over.epoch, over.dead_letters.assigned) == (4, "", 2, ())
     assert over.dead_letters.lost == 1
-    assert parted(over, 4) is over, "what takes it apart again changes nothing: its epoch would fence the next owner"
-    assert parted(over, 3) is over
+    assert removed_queue(over, 4) is over, "what takes it apart again changes nothing: its epoch would fence the next owner"
+    assert removed_queue(over, 3) is over
 
 
 TRANSACTION = "0123456789abcdef0123456789abcdef"
@@ -193,7 +193,13 @@ TRANSACTION = "0123456789abcdef0123456789abcdef"
 
 def test_what_a_transaction_settled_stays_told_through_takes_releases_and_resets() -> None:
     cell = QueueCell().taken_by("w").with_transaction(TRANSACTION)
-    for after in (cell.taken_by("x"), cell.released(), cell.reset_to(4, 1), cell.with_granted(offsets(1)), cell.with_buried(3)):
+    for after in (
+        cell.taken_by("x"),
+        cell.released(),
+        cell.reset_to(4, 1),
+        cell.with_granted(offsets(1)),
+        cell.with_dead_letters_written(3),
+    ):
         assert after.transactions == {TRANSACTION}
     assert cell.without_transactions(["f" * 32]) is cell
     assert cell.without_transactions([TRANSACTION, "f" * 32]).transactions == frozenset()
@@ -221,7 +227,7 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: cell.with_granted(offsets(2)),
         lambda: cell.with_ungranted(offsets(0, 7)),
         cell.released,
-        lambda: cell.with_marker(9, Marker(0, 1, Tries(State.PARKED))),
+        lambda: cell.with_marker(9, Marker(0, 1, Tries(MessageState.PARKED))),
     ]
     for wrong in attempts:
         with pytest.raises(InternalError):
@@ -255,7 +261,8 @@ dues = st.integers(0, 10**13)
 
 @given(
     tries=st.dictionaries(
-        st.integers(0, 10**6), st.builds(Tries, st.just(State.OUT), st.integers(1, 99), st.integers(0, 9), dues, receive=receives)
+        st.integers(0, 10**6),
+        st.builds(Tries, st.just(MessageState.OUT), st.integers(1, 99), st.integers(0, 9), dues, receive=receives),
     ),
     lanes=st.dictionaries(
         hashes, st.tuples(st.integers(0, 10**12), st.integers(1, 50), st.integers(0, 50), dues, st.one_of(st.none(), receives))
@@ -269,11 +276,11 @@ def test_the_receives_that_messages_are_out_to_are_stored(
         lane: Marker(
             head,
             head + out + more,
-            Tries(State.OUT, 2, 1, due_ms, receive=receive and replace(receive, end=head + out)),
+            Tries(MessageState.OUT, 2, 1, due_ms, receive=receive and replace(receive, end=head + out)),
         )
         for lane, (head, out, more, due_ms, receive) in lanes.items()
     }
-    cell = QueueCell(settled=Settled(10**12), tries=tries, markers=markers)
+    cell = QueueCell(settled=SettledOffsets(10**12), tries=tries, markers=markers)
     assert decode_cell(encode_cell(cell), where="cell") == cell
     many = [replace(one, receive=None) for one in tries.values()]
     unnamed = replace(cell, tries=dict(zip(tries, many, strict=True)), markers={})
@@ -283,8 +290,8 @@ def test_the_receives_that_messages_are_out_to_are_stored(
 def test_receives_take_little_of_a_cell() -> None:
     """32 messages of one receive, tracked each by itself; and a thousand message groups, each out to a receive of its own."""
     one = Receive(2**63 + 5, 2**63 + 7)
-    out = Tries(State.OUT, 1, 0, 2**41)
-    cell = QueueCell(settled=Settled(10**9), tries={10**9 - 2 * n: out for n in range(32)})
+    out = Tries(MessageState.OUT, 1, 0, 2**41)
+    cell = QueueCell(settled=SettledOffsets(10**9), tries={10**9 - 2 * n: out for n in range(32)})
     named = replace(cell, tries=dict.fromkeys(cell.tries, replace(out, receive=one)))
     assert len(encode_cell(named)) - len(encode_cell(cell)) <= 40
     lanes = {2**63 + n: Marker(10**9 + n, 10**9 + n + 1, out) for n in range(1_000)}
@@ -295,14 +302,17 @@ def test_receives_take_little_of_a_cell() -> None:
 
 
 def test_receives_that_cannot_be_are_refused() -> None:
-    out = Tries(State.OUT, 1, 0, 50, receive=Receive(1, 2))
+    out = Tries(MessageState.OUT, 1, 0, 50, receive=Receive(1, 2))
     beyond = Marker(3, 5, replace(out, receive=Receive(1, 2, end=6)))
     nothing = Marker(3, 5, replace(out, receive=Receive(1, 2, end=3)))
     for cell in (
-        QueueCell(settled=Settled(9), markers={7: beyond}),
-        QueueCell(settled=Settled(9), markers={7: nothing}),
-        QueueCell(settled=Settled(9), tries={3: replace(out, state=State.WAITING)}),
-        QueueCell(settled=Settled(9), markers={7: Marker(3, 5, replace(out, state=State.PARKED, receive=Receive(1, 2, end=4)))}),
+        QueueCell(settled=SettledOffsets(9), markers={7: beyond}),
+        QueueCell(settled=SettledOffsets(9), markers={7: nothing}),
+        QueueCell(settled=SettledOffsets(9), tries={3: replace(out, state=MessageState.WAITING)}),
+        QueueCell(
+            settled=SettledOffsets(9),
+            markers={7: Marker(3, 5, replace(out, state=MessageState.PARKED, receive=Receive(1, 2, end=4)))},
+        ),
     ):
         with pytest.raises(DataDamaged):
             decode_cell(encode_cell(cell), where="cell")
@@ -313,7 +323,7 @@ def test_dead_letters_that_cannot_have_been_kept_are_refused(kept: tuple[tuple[i
     good = DeadLetters(next_sequence=8, assigned=(3, 5)).only([(5, 7), (1, 4), (2, 3), (3, 6)], next_sequence=8)
     assert good == DeadLetters(next_sequence=8, assigned=(3, 5), kept=((2, 3), (1, 4)))
     assert good.sequences() == [(2, 3), (1, 4), (3, 6), (5, 7)]
-    cell = QueueCell(settled=Settled(9), dead_letters=good)
+    cell = QueueCell(settled=SettledOffsets(9), dead_letters=good)
     assert decode_cell(encode_cell(cell), where="cell") == cell
     with pytest.raises(DataDamaged):
         decode_cell(encode_cell(replace(cell, dead_letters=replace(good, kept=kept))), where="cell")
@@ -322,7 +332,7 @@ def test_dead_letters_that_cannot_have_been_kept_are_refused(kept: tuple[tuple[i
 @pytest.mark.parametrize("refused", [((3, 0),), ((3, 2), (3, 2)), ((4, 1),)])
 def test_messages_that_cannot_have_been_given_up_are_refused(refused: tuple[tuple[int, int], ...]) -> None:
     good = DeadLetters(next_sequence=2, assigned=(3, 5), refused=((5, 1), (3, 2)))
-    cell = QueueCell(settled=Settled(9), dead_letters=good)
+    cell = QueueCell(settled=SettledOffsets(9), dead_letters=good)
     assert decode_cell(encode_cell(cell), where="cell") == cell
     with pytest.raises(DataDamaged):
         decode_cell(encode_cell(replace(cell, dead_letters=replace(good, refused=refused))), where="cell")

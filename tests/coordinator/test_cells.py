@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
+from penstock.coordinator.cells.cells import CellChanged, Cells, StoredCell
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
@@ -215,7 +215,7 @@ def test_another_s_write_is_handed_over() -> None:
             with pytest.raises(CellChanged, match=r"changed by another.*cell") as caught:
                 await cells.write("cell", b"third", on=stale, deadline_s=9e9)
             assert caught.value.stored == second
-        assert await cells.read("cell") == second == Stored(b"second", second.version, second.write_id)
+        assert await cells.read("cell") == second == StoredCell(b"second", second.version, second.write_id)
 
     asyncio.run(run())
 

@@ -8,19 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.commands import begin, carried_out, caught_up
-from penstock.coordinator.queues.offsets import Settled
+from penstock.coordinator.queues.commands import begin, caught_up, with_commands_applied
+from penstock.coordinator.queues.offsets import SettledOffsets
 
 RELEASE, SKIP = CommandKind.RELEASE, CommandKind.SKIP
 
 
 def parked_at(*heads: int, limit: int | None = None, strikes: int = 17) -> QueueCell:
     """A cell in which message groups 100, 101, … are parked at these offsets, and what lies below 20 is settled."""
-    cell = QueueCell(settled=Settled(20), epoch=4, owner="w/1")
+    cell = QueueCell(settled=SettledOffsets(20), epoch=4, owner="w/1")
     markers = {
-        100 + place: Marker(head, limit or head + 1, Tries(State.PARKED, strikes, strikes)) for place, head in enumerate(heads)
+        100 + place: Marker(head, limit or head + 1, Tries(MessageState.PARKED, strikes, strikes))
+        for place, head in enumerate(heads)
     }
     return replace(cell, markers=markers)
 
@@ -30,18 +31,18 @@ def command(kind: CommandKind, *heads: int, number: int = 1, generation: int = 0
 
 
 def test_a_released_group_is_due_at_once_with_no_strike() -> None:
-    cell = carried_out(parked_at(3, 7), [command(RELEASE, 7)])
+    cell = with_commands_applied(parked_at(3, 7), [command(RELEASE, 7)])
     assert cell.markers == {
-        100: Marker(3, 4, Tries(State.PARKED, 17, 17)),
-        101: Marker(7, 8, Tries(State.WAITING, attempts=17, strikes=0, due_ms=0)),
+        100: Marker(3, 4, Tries(MessageState.PARKED, 17, 17)),
+        101: Marker(7, 8, Tries(MessageState.WAITING, attempts=17, strikes=0, due_ms=0)),
     }
     assert cell.commands == 1
     assert cell.dead_letters.assigned == ()
 
 
 def test_a_skipped_message_is_a_dead_letter_and_its_group_goes_on_behind_it() -> None:
-    cell = carried_out(parked_at(9, 3), [command(SKIP, 3, 9)])
-    waiting = Tries(State.WAITING, attempts=0)
+    cell = with_commands_applied(parked_at(9, 3), [command(SKIP, 3, 9)])
+    waiting = Tries(MessageState.WAITING, attempts=0)
     assert cell.markers == {100: Marker(10, 10, waiting), 101: Marker(4, 4, waiting)}
     assert cell.dead_letters.sequences() == [(3, 0), (9, 1)]
     assert 3 in cell.settled
@@ -49,36 +50,36 @@ def test_a_skipped_message_is_a_dead_letter_and_its_group_goes_on_behind_it() ->
 
 
 def test_what_was_delivered_with_a_skipped_message_keeps_its_attempts() -> None:
-    cell = carried_out(parked_at(3, limit=9, strikes=5), [command(SKIP, 3, attempts=5)])
-    assert cell.markers == {100: Marker(4, 9, Tries(State.WAITING, attempts=5))}
+    cell = with_commands_applied(parked_at(3, limit=9, strikes=5), [command(SKIP, 3, attempts=5)])
+    assert cell.markers == {100: Marker(4, 9, Tries(MessageState.WAITING, attempts=5))}
 
 
 def test_a_command_does_nothing_a_second_time() -> None:
     commands = [command(RELEASE, 3, number=4), command(SKIP, 7, number=5)]
-    cell = carried_out(parked_at(3, 7), commands)
+    cell = with_commands_applied(parked_at(3, 7), commands)
     assert cell.commands == 5
-    assert carried_out(cell, commands) is cell
+    assert with_commands_applied(cell, commands) is cell
     again = replace(cell, markers=parked_at(3, 7).markers)  # both failed and are parked once more
-    assert carried_out(again, commands) is again
-    assert carried_out(again, [*commands, command(RELEASE, 3, number=6)]).markers[100].tries.state is State.WAITING
+    assert with_commands_applied(again, commands) is again
+    assert with_commands_applied(again, [*commands, command(RELEASE, 3, number=6)]).markers[100].tries.state is MessageState.WAITING
 
 
 def test_a_command_for_one_parking_is_not_carried_out_on_the_next() -> None:
     """The one order is carried out and fails, before the other, given at the same time, is read."""
     release, skip = command(RELEASE, 3, number=1), command(SKIP, 3, number=2)
-    cell = carried_out(parked_at(3), [release])
-    assert cell.markers[100].tries.state is State.WAITING
+    cell = with_commands_applied(parked_at(3), [release])
+    assert cell.markers[100].tries.state is MessageState.WAITING
     again = replace(cell, markers=parked_at(3, strikes=18).markers)
-    after = carried_out(again, [release, skip])
+    after = with_commands_applied(again, [release, skip])
     assert after == replace(again, commands=2)
-    assert carried_out(after, [command(SKIP, 3, number=3, attempts=18)]).dead_letters.assigned == (3,)
+    assert with_commands_applied(after, [command(SKIP, 3, number=3, attempts=18)]).dead_letters.assigned == (3,)
 
 
 def test_only_a_group_that_is_parked_at_that_message_is_meant() -> None:
     cell = parked_at(3, 7)
-    running = Marker(7, 9, Tries(State.RUNNING, 18))
+    running = Marker(7, 9, Tries(MessageState.RUNNING, 18))
     cell = replace(cell, markers={**cell.markers, 101: running})
-    after = carried_out(cell, [command(SKIP, 7, 8, 4)])
+    after = with_commands_applied(cell, [command(SKIP, 7, 8, 4)])
     assert after == replace(cell, commands=1)
 
 
@@ -94,7 +95,7 @@ def test_a_cell_that_is_behind_is_reset_first_and_then_obeys() -> None:
     record = replace(record, commands=(command(RELEASE, 3, generation=1), command(SKIP, 3, number=2, generation=2)))
     old = replace(parked_at(3), generation=1)
     cell = caught_up(old.with_dead_letters((2,)), record, "orders", 0)
-    assert (cell.generation, cell.commands, cell.settled, cell.markers) == (2, 2, Settled(0), {})
+    assert (cell.generation, cell.commands, cell.settled, cell.markers) == (2, 2, SettledOffsets(0), {})
     assert (cell.epoch, cell.owner) == (4, "w/1")
     assert cell.dead_letters.sequences() == [(2, 0)]
     assert caught_up(cell, record, "orders", 0) is cell
@@ -111,9 +112,11 @@ def test_dead_letters_of_a_former_life_are_not_those_of_the_messages_that_have_t
     assert decode_cell(encode_cell(cell), where="here") == cell
     again = replace(record, positions={"orders": Position((0,), (4,), life=9, since=2)})
     assert caught_up(cell, again, "orders", 0).dead_letters == cell.dead_letters, "a reset within a life"
-    assert cell.with_buried(0, lost=1).dead_letters == DeadLetters(3, (5, 2), former=1, lost=1)
-    assert cell.with_buried(2, lost=2).dead_letters == DeadLetters(3, (), lost=2)
-    assert cell.with_buried(2, lost=2).with_buried(2, lost=2).dead_letters == DeadLetters(3, (), lost=2), "told once"
+    assert cell.with_dead_letters_written(0, lost=1).dead_letters == DeadLetters(3, (5, 2), former=1, lost=1)
+    assert cell.with_dead_letters_written(2, lost=2).dead_letters == DeadLetters(3, (), lost=2)
+    assert cell.with_dead_letters_written(2, lost=2).with_dead_letters_written(2, lost=2).dead_letters == DeadLetters(
+        3, (), lost=2
+    ), "told once"
 
 
 def test_commands_of_other_queues_and_topics_are_left_alone() -> None:
@@ -127,7 +130,7 @@ def test_commands_of_other_queues_and_topics_are_left_alone() -> None:
 
 def test_a_queue_that_nobody_has_taken_begins_where_the_group_does() -> None:
     position = Position((5, 7), (0, 3))
-    assert begin(position, 1) == QueueCell(generation=3, settled=Settled(7))
+    assert begin(position, 1) == QueueCell(generation=3, settled=SettledOffsets(7))
     record = GroupRecord(settings=GroupSettings(), positions={"orders": position})
     assert caught_up(begin(position, 1), record, "orders", 1) == begin(position, 1)
 
@@ -136,10 +139,10 @@ def test_a_queue_that_nobody_has_taken_begins_where_the_group_does() -> None:
 def test_commands_do_the_same_in_one_write_or_in_several(heads: set[int], orders: list[tuple[CommandKind, set[int]]]) -> None:
     cell = parked_at(*sorted(heads))
     commands = [command(kind, *sorted(meant), number=number) for number, (kind, meant) in enumerate(orders, 1)]
-    together = carried_out(cell, commands)
+    together = with_commands_applied(cell, commands)
     one_by_one = cell
     for place in range(len(commands)):
-        one_by_one = carried_out(one_by_one, commands[: place + 1])
+        one_by_one = with_commands_applied(one_by_one, commands[: place + 1])
     assert one_by_one == together
     assert together.settled == cell.settled
     given_up = {offset for offset, _ in together.dead_letters.sequences()}

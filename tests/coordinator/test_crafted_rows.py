@@ -12,14 +12,14 @@ import pytest
 
 from penstock.coordinator.queues.spills import WaitingRows
 from penstock.coordinator.registry.spill_objects import SpillObjects
-from penstock.coordinator.timers.cell.state import Due, Run
-from penstock.coordinator.timers.runs.recalls import Recalls, recalls_key
-from penstock.coordinator.timers.runs.run_files import Group, OpenRun, RunWriter
+from penstock.coordinator.timers.cell.state import DuePosition, TimerRun
+from penstock.coordinator.timers.runs.recalls import RecallObjects, recalls_key
+from penstock.coordinator.timers.runs.run_files import OpenRun, RunRowGroup, RunWriter
 from penstock.log import Message
 from penstock.log.errors import DataDamaged
 from penstock.log.format.digest import digest
 from penstock.log.format.sealed import write_file
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.paths import TopicPaths
 from penstock.log.produce.delays import waiting_messages
@@ -28,7 +28,7 @@ from penstock.log.stage.half_messages import half_key, read_half
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from tests.coordinator.test_spills import objects, waiting
-from tests.coordinator.timers.test_play import Played
+from tests.coordinator.timers.test_delivery import Played
 from tests.log.strategies import rows_of
 
 INT64 = pa.int64()
@@ -103,7 +103,7 @@ def test_recalled_messages_outside_of_a_cell(change: dict[str, Any]) -> None:
         arrays = {**RECALLED, **change}
         crafted = pa.table({name: one if isinstance(one, pa.Array) else pa.array(one, INT64) for name, one in arrays.items()})
         await store.put(recalls_key("orders", "life", "a"), write_file(crafted, {}), mode=Put.CREATE)
-        await Recalls(store, Runtime(), "orders", "life").keep_to((Run("a", 2, 100, Due(2, 8)),))
+        await RecallObjects(store, Runtime(), "orders", "life").keep_to((TimerRun("a", 2, 100, DuePosition(2, 8)),))
 
     refused(read, names=recalls_key("orders", "life", "a"))
 
@@ -119,7 +119,7 @@ def test_a_run_of_timers(change: dict[str, Any]) -> None:
         crafted = pa.Table.from_pylist([{**ROW, **change}], MESSAGE_SCHEMA)
         writer = RunWriter(group_bytes=10**6)
         writer._writer.write_table(crafted)
-        writer._groups = [Group(Due(5, 7), Due(5, 7), 1)]
+        writer._groups = [RunRowGroup(DuePosition(5, 7), DuePosition(5, 7), 1)]
         built = writer.close("a")
         assert built is not None
         run, data = built
@@ -147,7 +147,7 @@ def test_a_queue_that_the_topic_lacks_does_not_hold_up_its_timers(monkeypatch: p
     """A row of the timer log names it: its message goes where one without a queue would."""
     monkeypatch.setattr("penstock.log.produce.producer.check_queue", lambda *_: None)
 
-    async def script(played: Played, lake: Lake) -> None:
+    async def script(played: Played, lake: LogLake) -> None:
         producer = await lake.producer("orders")
         producer.send(Message(b"astray", delay=_SECOND), queue=4095)
         producer.send(Message(b"grouped", message_group="g", delay=_SECOND))

@@ -11,17 +11,17 @@ from functools import reduce
 import pytest
 
 from penstock.coordinator.cells.cells import Cells
-from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper, take
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.coordinator.tables import CellVersion, MemoryTable
 from penstock.log.errors import InternalError, StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import Conflict
 
 KEY = "queues/billing/orders/3"
-BEGIN = QueueCell(settled=Settled(10))
+BEGIN = QueueCell(settled=SettledOffsets(10))
 
 
 @dataclass
@@ -101,7 +101,7 @@ def test_an_acknowledgement_by_handle_is_merged_not_overwritten() -> None:
         table = MemoryTable()
         keeper = await taken(table, "a")
         await keeper.change(
-            lambda cell: cell.with_tries(10, Tries(State.OUT, due_ms=99)).with_tries(11, Tries(State.OUT, due_ms=99))
+            lambda cell: cell.with_tries(10, Tries(MessageState.OUT, due_ms=99)).with_tries(11, Tries(MessageState.OUT, due_ms=99))
         )
         found = await cells(table).read(KEY)
         assert found is not None
@@ -134,7 +134,7 @@ def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again
     async def run() -> None:
         table = Losing()
         keeper = await taken(table, "a")
-        await keeper.change(lambda cell: cell.with_tries(10, Tries(State.OUT, due_ms=99)).with_granted(offsets((12, 14))))
+        await keeper.change(lambda cell: cell.with_tries(10, Tries(MessageState.OUT, due_ms=99)).with_granted(offsets((12, 14))))
         table.armed = True
         cell = await keeper.change(lambda cell: cell.with_dead_letters((12,)))
         assert cell.dead_letters.assigned == (12,)
@@ -210,7 +210,7 @@ def test_what_finds_no_room_is_left_out_and_what_settles_always_finds_some() -> 
         rng = random.Random(3)
 
         def failing(at: int) -> Change:
-            tries = {offset: Tries(State.WAITING, 1, 1, rng.getrandbits(40)) for offset in range(at, at + 2000)}
+            tries = {offset: Tries(MessageState.WAITING, 1, 1, rng.getrandbits(40)) for offset in range(at, at + 2000)}
             return lambda cell: reduce(lambda grown, offset: grown.with_tries(offset, tries[offset]), tries, cell)
 
         await keeper.change(failing(10))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.coordinator.lakes import LakePlace, Lakes, OpenLake
+from penstock.coordinator.lakes import LakePlace, OpenLake, OpenLakes
 from penstock.log.errors import ClosedError, InvalidArgument
 from penstock.log.topic.settings import TopicSettings
 
@@ -44,7 +44,7 @@ def test_what_is_no_lake_is_refused(what: object) -> None:
 
 
 def test_a_process_opens_a_lake_once(tmp_path: Path) -> None:
-    lakes, place = Lakes(), LakePlace.of(tmp_path)
+    lakes, place = OpenLakes(), LakePlace.of(tmp_path)
     opened = lakes.open(place)
     assert lakes.open(place) is opened
     assert lakes.open(place.reading) is not opened
@@ -57,7 +57,7 @@ def test_a_process_opens_a_lake_once(tmp_path: Path) -> None:
 
 
 def test_it_writes_or_it_does_not(tmp_path: Path) -> None:
-    lakes, place = Lakes(), LakePlace.of(tmp_path)
+    lakes, place = OpenLakes(), LakePlace.of(tmp_path)
     writing, reading = lakes.open(place), lakes.open(place.reading)
     writing.run(lambda: writing.lake.create_topic("orders", TopicSettings(queues=1)))
     assert list(reading.run(reading.lake.topics)) == ["orders"]
@@ -82,7 +82,7 @@ def test_consumer_groups_are_those_of_the_lake(tmp_path: Path) -> None:
 
 
 def test_a_child_begins_with_none(tmp_path: Path) -> None:
-    lakes, place = Lakes(), LakePlace.of(tmp_path)
+    lakes, place = OpenLakes(), LakePlace.of(tmp_path)
     opened = lakes.open(place)
     child = os.fork()
     if child == 0:

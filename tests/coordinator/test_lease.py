@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.rebalance.balance import Plan, plan
+from penstock.coordinator.rebalance.balance import BalancePlan, plan
 from penstock.coordinator.workers.lease import (
     IDLE_AFTER_S,
     LEASE_IDLE_S,
     LEASE_MS_MAX,
     Heartbeat,
-    Hold,
-    Listed,
+    LeaseHold,
+    ListedMember,
     decode_heartbeat,
     encode_heartbeat,
     is_expired,
@@ -45,13 +45,13 @@ def test_a_heartbeat_that_stands_still_for_its_own_lease_and_the_margin_is_dead(
 )
 def test_nobody_is_fenced_while_it_believes_in_its_lease(lease_ms: int, sent_s: float, seen_after_s: float, rate: float) -> None:
     """However long the renewal was on its way and unseen, and though the observer's clock runs at another rate."""
-    hold = Hold(lease_ms / 1000, sent_s)
+    hold = LeaseHold(lease_ms / 1000, sent_s)
     sighting = sighted(None, Heartbeat(worker="w", lease_ms=lease_ms), (sent_s + seen_after_s) * rate)
     assert not is_expired(sighting, hold.until_s * rate)
 
 
 def test_a_lease_is_renewed_in_time_and_counts_from_the_request() -> None:
-    hold = Hold(6.0, 10.0)
+    hold = LeaseHold(6.0, 10.0)
     assert (hold.renew_s, hold.until_s) == (12.0, 16.0)
 
 
@@ -61,12 +61,12 @@ def test_only_who_has_nothing_to_do_takes_the_long_lease() -> None:
     assert lease_s(usual_s=5, idle_s=IDLE_AFTER_S - 1, in_flight=False) == 5
 
 
-members = st.builds(Listed, st.integers(1, 10**6), st.text(), st.lists(st.text()).map(tuple))
+members = st.builds(ListedMember, st.integers(1, 10**6), st.text(), st.lists(st.text()).map(tuple))
 
 
 @given(st.text(), st.integers(1, LEASE_MS_MAX), st.integers(0, 10**12), st.booleans(), st.lists(members), st.text())
 def test_a_heartbeat_is_stored_as_it_is(
-    worker: str, lease_ms: int, beat: int, fenced: bool, listed: list[Listed], label: str
+    worker: str, lease_ms: int, beat: int, fenced: bool, listed: list[ListedMember], label: str
 ) -> None:
     heartbeat = Heartbeat(worker=worker, lease_ms=lease_ms, beat=beat, fenced=fenced, members=tuple(listed), label=label)
     assert decode_heartbeat(encode_heartbeat(heartbeat), where="w") == heartbeat
@@ -80,7 +80,9 @@ def test_damage_is_named(data: bytes) -> None:
 
 @pytest.mark.parametrize("member", [["1", "g"], [-1, "g"], [1, 2], [1, "g", 3], [1, "g", "orders", 4], [1]])
 def test_a_member_that_is_none_is_damage(member: list[object]) -> None:
-    whole = json.loads(encode_heartbeat(Heartbeat(worker="w", lease_ms=1_000, beat=1, members=(Listed(1, "g", ("orders",)),))))
+    whole = json.loads(
+        encode_heartbeat(Heartbeat(worker="w", lease_ms=1_000, beat=1, members=(ListedMember(1, "g", ("orders",)),)))
+    )
     assert whole["members"] == [[1, "g", "orders"]]
     with pytest.raises(DataDamaged, match="not a worker's heartbeat"):
         decode_heartbeat(json.dumps({**whole, "members": [member]}).encode(), where="workers/w")
@@ -97,7 +99,7 @@ def test_workers_come_to_an_even_share_whatever_the_start(queues: int, count: in
     shares = [sum(owner == worker for owner in owners.values()) for worker in workers]
     assert sum(shares) == queues
     assert max(shares) <= -(-queues // count)
-    assert all(plan(worker, workers, owners) == Plan() for worker in workers)
+    assert all(plan(worker, workers, owners) == BalancePlan() for worker in workers)
 
 
 def test_workers_that_start_together_reach_for_different_queues() -> None:

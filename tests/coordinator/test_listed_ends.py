@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import aio
-from penstock.coordinator.operators.lake_view import LakeSeen, LakeView
+from penstock.coordinator.operators.lake_view import LakeOverview, LakeView
 from penstock.coordinator.operators.listed_ends import ListedEnds
 from penstock.log import Message, ProducerOptions, TopicSettings
 from penstock.log.paths import TopicPaths
@@ -84,7 +84,7 @@ class Watched:
         self.store = store
         self._view = LakeView(seeing, seeing.coordination.cells, waiting=no_timers, precise=timedelta(minutes=1), lists=True)
 
-    async def look(self) -> tuple[LakeSeen, int]:
+    async def look(self) -> tuple[LakeOverview, int]:
         """What is seen, and the GETs that it took."""
         before = self.store.statistics()
         seen = await self._view.look(failed=lambda kind, name, error: pytest.fail(f"{kind} {name}: {error}"))

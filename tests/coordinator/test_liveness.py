@@ -8,7 +8,7 @@ import math
 import pytest
 
 from penstock import aio
-from penstock.coordinator import Upkeep
+from penstock.coordinator import LakeMaintenance
 from penstock.coordinator.cells.keys import worker_key, worker_of
 from penstock.coordinator.workers.lease import Heartbeat, encode_heartbeat
 from penstock.coordinator.workers.liveness import WorkerState, forget_fenced, watched, workers
@@ -114,7 +114,7 @@ def test_who_maintains_removes_them() -> None:
             for name, fenced_ms in (("old", 1), ("new", lake.runtime.clock.wall_ms())):
                 heartbeat = Heartbeat(worker=name, lease_ms=5000, fenced=True, fenced_ms=fenced_ms)
                 await cells.write(worker_key(name), encode_heartbeat(heartbeat), on=None, deadline_s=math.inf)
-            upkeep = Upkeep(lake, cells, lake.coordination.groups)
+            upkeep = LakeMaintenance(lake, cells, lake.coordination.groups)
             await upkeep.once("orders")
             assert await workers(cells) == ["new"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.cells.varints import VarintReader, append_bytes, append_varint
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.log.errors import DataDamaged
 from penstock.log.limits import NUMBER_MAX
 
@@ -22,8 +22,8 @@ def plain(ranges: list[tuple[int, int]]) -> set[int]:
     return {offset for first, limit in ranges for offset in range(first, limit)}
 
 
-def settled_of(ranges: list[tuple[int, int]], floor: int = 0) -> Settled:
-    settled = Settled(floor)
+def settled_of(ranges: list[tuple[int, int]], floor: int = 0) -> SettledOffsets:
+    settled = SettledOffsets(floor)
     for first, limit in ranges:
         settled = settled.with_range(first, limit)
     return settled
@@ -63,7 +63,7 @@ def test_what_is_settled_is_a_set_with_a_floor(ranges: list[tuple[int, int]], ot
         assert settled.limit == max([settled.floor, *(offset + 1 for offset in held)])
         assert settled.count_above == len([offset for offset in held if offset > settled.floor])
         assert not settled.above & 1
-        assert Settled.decode(VarintReader(settled.encode())) == settled
+        assert SettledOffsets.decode(VarintReader(settled.encode())) == settled
 
 
 @given(RANGES, RANGES, st.integers(0, 50))
@@ -84,31 +84,31 @@ def test_ranges_and_gaps_share_out_all_offsets(ranges: list[tuple[int, int]], st
 
 @pytest.mark.parametrize(("limit", "gaps"), [(3, []), (5, [(3, 5)]), (6, [(3, 5)]), (7, [(3, 5)]), (8, [(3, 5), (7, 8)])])
 def test_gaps_end_at_their_limit(limit: int, gaps: list[tuple[int, int]]) -> None:
-    assert Settled(3).with_range(5, 7).with_range(9, 12).gaps(limit) == gaps
+    assert SettledOffsets(3).with_range(5, 7).with_range(9, 12).gaps(limit) == gaps
 
 
 @given(st.integers(0, 2**3000), st.integers(0, 2**62))
 def test_any_pattern_is_kept(pattern: int, start: int) -> None:
-    settled = Settled(start, pattern << 1)
-    assert Settled.decode(VarintReader(settled.encode())) == settled
+    settled = SettledOffsets(start, pattern << 1)
+    assert SettledOffsets.decode(VarintReader(settled.encode())) == settled
 
 
 def test_a_set_may_reach_up_to_the_last_offset_and_no_further() -> None:
-    last = Settled(NUMBER_MAX - 4, 0b1010)
-    assert Settled.decode(VarintReader(last.encode())) == last
+    last = SettledOffsets(NUMBER_MAX - 4, 0b1010)
+    assert SettledOffsets.decode(VarintReader(last.encode())) == last
     with pytest.raises(DataDamaged, match="reaches too far"):
-        Settled.decode(VarintReader(Settled(NUMBER_MAX - 4, 0b11010).encode()))
+        SettledOffsets.decode(VarintReader(SettledOffsets(NUMBER_MAX - 4, 0b11010).encode()))
 
 
 def test_a_set_may_span_so_much_and_have_so_many_holes_and_no_more() -> None:
-    spanned = Settled(5).with_range(5 + (1 << 24) - 1, 5 + (1 << 24))
-    assert Settled.decode(VarintReader(spanned.encode())) == spanned
+    spanned = SettledOffsets(5).with_range(5 + (1 << 24) - 1, 5 + (1 << 24))
+    assert SettledOffsets.decode(VarintReader(spanned.encode())) == spanned
     with pytest.raises(DataDamaged, match="reaches too far"):
-        Settled.decode(VarintReader(Settled(5).with_range(5 + (1 << 24), 6 + (1 << 24)).encode()))
-    holes = Settled(5, int.from_bytes(b"\xaa" * (1 << 16), "little") << 1)
-    assert Settled.decode(VarintReader(holes.encode())) == holes
+        SettledOffsets.decode(VarintReader(SettledOffsets(5).with_range(5 + (1 << 24), 6 + (1 << 24)).encode()))
+    holes = SettledOffsets(5, int.from_bytes(b"\xaa" * (1 << 16), "little") << 1)
+    assert SettledOffsets.decode(VarintReader(holes.encode())) == holes
     with pytest.raises(DataDamaged, match="too many holes"):
-        Settled.decode(VarintReader(Settled(5, holes.above << 2 | 0b10).encode()))
+        SettledOffsets.decode(VarintReader(SettledOffsets(5, holes.above << 2 | 0b10).encode()))
 
 
 def test_as_many_ranges_as_bytes_are_stored_as_bits_without_a_look_at_each() -> None:
@@ -119,21 +119,21 @@ def test_as_many_ranges_as_bytes_are_stored_as_bits_without_a_look_at_each() -> 
     for gap in gaps:
         bit += gap + 1
         above |= 1 << bit - 1
-    settled = Settled(5, above)
+    settled = SettledOffsets(5, above)
     assert len(settled.ranges()) == (above.bit_length() + 7) // 8
     bitmap, packed_bitmap = 1, 3
     assert settled.encode()[3] in (bitmap, packed_bitmap)
-    assert Settled.decode(VarintReader(settled.encode())) == settled
+    assert SettledOffsets.decode(VarintReader(settled.encode())) == settled
 
 
 def test_an_empty_set_is_written_as_two_bytes() -> None:
     """A queue without a hole is the usual one; and stored cells are compared byte by byte."""
-    assert Settled(5).encode() == b"\x05\x00"
+    assert SettledOffsets(5).encode() == b"\x05\x00"
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_set_or_damaged(data: bytes) -> None:
-    for kind in (OffsetSet, Settled):
+    for kind in (OffsetSet, SettledOffsets):
         try:
             found = kind.decode(VarintReader(data))
         except DataDamaged:
@@ -157,7 +157,7 @@ def test_damage_is_named(bits: bytes, said: str) -> None:
     append_varint(data, 5)
     append_bytes(data, bits)
     with pytest.raises(DataDamaged, match=said):
-        Settled.decode(VarintReader(bytes(data)))
+        SettledOffsets.decode(VarintReader(bytes(data)))
 
 
 @pytest.mark.parametrize(
@@ -167,4 +167,4 @@ def test_they_are_small(holes: float, window: int, bytes_max: int) -> None:
     """A window of 10,000 never takes more than 1.3 KB."""
     rng = random.Random(1)
     above = sum(1 << bit for bit in range(1, window) if rng.random() >= holes)
-    assert len(Settled(1_000_000, above).encode()) <= bytes_max
+    assert len(SettledOffsets(1_000_000, above).encode()) <= bytes_max

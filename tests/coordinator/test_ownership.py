@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
@@ -18,8 +18,8 @@ from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.balance import Queue
 from penstock.coordinator.rebalance.ownership import Ownership
-from penstock.coordinator.workers.session import LeaseLost, Member
-from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.session import LeaseLost, SessionMember
+from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.log.errors import PenstockError, PermissionDenied, UnknownOutcome
 from tests.coordinator.stage import Stage
 
@@ -50,15 +50,15 @@ class DoubtfulCells(Cells):
     """Whether the late one arrives just before the next write of its queue."""
     refused = ""
     """A cell that may not be written."""
-    late: tuple[str, bytes, Stored | None] | None = None
+    late: tuple[str, bytes, StoredCell | None] | None = None
     reads = 0
     """Of queues' cells."""
 
-    async def read(self, key: str) -> Stored | None:
+    async def read(self, key: str) -> StoredCell | None:
         self.reads += key.startswith("queues/")
         return await super().read(key)
 
-    async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+    async def write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float) -> StoredCell:
         if self.doubtful and key.startswith("queues/"):
             self.late = self.late or (key, data, on)
             raise self.error
@@ -86,14 +86,14 @@ class Group:
     def __post_init__(self) -> None:
         self.records = OneRecord(self.queues)
 
-    async def member(self, name: str) -> tuple[Ownership, Member, DoubtfulCells]:
+    async def member(self, name: str) -> tuple[Ownership, SessionMember, DoubtfulCells]:
         process = self.stage.process(name)
         cells = DoubtfulCells(self.stage.table.client(process), process.runtime)
         joined = await process.run(self.stage.worker(process, lease_s=LEASE_S).join(GROUP, [TOPIC]))
         ownership = Ownership(
             cells,
             self.records,
-            Watch(cells, process.runtime),
+            LeaseWatch(cells, process.runtime),
             joined,
             process.runtime,
             group=GROUP,

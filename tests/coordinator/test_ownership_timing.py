@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import ALL, GroupRecord
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.tables.memory import MemoryTable
-from penstock.coordinator.workers.lease import Listed
-from penstock.coordinator.workers.session import Member
-from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.lease import ListedMember
+from penstock.coordinator.workers.session import SessionMember
+from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.log.errors import LimitExceeded, StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.tables.sqlite_files import HandClock
@@ -28,7 +28,7 @@ from tests.coordinator.test_ownership import GROUP, LEASE_S, TOPIC, OneRecord, n
 ME = "me/1"
 
 
-class Living(Member):
+class Living(SessionMember):
     """A member that needs no heartbeat."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Living(Member):
         return math.inf
 
 
-class ToldWatch(Watch):
+class ToldWatch(LeaseWatch):
     """Knows of others what the test says, and notes who was looked at."""
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class ToldWatch(Watch):
     async def fence(self, owner: str) -> bool:
         return owner in self.dead
 
-    def listed(self, owner: str) -> Listed | None:
-        return Listed(1, GROUP, self.topics[owner]) if owner in self.topics else None
+    def listed(self, owner: str) -> ListedMember | None:
+        return ListedMember(1, GROUP, self.topics[owner]) if owner in self.topics else None
 
     def due_s(self, owners: Iterable[str]) -> float:
         return -math.inf
@@ -72,7 +72,7 @@ class CountedCells(Cells):
 
     reads = 0
 
-    async def read(self, key: str) -> Stored | None:
+    async def read(self, key: str) -> StoredCell | None:
         self.reads += 1
         return await super().read(key)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import member_key
 from penstock.coordinator.registry.broadcast_progress import open_progress, read_progress
 from penstock.coordinator.tables import MemoryTable
@@ -21,7 +21,7 @@ class Doubtful(Cells):
 
     doubtful = False
 
-    async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+    async def write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float) -> StoredCell:
         stored = await super().write(key, data, on=on, deadline_s=deadline_s)
         if self.doubtful:
             self.doubtful = False

@@ -22,7 +22,7 @@ from penstock.coordinator.groups.record import (
     Position,
 )
 from penstock.coordinator.groups.retry import RetryPolicy, Schedule
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.registry.groups import GroupRegistry
@@ -270,10 +270,10 @@ def test_commands_that_were_carried_out_leave_the_record_with_the_next_one() -> 
         found, cells = groups(table), Cells(table, Runtime())
         await begun(found, 0, 0)
         await found.command("billing", CommandKind.RELEASE, {("orders", 0): {3: 17, 1: 17}, ("orders", 1): {4: 17}})
-        parked = {7: Marker(3, 4, Tries(State.PARKED, 17, 17))}
+        parked = {7: Marker(3, 4, Tries(MessageState.PARKED, 17, 17))}
         record = await found.get("billing")
         cell = caught_up(QueueCell(markers=parked), record, "orders", 0)
-        assert cell.markers[7].tries.state is State.WAITING
+        assert cell.markers[7].tries.state is MessageState.WAITING
         await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
         record = await found.command("billing", CommandKind.SKIP, {("orders", 0): {9: 17}})
         assert [(one.number, one.kind.value, one.queue, one.heads) for one in record.commands] == [

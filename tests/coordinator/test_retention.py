@@ -9,7 +9,7 @@ import pytest
 from penstock import aio
 from penstock.coordinator import GroupSettings
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Spill, Tries
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.registry.retention import first_needed, retention_guards
@@ -24,9 +24,9 @@ FOREVER = float("inf")
     [
         (QueueCell().with_settled(OffsetSet.of([(0, 40)])), None),
         (QueueCell().with_granted(OffsetSet.of([(3, 9)])), None),
-        (QueueCell().with_tries(7, Tries(State.WAITING)).with_tries(5, Tries(State.SUSPECT)), 5),
-        (QueueCell().with_markers({11: Marker(4, 5, Tries(State.PARKED))}, OffsetSet.of([(4, 5)])), 4),
-        (QueueCell(spills=(Spill("ab" * 16, 0, 9, 1_000, 3),)).with_tries(7, Tries(State.WAITING)), 3),
+        (QueueCell().with_tries(7, Tries(MessageState.WAITING)).with_tries(5, Tries(MessageState.SUSPECT)), 5),
+        (QueueCell().with_markers({11: Marker(4, 5, Tries(MessageState.PARKED))}, OffsetSet.of([(4, 5)])), 4),
+        (QueueCell(spills=(Spill("ab" * 16, 0, 9, 1_000, 3),)).with_tries(7, Tries(MessageState.WAITING)), 3),
         (QueueCell().with_dead_letters([6, 8]), 6),
     ],
 )
@@ -50,9 +50,11 @@ def test_guards_are_the_least_of_all_groups_in_their_generation() -> None:
                 await groups.begin(group, "orders", 1, origin)
             assert await retention_guards(lake.coordination.cells, groups, "orders") == {}
             now = {group: (await groups.get(group)).positions["orders"].generations[0] for group in ("a", "b")}
-            await put(lake, "a", 0, QueueCell(generation=now["a"]).with_tries(9, Tries(State.WAITING)))
-            await put(lake, "b", 0, QueueCell(generation=now["b"]).with_tries(4, Tries(State.WAITING)))
-            ahead = QueueCell(generation=now["b"] + 1).with_tries(2, Tries(State.WAITING))  # a reset came after the record was read
+            await put(lake, "a", 0, QueueCell(generation=now["a"]).with_tries(9, Tries(MessageState.WAITING)))
+            await put(lake, "b", 0, QueueCell(generation=now["b"]).with_tries(4, Tries(MessageState.WAITING)))
+            ahead = QueueCell(generation=now["b"] + 1).with_tries(
+                2, Tries(MessageState.WAITING)
+            )  # a reset came after the record was read
             await put(lake, "b", 2, ahead)
             assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 4, 2: 2}
 
@@ -70,7 +72,7 @@ def test_what_was_given_up_before_a_reset_that_no_owner_has_seen_is_needed_and_w
             await groups.create("a", GroupSettings())
             record = await groups.begin("a", "orders", 1, origin)
             cell = QueueCell(generation=record.positions["orders"].generations[0])
-            await put(lake, "a", 0, cell.with_tries(3, Tries(State.WAITING)).with_dead_letters([5]))
+            await put(lake, "a", 0, cell.with_tries(3, Tries(MessageState.WAITING)).with_dead_letters([5]))
             assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 3}
             await groups.reset("a", "orders", 1, 1, {0: 9})
             assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 5}

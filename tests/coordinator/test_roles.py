@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from penstock.coordinator.cells.keys import role_key
-from penstock.coordinator.rebalance.roles import MAINTENANCE, Part, run_roles, stand_in
+from penstock.coordinator.rebalance.roles import MAINTENANCE, OfferedRole, run_roles, stand_in
 from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import PenstockError, PermissionDenied, StoreUnavailable, TopicDeleted
 from tests.coordinator.stage import Stage
@@ -54,7 +54,7 @@ class Player:
         self.process: SimProcess = lake.stage.process(name)
         self.stop = self.process.call(asyncio.Event)
         self.worker = lake.stage.worker(self.process)
-        part = Part(topics=self._topics, play=self._play)
+        part = OfferedRole(topics=self._topics, play=self._play)
         if for_s is not None:
             cells, watch = lake.stage.cells(self.process), lake.stage.watch(self.process)
             self.task = self.process.spawn(
@@ -157,7 +157,7 @@ def test_who_is_broken_off_while_it_stands_in_leaves_when_its_play_has_ended() -
                 await asyncio.sleep(1)
                 ended.append(topic)
 
-        part, stop = Part(topics=topics, play=play), process.call(asyncio.Event)
+        part, stop = OfferedRole(topics=topics, play=play), process.call(asyncio.Event)
         cells, watch, worker = stage.cells(process), stage.watch(process), stage.worker(process)
         standing = process.spawn(stand_in(cells, worker, watch, process.runtime, part, "orders", stop, for_s=60))
         await began.wait()
@@ -288,7 +288,7 @@ def test_a_play_that_fails_is_reported_and_tried_again(error: Exception) -> None
             await good(topic, stop)
 
         player._play = play  # type: ignore[method-assign]
-        part = Part(topics=player._topics, play=play)
+        part = OfferedRole(topics=player._topics, play=play)
         await player.close()
         task = player.process.spawn(
             run_roles(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from penstock import aio
 from penstock.coordinator import GroupSettings
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Spill, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.spills import Returning, WaitingRows, with_merged, with_returned, with_spilled
+from penstock.coordinator.queues.spills import SpillReturn, WaitingRows, with_merged, with_returned, with_spilled
 from penstock.coordinator.registry.retention import first_needed
 from penstock.coordinator.registry.spill_objects import ORPHAN_AGE_MS, SpillObjects, collect_spills
 from penstock.log import TopicSettings
@@ -27,14 +27,14 @@ ID = "0123456789abcdef" * 2
 OTHER = "fedcba9876543210" * 2
 waiting_messages = st.dictionaries(
     st.integers(0, 2**40),
-    st.builds(Tries, st.just(State.WAITING), st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**45)),
+    st.builds(Tries, st.just(MessageState.WAITING), st.integers(1, 99), st.integers(0, 99), st.integers(0, 2**45)),
     min_size=1,
     max_size=50,
 )
 
 
 def waiting(*numbers: int, due_ms: int = 1_000) -> dict[int, Tries]:
-    return {number: Tries(State.WAITING, 1, 1, due_ms + number) for number in numbers}
+    return {number: Tries(MessageState.WAITING, 1, 1, due_ms + number) for number in numbers}
 
 
 def cell_with(tries: dict[int, Tries]) -> QueueCell:
@@ -66,24 +66,24 @@ def test_they_leave_and_come_back_in_parts_and_each_is_in_one_place() -> None:
     spilled = with_spilled(cell, rows.spill(ID), rows.tries(), 3)
     assert (set(spilled.tries), spilled.count_spilled, spilled.spills[0].first_offset) == (set(range(4)), 6, 4)
     assert spilled.settled == cell.settled, "what waits elsewhere is listed as before"
-    first = Returning(spilled.spills[0], rows.spill(ID, 2), rows.part(0, 2).tries())
+    first = SpillReturn(spilled.spills[0], rows.spill(ID, 2), rows.part(0, 2).tries())
     partly = with_returned(spilled, [first], 3)
     assert (set(partly.tries), partly.count_spilled, partly.spills[0].taken) == (set(range(6)), 4, 2)
-    rest = Returning(partly.spills[0], None, rows.part(2).tries())
+    rest = SpillReturn(partly.spills[0], None, rows.part(2).tries())
     assert with_returned(partly, [rest], 3) == cell
 
 
 def test_rows_come_back_once() -> None:
     rows = WaitingRows.of(waiting(1, 2))
     spilled = with_spilled(cell_with(waiting(1, 2)), rows.spill(ID), rows.tries(), 3)
-    returning = Returning(spilled.spills[0], rows.spill(ID, 1), rows.part(0, 1).tries())
+    returning = SpillReturn(spilled.spills[0], rows.spill(ID, 1), rows.part(0, 1).tries())
     with pytest.raises(InternalError):
         with_returned(with_returned(spilled, [returning], 3), [returning], 3)
 
 
 def test_what_is_not_as_it_was_does_not_leave() -> None:
     rows = WaitingRows.of(waiting(1, 2))
-    running = cell_with(waiting(1, 2)).with_tries(1, Tries(State.RUNNING, 2, 1))
+    running = cell_with(waiting(1, 2)).with_tries(1, Tries(MessageState.RUNNING, 2, 1))
     with pytest.raises(InternalError):
         with_spilled(running, rows.spill(ID), rows.tries(), 3)
 
@@ -94,7 +94,7 @@ def test_a_reset_forgets_them_and_nothing_follows_it() -> None:
     reset = spilled.reset_to(0, 4)
     assert reset.spills == ()
     assert with_spilled(reset, rows.spill(OTHER), rows.tries(), 3) is reset
-    assert with_returned(reset, [Returning(spilled.spills[0], None, rows.tries())], 3) is reset
+    assert with_returned(reset, [SpillReturn(spilled.spills[0], None, rows.tries())], 3) is reset
     assert with_merged(reset, spilled.spills, rows.spill(OTHER), 3) is reset
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.operators.store_times import PART_MAX, Mark, StoreTimes
+from penstock.coordinator.operators.store_times import PART_MAX, StoreTimeMark, StoreTimes
 
 SECOND = 1_000
 LOOK = 30 * SECOND
@@ -18,7 +18,7 @@ NOTHING = StoreTimes(LOOK)
 def looked(*looks: tuple[int, int, int], times: StoreTimes = NOTHING) -> StoreTimes:
     """After looks that found an end of the queue, the store time of the last entry, and the time."""
     for offset, stored_ms, now_ms in looks:
-        times = times.with_mark(Mark(offset, stored_ms, now_ms))
+        times = times.with_mark(StoreTimeMark(offset, stored_ms, now_ms))
     return times
 
 
@@ -64,7 +64,7 @@ def test_an_estimate_is_as_near_as_is_said(seed: int, looks: int) -> None:
     times = NOTHING
     for now_ms in sorted(rng.randrange(end_ms) for _ in range(looks)):
         end = sum(at <= now_ms for at in stored)
-        times = times.with_mark(Mark(end, stored[end - 1] if end else 0, now_ms)).thinned(0, now_ms)
+        times = times.with_mark(StoreTimeMark(end, stored[end - 1] if end else 0, now_ms)).thinned(0, now_ms)
     for _ in range(20):
         offset = rng.randrange(len(stored))
         times = times.with_message(offset, stored[offset])
@@ -78,7 +78,7 @@ def test_marks_of_days_are_few_and_every_age_is_known() -> None:
     times, now_ms = NOTHING, 0
     for look in range(3 * 24 * 120):
         now_ms = look * LOOK
-        times = times.with_mark(Mark(10 * look, now_ms, now_ms)).thinned(0, now_ms)
+        times = times.with_mark(StoreTimeMark(10 * look, now_ms, now_ms)).thinned(0, now_ms)
         assert len(times.marks) <= 258
     unknown = [offset for offset in range(0, 10 * (3 * 24 * 120 - 1), 997) if times.stored_ms(offset, now_ms) is None]
     assert not unknown

@@ -20,37 +20,40 @@ from penstock.coordinator.access.record import AccessRecord, Principal, SealedSe
 from penstock.coordinator.cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
 from penstock.coordinator.groups.codec import decode_group, encode_group
 from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, Spill, State, Tries
+from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Receive, Spill, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.coordinator.registry import broadcast_progress
 from penstock.coordinator.timers.cell.codec import decode_timers, encode_timers
-from penstock.coordinator.timers.cell.state import Bounds, Claim, Due, Run, TimerState
-from penstock.coordinator.transactions.members.acks import Acked, Acks
+from penstock.coordinator.timers.cell.state import Claim, DeliveredBounds, DuePosition, TimerRun, TimerState
+from penstock.coordinator.transactions.members.acks import AckedDelivery, Acks
 from penstock.coordinator.transactions.members.codec import decode_member, encode_member
 from penstock.coordinator.transactions.members.producer_groups import decode_names, encode_names
-from penstock.coordinator.transactions.members.state import Destination, HalfPart, LinkedAs, MemberCell, TransactionRow
-from penstock.coordinator.workers.lease import Heartbeat, Listed, decode_heartbeat, encode_heartbeat
+from penstock.coordinator.transactions.members.state import Destination, HalfPart, LinkResult, MemberCell, TransactionRow
+from penstock.coordinator.workers.lease import Heartbeat, ListedMember, decode_heartbeat, encode_heartbeat
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.limits import NUMBER_MAX, TIME_MAX_MS
 from tests.thorough import examples
 
 ID = "0123456789abcdef" * 2
-OUT = Tries(State.OUT, 1, 0, 1_700_000_000_000)
+OUT = Tries(MessageState.OUT, 1, 0, 1_700_000_000_000)
 CELL = QueueCell(
     generation=2,
     epoch=3,
     owner="worker/1",
     step=4,
     commands=1,
-    settled=Settled(10).with_range(20, 30),
+    settled=SettledOffsets(10).with_range(20, 30),
     granted=OffsetSet.of_offsets([10, 12, 14]),
     tries={
-        11: Tries(State.WAITING, 2, 1, 1_700_000_000_000),
-        13: Tries(State.RUNNING),
+        11: Tries(MessageState.WAITING, 2, 1, 1_700_000_000_000),
+        13: Tries(MessageState.RUNNING),
         19: replace(OUT, receive=Receive(HASH_MAX, 1)),
     },
-    markers={HASH_MAX: Marker(15, 17, Tries(State.PARKED, 3, 3)), 7: Marker(5, 9, replace(OUT, receive=Receive(1, 0, end=7)))},
+    markers={
+        HASH_MAX: Marker(15, 17, Tries(MessageState.PARKED, 3, 3)),
+        7: Marker(5, 9, replace(OUT, receive=Receive(1, 0, end=7))),
+    },
     spills=(Spill(ID, 3, 4, 1_700_000_000_000, 100),),
     dead_letters=DeadLetters(7, (16, 18), refused=((18, 2),)),
     transactions=frozenset({ID}),
@@ -64,18 +67,24 @@ MEMBER = MemberCell(
             id=ID,
             created_ms=1,
             next_check_ms=2,
-            destinations=(Destination("orders", "life", (HalfPart(1, ID, 2),), LinkedAs(4, {0: (1, 2)})),),
-            acks=Acks(group="billing", topic="orders", queue=1, generation=2, acked=(Acked(3, 1, HASH_MAX), Acked(5, 1, None))),
+            destinations=(Destination("orders", "life", (HalfPart(1, ID, 2),), LinkResult(4, {0: (1, 2)})),),
+            acks=Acks(
+                group="billing",
+                topic="orders",
+                queue=1,
+                generation=2,
+                acked=(AckedDelivery(3, 1, HASH_MAX), AckedDelivery(5, 1, None)),
+            ),
         )
     },
 )
 TIMERS = TimerState(
-    settled=Bounds(3, Due(5, 1)),
-    claim=Claim(Bounds(4, Due(6, 2)), 7, 2),
+    settled=DeliveredBounds(3, DuePosition(5, 1)),
+    claim=Claim(DeliveredBounds(4, DuePosition(6, 2)), 7, 2),
     next_sequence=9,
     gathered=10,
-    runs=(Run("abc", 3, 100, Due(9, 9)),),
-    recalled=frozenset({Due(1, 2)}),
+    runs=(TimerRun("abc", 3, 100, DuePosition(9, 9)),),
+    recalled=frozenset({DuePosition(1, 2)}),
     recalls=(),
 )
 GROUP = GroupRecord(
@@ -87,7 +96,9 @@ GROUP = GroupRecord(
     generations=2,
     secret="ab" * 16,
 )
-HEARTBEAT = Heartbeat(worker="w", lease_ms=5000, beat=3, members=(Listed(1, "billing", ("orders",)), Listed(2)), label="here")
+HEARTBEAT = Heartbeat(
+    worker="w", lease_ms=5000, beat=3, members=(ListedMember(1, "billing", ("orders",)), ListedMember(2)), label="here"
+)
 ACCESS = AccessRecord(
     principals={
         "shop": Principal(
@@ -99,7 +110,10 @@ ACCESS = AccessRecord(
     },
     roles={"all": frozenset({Grant(Verb.JOIN, "*"), Grant(Verb.RECEIVE, "*")})},
 )
-TABLES = (capture.Captured("a", "b", 7, 8, ((9, 10, 3),), 11, is_read=True), capture.Captured("a", "c", 12, held="dropped"))
+TABLES = (
+    capture.CapturedTable("a", "b", 7, 8, ((9, 10, 3),), 11, is_read=True),
+    capture.CapturedTable("a", "c", 12, held="dropped"),
+)
 CAPTURE = capture.CaptureState("life", "1", "shop", "all", TABLES, chunk=capture.Chunk("a.c", None, ("7",), 0, 6, 12))
 ENGINE = engine.EngineState(
     "life",
@@ -131,7 +145,7 @@ JSON: dict[str, tuple[bytes, Decode]] = {
     "access": (encode_access(ACCESS), decode_access),
     "group": (encode_group(GROUP), decode_group),
     "heartbeat": (encode_heartbeat(HEARTBEAT), decode_heartbeat),
-    "progress": (broadcast_progress._encode(broadcast_progress.Progress("s", 1, (2, 3))), broadcast_progress._decode),
+    "progress": (broadcast_progress._encode(broadcast_progress.BroadcastProgress("s", 1, (2, 3))), broadcast_progress._decode),
     "engine": (json.dumps({"format": 1, **asdict(ENGINE)}).encode(), engine_state),
     "capture": (
         json.dumps(
@@ -173,7 +187,7 @@ def test_what_is_written_is_read(name: str) -> None:
         == {
             **written,
             "heartbeat": HEARTBEAT,
-            "progress": broadcast_progress.Progress("s", 1, (2, 3)),
+            "progress": broadcast_progress.BroadcastProgress("s", 1, (2, 3)),
             "capture": CAPTURE,
             "engine": ENGINE,
         }[name]
@@ -284,7 +298,7 @@ def received(offsets: OffsetSet, lanes: bytes = varint(0)) -> bytes:
     return (5).to_bytes(8, "little") + (6).to_bytes(8, "little") + offsets.encode() + lanes
 
 
-TRACKED = QueueCell(settled=Settled(9), tries={3: OUT}, markers={7: Marker(5, 8, OUT)}, dead_letters=DeadLetters(2, (1, 2)))
+TRACKED = QueueCell(settled=SettledOffsets(9), tries={3: OUT}, markers={7: Marker(5, 8, OUT)}, dead_letters=DeadLetters(2, (1, 2)))
 ONE = OffsetSet.of_offsets([3])
 RECEIVES, REFUSED = 6, 7
 
@@ -316,7 +330,7 @@ def test_a_cell_whose_receives_or_refusals_are_damaged_is_named(number: int, dat
 def test_many_ranges_are_set_side_by_side() -> None:
     """Very many, in a few bytes: one by one into a long number they would take minutes."""
     ranges = PACKED_RANGES + zlib.compress(b"\x01\x01" * 200_000)
-    found = Settled.decode(VarintReader(set_of(ranges)))
+    found = SettledOffsets.decode(VarintReader(set_of(ranges)))
     assert found.count_above == 200_000
     assert found.ranges()[:2] == [(1, 2), (3, 4)]
 
@@ -328,6 +342,6 @@ def test_a_member_with_huge_counts_is_refused() -> None:
 
 
 def test_a_run_whose_name_is_a_path_is_refused() -> None:
-    data = encode_timers(TimerState(runs=(Run("abc", 3, 100, Due(9, 9)),)))
+    data = encode_timers(TimerState(runs=(TimerRun("abc", 3, 100, DuePosition(9, 9)),)))
     with pytest.raises(DataDamaged, match="none of ours"):
         decode_timers(data.replace(b"abc", b"../"), where="the cell")

@@ -10,7 +10,7 @@ import pytest
 from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.limits import CELL_STORED_BYTES_MAX
 from penstock.coordinator.workers.lease import encode_heartbeat
-from penstock.coordinator.workers.worker import LeaseLost, Member, Worker
+from penstock.coordinator.workers.worker import LeaseLost, SessionMember, Worker
 from penstock.log.errors import ClosedError, LimitExceeded
 from tests.coordinator.stage import Stage
 from tests.simulation.faults import Fault, Where
@@ -32,7 +32,7 @@ async def fence(stage: Stage, worker: str) -> None:
 def test_who_joined_is_listed_and_may_start_until_it_leaves() -> None:
     stage = Stage()
 
-    async def life(process: SimProcess, worker: Worker) -> Member:
+    async def life(process: SimProcess, worker: Worker) -> SessionMember:
         member = await worker.join("billing", ["orders", "refunds"])
         found = await stage.heartbeat(worker.id)
         assert found is not None
@@ -322,9 +322,9 @@ def test_closing_lets_all_leave() -> None:
     stage.play(script)
 
 
-async def fill(worker: Worker, topics: list[str]) -> list[Member]:
+async def fill(worker: Worker, topics: list[str]) -> list[SessionMember]:
     """As many consumers as have room."""
-    members: list[Member] = []
+    members: list[SessionMember] = []
     with suppress(LimitExceeded):
         while len(members) < 100:
             members.append(await worker.join("billing", topics))

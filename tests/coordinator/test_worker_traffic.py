@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S
-from penstock.coordinator.workers.worker import Member, Worker
+from penstock.coordinator.workers.worker import SessionMember, Worker
 from penstock.log.errors import InternalError
 from tests.coordinator.stage import Stage
 
@@ -106,7 +106,7 @@ def test_one_runs_alone() -> None:
         first, second = [await process.run(worker.join("billing")) for _ in range(2)]
         order: list[str] = []
 
-        async def alone(name: str, member: Member) -> None:
+        async def alone(name: str, member: SessionMember) -> None:
             async with worker.alone(member) as granted:
                 assert granted
                 assert (worker.in_flight, worker.quiet) == (0, True)
@@ -145,7 +145,7 @@ def test_one_runs_alone() -> None:
 
         await process.run(life())
 
-    async def _ask(worker: Worker, member: Member) -> bool:
+    async def _ask(worker: Worker, member: SessionMember) -> bool:
         async with worker.alone(member) as granted:
             return granted
 

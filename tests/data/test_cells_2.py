@@ -9,7 +9,7 @@ import pytest
 
 from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.receives import Outstanding, attempt_hash, holder_hash, outstanding
+from penstock.coordinator.queues.receives import OutstandingMessages, attempt_hash, holder_hash, outstanding
 
 CELLS = json.loads((Path(__file__).parent / "cells-2.json").read_text())
 ORDERS = ("ORDERLY", "CONCURRENT")
@@ -17,7 +17,7 @@ DUE_MS = 1_750_003_603_909
 """When the first receive is due; the others are some milliseconds later."""
 
 
-def offsets(out: Outstanding) -> list[int]:
+def offsets(out: OutstandingMessages) -> list[int]:
     return sorted([*out.alone, *(marker.head for marker in out.lanes.values())])
 
 

@@ -25,7 +25,7 @@ from penstock.log.format.header import Action, CloseJob
 from penstock.log.paths import TopicPaths
 from penstock.log.produce import producer as producer_module
 from penstock.log.stage import jobs
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
 
 Message = penstock.Message
 _FIELDS = 13
@@ -98,7 +98,7 @@ async def maintain(lake: penstock.Lake) -> None:
         await topic.act(*actions)
 
     options = MaintenanceOptions(commit_bytes=200_000, compact_fan_in=2, checkpoint_versions=2)
-    maintenance = Maintenance(lake._core.store, TopicPaths.of("orders"), topic.record, lake._core.runtime, append, options)
+    maintenance = TopicMaintenance(lake._core.store, TopicPaths.of("orders"), topic.record, lake._core.runtime, append, options)
     for _ in range(3):
         done = await maintenance.run_once()
         assert not done.errors, done.errors

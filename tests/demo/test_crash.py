@@ -9,7 +9,7 @@ import pytest
 from examples.demo.processes.crash import Deafened, Unheard
 from examples.demo.processes.reports import Done, Failed, Ready, Report, Sent, Stuck, decode_report, encode_report
 from penstock import Message, aio
-from penstock.log import Lake, MessageType, TopicSettings
+from penstock.log import LogLake, MessageType, TopicSettings
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore, StoreStatistics, VerbStatistics
 from tests.lakes import TIMEOUT_S
@@ -17,7 +17,7 @@ from tests.lakes import TIMEOUT_S
 PATHS = TopicPaths.of("shop")
 
 
-async def send(lake: Lake, name: str, sequences: range) -> None:
+async def send(lake: LogLake, name: str, sequences: range) -> None:
     producer = await lake.producer("shop", name=name)
     for sequence in sequences:
         producer.send(Message(b"paid", message_group="orders-1"), sequence=sequence)

@@ -11,13 +11,13 @@ import pytest
 from examples.demo import shipped, source
 from examples.demo.tables import SHOP, infer_targets
 from penstock.cdc.events.debezium import parse_change
-from penstock.infra.labels import Record
+from penstock.infra.labels import InputRecord
 from penstock.log.errors import InvalidArgument
 from tests.demo.captures import CAPTURE, event, swapped
 from tests.thorough import thoroughly
 
 
-def share(lines: list[bytes], producers: int = 1, producer: int = 0) -> list[Record]:
+def share(lines: list[bytes], producers: int = 1, producer: int = 0) -> list[InputRecord]:
     return list(source.events(io.BytesIO(b"\n".join(lines)), name="capture", producers=producers, producer=producer))
 
 

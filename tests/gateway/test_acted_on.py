@@ -16,10 +16,10 @@ from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.protocol.handles import check_transaction, recall_of, receipt_of
-from penstock.gateway.protocol.metadata import Metadata
-from penstock.gateway.protocol.status import Refused
-from penstock.gateway.server.calls import Call
-from penstock.gateway.watching.audit import Audit
+from penstock.gateway.protocol.metadata import CallMetadata
+from penstock.gateway.protocol.status import StatusError
+from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.watching.audit import AuditLog
 from penstock.log import Message, MessageType
 from penstock.log.paths import AUDIT_TOPIC
 from penstock.log.produce.delays import RecallHandle
@@ -162,7 +162,7 @@ def test_a_handle_is_compared_before_anybody_is_asked_about_it() -> None:
         (lambda: check_transaction("1", "news", ["orders"], topic="orders"), pb.INVALID_TRANSACTION_ID, "no transaction 1"),
     ]
     for refused, code, words in refusals:
-        with pytest.raises(Refused, match=words) as found:
+        with pytest.raises(StatusError, match=words) as found:
             refused()
         assert found.value.code == code
 
@@ -310,7 +310,7 @@ def test_the_audit_topic_is_not_written_by_who_may_send_to_any_topic() -> None:
 
 
 def test_the_audit_log_names_what_was_acted_on(caplog: pytest.LogCaptureFixture) -> None:
-    audit = Audit(every=True)
+    audit = AuditLog(every=True)
     secret = "00" * 32
     handle = ReceiptHandle(group="billing", topic="orders", queue=3, offset=42, generation=0, attempt=2).encode(secret)
     recall = RecallHandle("reminders", 7, 1, "B2").encode()
@@ -322,7 +322,7 @@ def test_the_audit_log_names_what_was_acted_on(caplog: pytest.LogCaptureFixture)
             *settling("billing", "orders", handle),
             *settling("billing", "orders", "x" * 500),
         ]:
-            audit.answered(Call(rpc, Metadata(), "peer", principal="shop"), request, pb.OK, 0.001, 10)
+            audit.on_answer(RpcCall(rpc, CallMetadata(), "peer", principal="shop"), request, pb.OK, 0.001, 10)
     where = "orders, queue 3, offset 42, attempt 2"
     assert [one.message for one in caplog.records] == [
         "shop SendMessage orders A1: OK",

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
-from penstock.gateway.consuming import wanted
-from penstock.gateway.consuming.budget import Bounds
+from penstock.gateway.consuming import receive_parameters
+from penstock.gateway.consuming.budget import BudgetLimits
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.rpcs import SERVICE
@@ -70,7 +70,7 @@ def test_a_client_that_does_not_read_gets_no_more_and_others_do(caplog: pytest.L
     async def run() -> None:
         async with gateway() as served, channel_to(served) as slow, channel_to(served) as quick:
             budget = served.consumers.budget
-            budget.bounds = Bounds(client_bytes=8 * MIB)
+            budget.bounds = BudgetLimits(client_bytes=8 * MIB)
             await filled(served, 40)
             unread = receiving(slow, invisible_s=3600)
             await until(lambda: budget.held_bytes, "an answer is under way")
@@ -90,7 +90,7 @@ def test_a_client_has_few_polls_open_and_those_that_end_make_room() -> None:
     async def run() -> None:
         async with gateway() as served, channel_to(served) as channel:
             budget = served.consumers.budget
-            budget.bounds = Bounds(client_polls=2)
+            budget.bounds = BudgetLimits(client_polls=2)
             polls = [receiving(channel, poll_s=20) for _ in range(2)]
             begun = [asyncio.ensure_future(read(poll)) for poll in polls]
             await until(lambda: budget.polls == 2, "both wait")
@@ -108,7 +108,7 @@ def test_a_client_has_few_polls_open_and_those_that_end_make_room() -> None:
 
 def test_what_was_cut_off_in_mid_answer_comes_again_though_its_attempt_id_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is renewed no longer, and visible when its time is over: in a minute, but for this test."""
-    monkeypatch.setattr(wanted, "RENEWED_FOR", timedelta(seconds=10))
+    monkeypatch.setattr(receive_parameters, "RENEWED_FOR", timedelta(seconds=10))
 
     async def run() -> None:
         async with gateway() as served, channel_to(served) as channel, channel_to(served) as other:

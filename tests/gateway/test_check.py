@@ -10,9 +10,9 @@ import pytest
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.gateway.checking import check
-from penstock.gateway.checking.check import Checker, Finding, Target
+from penstock.gateway.checking.check import CheckFinding, CheckTarget, GatewayChecker
 from penstock.gateway.gateway import Gateway
-from penstock.gateway.server.options import AccessOptions, GatewayOptions, Place, TlsOptions
+from penstock.gateway.server.options import AccessOptions, Endpoint, GatewayOptions, TlsOptions
 from penstock.log.runtime.runtime import Runtime
 from tests.gateway.certificates import write_certificate
 from tests.gateway.stage import gateway
@@ -20,12 +20,12 @@ from tests.gateway.stage import gateway
 SECRET = "correct-horse-battery"
 
 
-async def findings(served: Gateway, *, send: bool = False, port: int | None = None, **said: object) -> dict[str, Finding]:
-    target = Target(place=Place("localhost", port or served.port), **said)  # type: ignore[arg-type]
-    return {one.name: one async for one in Checker(target, Runtime()).run(send=send)}
+async def findings(served: Gateway, *, send: bool = False, port: int | None = None, **said: object) -> dict[str, CheckFinding]:
+    target = CheckTarget(place=Endpoint("localhost", port or served.port), **said)  # type: ignore[arg-type]
+    return {one.name: one async for one in GatewayChecker(target, Runtime()).run(send=send)}
 
 
-def problems(found: dict[str, Finding]) -> dict[str, str]:
+def problems(found: dict[str, CheckFinding]) -> dict[str, str]:
     return {name: one.observed for name, one in found.items() if not one.is_ok}
 
 
@@ -61,7 +61,7 @@ def test_places_that_are_not_reached_are_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(check, "_PATIENCE_S", 2.0)
 
     async def main() -> None:
-        async with gateway(GatewayOptions(port=0, advertise=Place("127.0.0.1", 1))) as served:
+        async with gateway(GatewayOptions(port=0, advertise=Endpoint("127.0.0.1", 1))) as served:
             found = problems(await findings(served, topic="orders"))
             assert found == {"places": "127.0.0.1:1 is not reached from here"}
 
@@ -98,7 +98,7 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with gateway() as served:
             port = served.port
-        found = {one.name: one async for one in Checker(Target(place=Place("localhost", port)), Runtime()).run()}
+        found = {one.name: one async for one in GatewayChecker(CheckTarget(place=Endpoint("localhost", port)), Runtime()).run()}
         assert problems(found) == {"connection": "no answer within 1 s"}
 
     asyncio.run(main())

@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError, Message
 
 from penstock.gateway.access.rights import rights_of
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.bounds import BOUNDS, FIELDS_MAX, SMALL_BYTES, Bound, check_bounds
-from penstock.gateway.protocol.status import Refused
+from penstock.gateway.protocol.bounds import BOUNDS, FIELDS_MAX, SMALL_BYTES, FieldBound, check_bounds
+from penstock.gateway.protocol.status import StatusError
 from penstock.gateway.server.rpcs import SERVICE
 from tests.gateway.stage import CLIENT, gateway, route
 
@@ -64,7 +64,7 @@ def within(path: Path, content: bytes) -> bytes:
     return content
 
 
-def bound_of(request: Descriptor, path: Path) -> Bound:
+def bound_of(request: Descriptor, path: Path) -> FieldBound:
     fields = BOUNDS[request.name]
     for field in path[:-1]:
         fields = fields[field.number].fields
@@ -93,7 +93,7 @@ def test_every_field_has_a_bound_that_is_looked_at_before_it_is_decoded(request_
     for path in paths_of(request_):
         for data in too_much(request_, path):
             seen += 1
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(StatusError) as refused:
                 check_bounds(request_.name, padded(data))
             assert refused.value.code == pb.PAYLOAD_TOO_LARGE, dotted(path)
             assert path[-1].name in refused.value.message
@@ -137,7 +137,7 @@ def test_a_request_s_fields_are_bounded_together() -> None:
     properties = delimited(2, b"") * 16_384
     one = delimited(1, properties)
     check_bounds("SendMessageRequest", one * 15)
-    with pytest.raises(Refused, match=f"more than {FIELDS_MAX:,} fields"):
+    with pytest.raises(StatusError, match=f"more than {FIELDS_MAX:,} fields"):
         check_bounds("SendMessageRequest", one * 17)
 
 
@@ -151,7 +151,7 @@ def test_small_requests_are_not_looked_at() -> None:
     data = TWICE + delimited(2_000, behind)
     assert len(data) == SMALL_BYTES
     check_bounds("QueryRouteRequest", data)
-    with pytest.raises(Refused):
+    with pytest.raises(StatusError):
         check_bounds("QueryRouteRequest", TWICE + delimited(2_000, behind + b"1"))
 
 
@@ -178,15 +178,15 @@ def test_small_requests_are_not_looked_at() -> None:
 )
 def test_what_is_not_looked_at_is_passed_over(before: bytes) -> None:
     check_bounds("QueryRouteRequest", padded(before + delimited(1, b"")))
-    with pytest.raises(Refused, match="more than 1 topic"):
+    with pytest.raises(StatusError, match="more than 1 topic"):
         check_bounds("QueryRouteRequest", padded(before + TWICE))
-    with pytest.raises(Refused, match="more than 1 topic"):
+    with pytest.raises(StatusError, match="more than 1 topic"):
         check_bounds("AckMessageRequest", padded(delimited(3, before) + delimited(2, b"") * 2))
 
 
 def test_as_many_fields_as_are_allowed_are_allowed() -> None:
     check_bounds("QueryRouteRequest", b"\x78\x01" * FIELDS_MAX)
-    with pytest.raises(Refused, match="fields"):
+    with pytest.raises(StatusError, match="fields"):
         check_bounds("QueryRouteRequest", b"\x78\x01" * (FIELDS_MAX + 1))
 
 
@@ -203,7 +203,7 @@ def test_as_many_fields_as_are_allowed_are_allowed() -> None:
 )
 def test_what_is_no_message_is_seen_at_once(data: bytes) -> None:
     """The decoder refuses it, in its own words, or the walk does."""
-    with suppress(Refused):
+    with suppress(StatusError):
         check_bounds("QueryRouteRequest", data)
     with pytest.raises(DecodeError):
         pb.QueryRouteRequest.FromString(data)
@@ -213,7 +213,7 @@ def test_a_group_is_refused_as_nothing_bounds_what_is_in_it() -> None:
     """The decoder takes it for a field that it does not know."""
     data = padded(varint(500 << 3 | 3) + b"\x78\x01" * 10 + varint(500 << 3 | 4))
     pb.QueryRouteRequest.FromString(data)
-    with pytest.raises(Refused, match="has a group"):
+    with pytest.raises(StatusError, match="has a group"):
         check_bounds("QueryRouteRequest", data)
 
 

@@ -14,7 +14,7 @@ import pytest
 from penstock.coordinator.queues import receipt_handle
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.clients import registry
-from penstock.gateway.consuming.budget import Bounds
+from penstock.gateway.consuming.budget import BudgetLimits
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server import calls
 from penstock.gateway.server.rpcs import SERVICE
@@ -193,7 +193,7 @@ def test_a_connection_is_told_how_many_streams_it_may_have() -> None:
 def test_a_principal_s_clients_have_one_share_together() -> None:
     async def main() -> None:
         async with signed_gateway() as served:
-            served.consumers.budget.bounds = Bounds(owner_polls=2)
+            served.consumers.budget.bounds = BudgetLimits(owner_polls=2)
             grants = consume("billing", "orders")
             async with caller(served, "shop", *grants) as shop, caller(served, "bar", *consume("billing", "orders")) as other:
                 clients = [Caller("shop", shop.channel, f"client-{number}") for number in range(3)]
@@ -216,7 +216,7 @@ def test_a_principal_s_clients_hold_one_share_of_unread_messages_together() -> N
     async def main() -> None:
         async with signed_gateway() as served:
             budget = served.consumers.budget
-            budget.bounds = Bounds(owner_bytes=4 * MIB)
+            budget.bounds = BudgetLimits(owner_bytes=4 * MIB)
             producer = await served.lake.producer("orders")
             for _ in range(16):
                 await producer.send(Message(bytes(MIB)))

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.gateway.producing.messages import message_of
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.status import Refused
+from penstock.gateway.protocol.status import StatusError
 from penstock.log import Message, TopicSettings
 
 NOW_MS = 1_800_000_000_000
@@ -34,7 +34,7 @@ def taken(message: pb.Message, settings: TopicSettings = NORMAL) -> Message:
 
 
 def refused(message: pb.Message, settings: TopicSettings = NORMAL) -> tuple[int, str]:
-    with pytest.raises(Refused) as error:
+    with pytest.raises(StatusError) as error:
         taken(message, settings)
     return error.value.code, error.value.message
 

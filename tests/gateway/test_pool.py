@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.aio import connect
-from penstock.gateway.producing.pool import IDLE_S, Producers
+from penstock.gateway.producing.pool import IDLE_S, ProducerPool
 from penstock.log import ClosedError, InvalidArgument, Message, Runtime, SystemClock, TopicNotFound, TopicSettings
 from penstock.log.stores import MemoryStore
 
@@ -25,7 +25,7 @@ def test_a_topic_has_one_producer_which_is_replaced_once_it_can_send_no_more() -
     async def run() -> None:
         async with connect(store=MemoryStore(), maintenance=False) as lake:
             await lake.create_topic("orders", TopicSettings())
-            producers = Producers(lake)
+            producers = ProducerPool(lake)
             first, same = await asyncio.gather(producers.of("orders"), producers.of("orders"))
             assert first is same
             producers.failed("orders", first, InvalidArgument("one message was bad"))
@@ -46,7 +46,7 @@ def test_a_topic_has_one_producer_which_is_replaced_once_it_can_send_no_more() -
 def test_a_topic_that_there_is_not_is_looked_for_again() -> None:
     async def run() -> None:
         async with connect(store=MemoryStore(), maintenance=False) as lake:
-            producers = Producers(lake)
+            producers = ProducerPool(lake)
             with pytest.raises(TopicNotFound):
                 await producers.of("orders")
             await lake.create_topic("orders", TopicSettings())
@@ -60,7 +60,7 @@ def test_a_producer_that_nobody_uses_is_closed() -> None:
         clock = Clock()
         async with connect(store=MemoryStore(), maintenance=False, runtime=Runtime(clock=clock)) as lake:
             await lake.create_topic("orders", TopicSettings())
-            producers = Producers(lake)
+            producers = ProducerPool(lake)
             first = await producers.of("orders")
             clock.ahead_s += IDLE_S / 2
             await producers.close_idle()

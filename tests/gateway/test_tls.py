@@ -14,7 +14,7 @@ import pytest
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import GatewayOptions, TlsOptions
-from penstock.gateway.server.tls import Certificate
+from penstock.gateway.server.tls import ReloadedCertificate
 from penstock.log.errors import InvalidArgument
 from tests.gateway.certificates import write_certificate
 from tests.gateway.stage import ask, gateway, route
@@ -123,12 +123,12 @@ def test_http_2_is_chosen_in_the_handshake(tmp_path: Path) -> None:
 def test_files_that_are_no_pair_are_refused_at_the_start(tmp_path: Path) -> None:
     tls = TlsOptions(certificate=tmp_path / "cert.pem", key=tmp_path / "key.pem")
     with pytest.raises(InvalidArgument, match="no certificate with its key"):
-        Certificate(tls)
+        ReloadedCertificate(tls)
     write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
-    Certificate(tls)
+    ReloadedCertificate(tls)
     write_certificate(tmp_path / "other.pem", tmp_path / "key.pem")
     with pytest.raises(InvalidArgument, match="no certificate with its key"):
-        Certificate(tls)
+        ReloadedCertificate(tls)
     (tmp_path / "key.pem").write_text("no key")
     with pytest.raises(InvalidArgument, match="no certificate with its key"):
-        Certificate(tls)
+        ReloadedCertificate(tls)

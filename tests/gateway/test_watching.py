@@ -17,12 +17,12 @@ from penstock.consumers.statistics import CONSUMER_CONNECTIONS
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, STREAMS
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import Metadata
-from penstock.gateway.server.calls import Call
+from penstock.gateway.protocol.metadata import CallMetadata
+from penstock.gateway.server.calls import RpcCall
 from penstock.gateway.server.options import GatewayOptions
 from penstock.gateway.server.rpcs import SERVICE
-from penstock.gateway.watching.audit import Audit
-from penstock.gateway.watching.spans import Spans
+from penstock.gateway.watching.audit import AuditLog
+from penstock.gateway.watching.spans import CallSpans
 from penstock.log.metrics import MemoryMetrics, Metric
 from penstock.log.produce.metrics import MESSAGES_IN, PRODUCER_CONNECTIONS
 from penstock.log.runtime.runtime import SystemClock
@@ -74,15 +74,18 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 
 @pytest.mark.parametrize("every", [False, True])
 def test_the_audit_log_says_who_did_what(every: bool, caplog: pytest.LogCaptureFixture) -> None:
-    audit = Audit(every=every)
-    call = Call(
-        "SendMessage", Metadata(client_id="c", language="JAVA", request_id="r", authorization="secret"), "peer", principal="shop"
+    audit = AuditLog(every=every)
+    call = RpcCall(
+        "SendMessage",
+        CallMetadata(client_id="c", language="JAVA", request_id="r", authorization="secret"),
+        "peer",
+        principal="shop",
     )
     send = pb.SendMessageRequest(messages=[pb.Message(topic=pb.Resource(name="orders"))])
     with caplog.at_level(logging.INFO, logger="penstock.gateway.audit"):
-        audit.answered(call, send, pb.OK, 0.001, 10)
-        audit.answered(call, None, pb.UNAUTHORIZED, 0.001, 10)
-        audit.answered(call, pb.SendMessageRequest(messages=[pb.Message()]), pb.FORBIDDEN, 0.001, 10)
+        audit.on_answer(call, send, pb.OK, 0.001, 10)
+        audit.on_answer(call, None, pb.UNAUTHORIZED, 0.001, 10)
+        audit.on_answer(call, pb.SendMessageRequest(messages=[pb.Message()]), pb.FORBIDDEN, 0.001, 10)
     refused = ["shop SendMessage -: UNAUTHORIZED", "shop SendMessage -: FORBIDDEN"]
     assert lines(caplog) == (["shop SendMessage orders: OK", *refused] if every else refused)
     found = fields(caplog.records[-1])
@@ -110,10 +113,12 @@ def test_log_lines_have_what_a_call_says_of_its_caller(caplog: pytest.LogCapture
 def test_a_call_has_a_span_in_its_client_s_trace() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans = Spans(SystemClock(), provider.get_tracer("test"))
+    spans = CallSpans(SystemClock(), provider.get_tracer("test"))
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    spans.answered(Call("SendMessage", Metadata(client_id="c", traceparent=trace), "peer", principal="shop"), None, pb.OK, 0.25, 7)
-    spans.answered(Call("AckMessage", Metadata(), "peer"), None, pb.FORBIDDEN, 0.25, 7)
+    spans.on_answer(
+        RpcCall("SendMessage", CallMetadata(client_id="c", traceparent=trace), "peer", principal="shop"), None, pb.OK, 0.25, 7
+    )
+    spans.on_answer(RpcCall("AckMessage", CallMetadata(), "peer"), None, pb.FORBIDDEN, 0.25, 7)
     first, second = exporter.get_finished_spans()
     assert (first.name, first.kind) == ("apache.rocketmq.v2.MessagingService/SendMessage", SpanKind.SERVER)
     assert first.context is not None

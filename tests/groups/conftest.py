@@ -12,9 +12,9 @@ import pytest
 
 import penstock
 from penstock import aio
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.log import Runtime
 from penstock.log.stores import MemoryStore
 from tests.cells import change_cell, parked
@@ -87,6 +87,6 @@ def stuck(shop: Shop) -> Shop:
             cell.taken_by("w/1").with_listed(listed), markers={100 + marker.head: marker for marker in markers}
         )
 
-    shop.change(0, park(parked(1), parked(4, attempts=20), Marker(0, 1, Tries(State.WAITING, 3, 3))))
+    shop.change(0, park(parked(1), parked(4, attempts=20), Marker(0, 1, Tries(MessageState.WAITING, 3, 3))))
     shop.change(1, park(parked(0)))
     return shop

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
-from penstock.coordinator.queues.cell import State, Tries
+from penstock.coordinator.queues.cell import MessageState, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.registry.groups import GroupRegistry
 from tests.cells import parked
@@ -137,8 +137,8 @@ def test_releasing_and_skipping_is_one_write_that_the_owners_carry_out(stuck: Sh
     assert [one.message_group for one in stuck.lake.release("billing", message_group="bob")] == ["bob"]
     assert [one.message_group for one in stuck.lake.parked("billing")] == ["dan", "cid"]
     cell = stuck.change(0)
-    assert cell.markers[101].tries == Tries(State.WAITING, 17)
-    assert cell.markers[104].tries.state is State.PARKED
+    assert cell.markers[101].tries == Tries(MessageState.WAITING, 17)
+    assert cell.markers[104].tries.state is MessageState.PARKED
     assert [one.message_group for one in stuck.lake.skip("billing")] == ["dan", "cid"]
     assert stuck.lake.parked("billing") == []
     counted = {one.queue: (one.parked, one.blocked, one.dead_letters) for one in stuck.lake.describe_group("billing").queues}

@@ -17,7 +17,7 @@ from penstock.coordinator import Coordination, WorkerState, create_table
 from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.operators.operators import Operators
 from penstock.coordinator.tables import MemoryTable
-from penstock.coordinator.workers.lease import Heartbeat, Listed, encode_heartbeat
+from penstock.coordinator.workers.lease import Heartbeat, ListedMember, encode_heartbeat
 from tests.groups.conftest import Shop
 from tests.lakes import TIMEOUT_S, keys
 from tests.servers import DynamoDBServer, S3Server
@@ -203,7 +203,7 @@ def test_a_group_with_a_member_that_lives_is_not_deleted_unless_forced() -> None
             (worker,) = await lake.workers()
             assert (worker.state, worker.worker) == (WorkerState.LIVES, member.id.partition("/")[0])
             assert worker.heartbeat is not None
-            assert worker.heartbeat.members == (Listed(1, "billing", ("orders",)),)
+            assert worker.heartbeat.members == (ListedMember(1, "billing", ("orders",)),)
             await lake.delete_group("billing", force=True)
             assert await lake.groups() == {}
 
@@ -217,8 +217,8 @@ def test_a_group_whose_members_are_all_over_is_deleted() -> None:
             worker = lake.coordination.worker
             staying, leaving = [await worker.join("audit"), await worker.join("billing")]
             await leaving.leave()
-            dead = Heartbeat(worker="dead", lease_ms=200, members=(Listed(1, "billing"),))
-            fenced = Heartbeat(worker="fenced", lease_ms=60_000, members=(Listed(1, "billing"),), fenced=True)
+            dead = Heartbeat(worker="dead", lease_ms=200, members=(ListedMember(1, "billing"),))
+            fenced = Heartbeat(worker="fenced", lease_ms=60_000, members=(ListedMember(1, "billing"),), fenced=True)
             for one in (dead, fenced):
                 await lake.coordination.cells.write(worker_key(one.worker), encode_heartbeat(one), on=None, deadline_s=9e18)
             for member in (leaving.id, "dead/1", "fenced/1", "gone/1"):
@@ -236,13 +236,13 @@ def test_a_group_is_not_deleted_under_a_member_that_joined_while_the_others_were
             await lake.create_group("billing")
             groups, worker = lake.coordination.groups, lake.coordination.worker
             member = await worker.join("billing", ["orders"])
-            check = Operators._check_buried
+            check = Operators._check_dead_letters_written
 
             async def joined(self: Operators, *which: Any, **how: Any) -> None:
                 await groups.update("billing", lambda record: record.joined_by(member.id))
                 await check(self, *which, **how)
 
-            monkeypatch.setattr(Operators, "_check_buried", joined)
+            monkeypatch.setattr(Operators, "_check_dead_letters_written", joined)
             with pytest.raises(penstock.GroupInUse, match=member.id):
                 await lake.delete_group("billing")
             assert (await groups.get("billing")).members == (member.id,)
@@ -254,14 +254,14 @@ def test_a_group_that_was_made_while_the_former_one_s_members_were_watched_is_no
     async def main() -> None:
         async with Town().lake as lake:
             await lake.create_group("billing")
-            check = Operators._check_buried
+            check = Operators._check_dead_letters_written
 
             async def followed(self: Operators, *which: Any, **how: Any) -> None:
                 await lake.coordination.groups.delete("billing")
                 await lake.create_group("billing", max_attempts=1)
                 await check(self, *which, **how)
 
-            monkeypatch.setattr(Operators, "_check_buried", followed)
+            monkeypatch.setattr(Operators, "_check_dead_letters_written", followed)
             with pytest.raises(penstock.GroupNotFound):
                 await lake.delete_group("billing")
             assert (await lake.groups())["billing"].max_attempts == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
 from tests.cells import blocked, failed, parked
 from tests.groups.conftest import MINUTE, Shop
@@ -22,7 +22,7 @@ def test_a_description_counts_what_is_in_the_cells(shop: Shop) -> None:
     def worked(cell: QueueCell) -> QueueCell:
         cell = cell.taken_by("w/1").with_granted(OffsetSet.of([(0, 10)])).with_settled(OffsetSet.of([(0, 2), (4, 5)]))
         cell = blocked(failed(cell, 2, due_ms=5), 77, 3, due_ms=9, behind=OffsetSet.of([(5, 6)]))
-        cell = cell.with_tries(6, Tries(State.OUT, 1)).with_tries(7, Tries(State.SUSPECT, 2)).with_dead_letters((8,))
+        cell = cell.with_tries(6, Tries(MessageState.OUT, 1)).with_tries(7, Tries(MessageState.SUSPECT, 2)).with_dead_letters((8,))
         return replace(cell, markers={**cell.markers, 78: parked(5)})
 
     shop.change(0, worked)

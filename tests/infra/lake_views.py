@@ -20,7 +20,7 @@ from penstock.coordinator.groups.codec import encode_group
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
-from penstock.coordinator.queues.offsets import Settled
+from penstock.coordinator.queues.offsets import SettledOffsets
 from penstock.infra.lake_metrics import LakeMetrics
 from penstock.infra.metrics import PrometheusCollector
 from penstock.log import Message, MessageType, MessageView, PenstockError, ProducerOptions, TopicSettings
@@ -161,6 +161,6 @@ async def write_groups(lake: Lake, topic: str, groups: int, *, settled: int = 0)
         group = f"group-{number:04}"
         record = GroupRecord(settings=GroupSettings(), secret="00" * 16).begun(topic, (0,) * queues, opened.life)
         await cells.write(group_key(group), encode_group(record), on=None, deadline_s=deadline_s)
-        cell = QueueCell(generation=record.positions[topic].generations[0], settled=Settled(settled))
+        cell = QueueCell(generation=record.positions[topic].generations[0], settled=SettledOffsets(settled))
         for queue in range(queues):
             await cells.write(queue_key(group, topic, queue), encode_cell(cell), on=None, deadline_s=deadline_s)

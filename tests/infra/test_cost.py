@@ -14,14 +14,14 @@ import pytest
 from penstock import InvalidArgument, LimitExceeded
 from penstock.infra.cost import (
     SECONDS_A_MONTH,
-    Cells,
+    CellStorage,
     Prices,
-    Requests,
+    RequestRates,
     Workload,
     batches_per_s,
     entries_per_s,
     estimate,
-    looks,
+    lookups_per_entry,
     month_usd,
     stored_bytes,
 )
@@ -34,10 +34,10 @@ PRICES = Prices()
 # --- Beside counted requests --------------------------------------------------------------------------------------------------------
 
 
-ALONE = Workload(messages_per_s=4, message_bytes=100, queues=4, cells=Cells.STORE)
+ALONE = Workload(messages_per_s=4, message_bytes=100, queues=4, cells=CellStorage.STORE)
 TOGETHER = Workload(messages_per_s=8, message_bytes=100, queues=4, producers=2, maintained=False)
 LISTED = dataclasses.replace(ALONE, iceberg=True)
-IDLE = Workload(messages_per_s=0, queues=4, cells=Cells.STORE)
+IDLE = Workload(messages_per_s=0, queues=4, cells=CellStorage.STORE)
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ IDLE = Workload(messages_per_s=0, queues=4, cells=Cells.STORE)
 )
 def test_the_formulas_are_near_what_a_run_asks_for(workload: Workload, warm_up_s: float, seconds: float, tolerance: float) -> None:
     found, expected = counted(workload, warm_up_s=warm_up_s, seconds=seconds), estimate(workload).total
-    for kind in dataclasses.fields(Requests):
+    for kind in dataclasses.fields(RequestRates):
         one, other = getattr(found, kind.name), getattr(expected, kind.name)
         if max(one, other) > 0.5:  # a few requests in all say nothing
             assert other == pytest.approx(one, rel=tolerance), f"{kind.name}: {one:.2f} counted, {other:.2f} estimated"
@@ -114,9 +114,14 @@ def test_a_topic_takes_no_more_entries_than_it_can() -> None:
 
 
 def test_looks_follow_the_intervals() -> None:
-    assert looks([0.01] * 20) == 1
-    assert looks([0.1] * 20) < looks([1.0] * 20) < looks([60.0] * 20) < looks([600.0] * 20)
-    assert looks([3600.0]) == pytest.approx(120 + 3480 / 5, rel=0.05)
+    assert lookups_per_entry([0.01] * 20) == 1
+    assert (
+        lookups_per_entry([0.1] * 20)
+        < lookups_per_entry([1.0] * 20)
+        < lookups_per_entry([60.0] * 20)
+        < lookups_per_entry([600.0] * 20)
+    )
+    assert lookups_per_entry([3600.0]) == pytest.approx(120 + 3480 / 5, rel=0.05)
 
 
 def test_parts_grow_with_what_causes_them() -> None:
@@ -150,15 +155,15 @@ def test_listing_for_iceberg_is_four_writes_a_commit_and_a_share_of_the_storage(
 def test_cells_in_the_bucket_are_requests_of_the_bucket() -> None:
     inside = estimate(dataclasses.replace(IDLE, messages_per_s=5.0)).total
     assert inside.table_write == inside.table_read == 0
-    beside = dataclasses.replace(IDLE, messages_per_s=5.0, cells=Cells.SQLITE)
+    beside = dataclasses.replace(IDLE, messages_per_s=5.0, cells=CellStorage.SQLITE)
     found = estimate(beside).total
     assert found.table_write > 0
-    assert month_usd(Requests(table_write=1.0), beside, PRICES) == 0
+    assert month_usd(RequestRates(table_write=1.0), beside, PRICES) == 0
 
 
 def test_money_is_requests_by_their_prices() -> None:
     workload = Workload(messages_per_s=1)
-    requests = Requests(put=1.0, get=2.0, list=3.0, table_write=4.0, table_read=5.0)
+    requests = RequestRates(put=1.0, get=2.0, list=3.0, table_write=4.0, table_read=5.0)
     assert month_usd(requests, workload, PRICES) == pytest.approx(
         SECONDS_A_MONTH * (4 * 0.005e-3 + 2 * 0.0004e-3 + 4 * 0.625e-6 + 5 * 0.125e-6)
     )

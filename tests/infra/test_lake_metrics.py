@@ -27,12 +27,12 @@ from penstock.coordinator.operators.lake_view import READS_MAX
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.tables.objectstore import FOLDER
-from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.infra.lake_metrics import view_of
 from penstock.log import Message, MessageType, StoreUnavailable, TopicSettings
 from penstock.log.metrics import Metric
 from penstock.log.stores import ObjectStore, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.cells import parked
 from tests.infra.lake_views import INTERVAL, QUEUES, Exporter, Shop, send, write_groups
 
@@ -47,7 +47,7 @@ class Refusing(StoreWrapper):
         super().__init__(inner)
         self.refused = "-"
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.key.startswith(self.refused):
             raise StoreUnavailable("no answer", operation=call.verb, object=call.key)
         return await run()

@@ -43,10 +43,10 @@ from penstock.consumers.statistics import (
     transaction_samples,
 )
 from penstock.coordinator import DeadLetterPolicy, TimerStatistics, TransactionStatistics
-from penstock.coordinator.operators.lake_view import GroupSeen, LakeSeen
+from penstock.coordinator.operators.lake_view import GroupOverview, LakeOverview
 from penstock.coordinator.transactions.statistics import GroupTransactions, OpenTransactions, TopicTransactions
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
-from penstock.log import BatchSent, ProducerStatistics
+from penstock.log import BatchOutcome, ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
 from penstock.log.metrics import Sample
 from tests.lakes import TIMEOUT_S, send_all
@@ -68,13 +68,13 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
             counter.add(3)
         else:
             counter.observe(7)
-    sends_counted(metrics, topic=topic)(BatchSent(messages=3, size_bytes=300, took_s=0.007, durable=True))
+    sends_counted(metrics, topic=topic)(BatchOutcome(messages=3, size_bytes=300, took_s=0.007, durable=True))
     one = QueueStatistics(topic=topic, queue=2, lag_messages=40, inflight_messages=5, ready_messages=35, oldest_unsettled_ms=1_000)
     said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
     metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
     metrics.watch(lambda: producer_samples([(topic, SENDING)]))
-    group = GroupSeen(group="audit", topic=topic, consumers=0, owned=0, dead_letters=2, queues=())
-    metrics.watch(lambda: lake_samples(LakeSeen(groups=(group,), ended_s=0, took_s=0)))
+    group = GroupOverview(group="audit", topic=topic, consumers=0, owned=0, dead_letters=2, queues=())
+    metrics.watch(lambda: lake_samples(LakeOverview(groups=(group,), ended_s=0, took_s=0)))
     metrics.watch(lambda: [Sample(LOOK_AGE, (), 1), Sample(LOOK_TIME, (), 2), Sample(UNREAD, ("topic", topic), 3)])
     metrics.watch(lambda: timer_samples({topic: TimerStatistics(fired=9, waiting=7, late_ms=40)}))
     standing = OpenTransactions(open=2, oldest_ms=500, half_messages={topic: 6})

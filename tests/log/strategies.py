@@ -18,8 +18,8 @@ from penstock.log.format.header import (
     Header,
     Opening,
     Part,
+    ProducerRowForm,
     Repair,
-    RowForm,
     StateForm,
     VersionForm,
 )
@@ -66,7 +66,7 @@ schema_forms = st.sampled_from(
         for text in ("a int", "s struct<x: decimal(5,2) not null, l array<map<string, date>>>")
     ]
 )
-rows = st.builds(RowForm, names, sequences, numbers, times_ms, st.none() | numbers, st.none())
+rows = st.builds(ProducerRowForm, names, sequences, numbers, times_ms, st.none() | numbers, st.none())
 state_forms = st.builds(
     StateForm,
     entry=numbers,

@@ -13,18 +13,18 @@ import pytest
 
 from penstock.log.append import appender as appender_module
 from penstock.log.append.appender import Appender
-from penstock.log.append.in_flight import Pending, expose
+from penstock.log.append.in_flight import PendingAppend, expose
 from penstock.log.errors import ClosedError, InternalError, StorageFull, StoreUnavailable, TopicDeleted, UnknownOutcome
 from penstock.log.format.checkpoint import CheckpointWriter
 from penstock.log.format.header import CloseJob
-from penstock.log.format.state import State
-from penstock.log.lake import Lake
+from penstock.log.format.state import TopicState
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.producer import Producer
 from penstock.log.runtime.backoff import Backoff
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore, ObjectStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.topic.settings import TopicSettings
 from penstock.log.topic.topics import open_topic
 from tests.lakes import TIMEOUT_S
@@ -37,8 +37,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-async def opened(store: ObjectStore) -> tuple[Lake, Producer, Appender]:
-    lake = Lake(store)
+async def opened(store: ObjectStore) -> tuple[LogLake, Producer, Appender]:
+    lake = LogLake(store)
     await lake.create_topic("t", TopicSettings(queues=1))
     producer = await lake.producer("t", options=AT_ONCE)
     return lake, producer, (await lake.topic("t", writable=True)).appender
@@ -54,7 +54,7 @@ class Interposed(StoreWrapper):
         self.refused = False
         """Whether those LISTs go unanswered."""
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb == "list" and "staged/handed" in call.key:
             self.lists += 1
             if self.refused:
@@ -72,7 +72,7 @@ def test_who_lost_a_race_and_has_nothing_to_append_stops_looking(refused: bool) 
         memory = MemoryStore()
         store = Interposed(memory)
         lake, producer, appender = await opened(store)
-        rival = Lake(memory)
+        rival = LogLake(memory)
         other = await rival.producer("t", options=AT_ONCE)
 
         async def overtake() -> None:
@@ -99,7 +99,7 @@ def test_ids_of_lost_races_are_not_kept() -> None:
         memory = MemoryStore()
         store = Interposed(memory)
         lake, producer, appender = await opened(store)
-        rival = Lake(memory)
+        rival = LogLake(memory)
         other = await rival.producer("t", options=AT_ONCE)
 
         async def overtake() -> None:
@@ -178,7 +178,7 @@ def test_a_hand_over_that_the_store_refuses_for_good_was_not_written(monkeypatch
 def test_an_exposure_is_taken_back_as_it_was() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        fresh, known = (Pending(0.0, loop.create_future(), exposed_until=until) for until in (0, 70))
+        fresh, known = (PendingAppend(0.0, loop.create_future(), exposed_until=until) for until in (0, 70))
         take_back = expose([fresh, known], 66)
         assert [fresh.exposed_until, known.exposed_until] == [66, 70]
         take_back()
@@ -242,7 +242,7 @@ def test_a_checkpoint_that_cannot_be_written_is_left_to_the_next(kind: FaultKind
         memory, refusing = MemoryStore(), [True]
         store = FaultStore(memory, lambda *_: Fault(kind) if refusing else None)
         lake, _, appender = await opened(memory)
-        writer, state = CheckpointWriter(store, appender._paths), State(entry=64)
+        writer, state = CheckpointWriter(store, appender._paths), TopicState(entry=64)
         await writer.write(state)
         refusing.clear()
         assert not await memory.list(appender._paths.checkpoints)

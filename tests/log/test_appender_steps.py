@@ -11,13 +11,13 @@ import pytest
 
 from penstock.log.append.appender import ALONE_INLINE_TIMES, Appender
 from penstock.log.append.contention import Pace
-from penstock.log.append.in_flight import Outcome, Pending, Written
+from penstock.log.append.in_flight import AppendResult, Outcome, PendingAppend
 from penstock.log.errors import NotWritten, StoreUnavailable, TopicDeleted, UnknownOutcome
 from penstock.log.format.header import Batch, CloseJob
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, VALIDITY_ENTRIES, VIEW_AGE_MAX_S
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import ObjectStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.tail.tail import Tail
 from tests.lakes import TIMEOUT_S
 from tests.log.test_view import trim
@@ -44,7 +44,7 @@ class Watched(StoreWrapper):
         self.handed: list[str] = []
         self.before_put: Callable[[], Awaitable[object]] | None = None
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb in {"put", "put_large"}:
             if "/log/0" in call.key:
                 self.entries.append(call.key)
@@ -74,9 +74,9 @@ async def append(log: LogWriter, appender: Appender, *, size_bytes: int = 1, wit
     return await appender.append_batch(one_row(log, generation), rows, size_bytes=size_bytes, deadline_s=deadline_s)
 
 
-def pending(log: LogWriter, **changes: Any) -> Pending:
+def pending(log: LogWriter, **changes: Any) -> PendingAppend:
     future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    return Pending(log.clock.monotonic_s() + 60, future, **{"batch": one_row(log), "rows": log.rows({0: 1}), **changes})
+    return PendingAppend(log.clock.monotonic_s() + 60, future, **{"batch": one_row(log), "rows": log.rows({0: 1}), **changes})
 
 
 @pytest.mark.parametrize(("beyond_bytes", "handed"), [(0, 0), (1, 1)])
@@ -84,7 +84,7 @@ def test_what_an_entry_can_just_hold_goes_into_it_and_more_is_handed_over_first(
     async def work() -> None:
         log, store, appender = await by_hand()
         limit_bytes = ENTRY_INLINE_BYTES_MAX * ALONE_INLINE_TIMES
-        assert isinstance(await append(log, appender, size_bytes=limit_bytes + beyond_bytes), Written)
+        assert isinstance(await append(log, appender, size_bytes=limit_bytes + beyond_bytes), AppendResult)
         assert len(store.handed) == handed
         await appender.close()
 
@@ -100,7 +100,7 @@ def test_who_appended_leads_and_knows_of_nobody_else(kind: FaultKind | None) -> 
                 inner, lambda _, verb, key: faults.pop() if faults and verb == "put" and "/log/0" in key else None
             )
         )
-        assert isinstance(await append(log, appender), Written)
+        assert isinstance(await append(log, appender), AppendResult)
         assert appender._task is not None
         await appender._task
         assert not faults
@@ -115,7 +115,7 @@ def test_who_was_overtaken_knows_of_others() -> None:
     async def work() -> None:
         log, store, appender = await by_hand()
         store.before_put = lambda: log.send({1: 1})
-        assert isinstance(await append(log, appender), Written)
+        assert isinstance(await append(log, appender), AppendResult)
         assert store.entries == [log.paths.entry(2), log.paths.entry(3)]
         assert appender._race.contended(log.clock.monotonic_s())
         await appender.close()
@@ -135,7 +135,7 @@ def test_an_entry_that_was_overtaken_while_it_was_encoded_is_not_sent() -> None:
             return work()
 
         appender._runtime = SimpleNamespace(offload=offload, new_id=log.runtime.new_id, clock=log.clock)  # type: ignore[assignment]
-        assert isinstance(await append(log, appender), Written)
+        assert isinstance(await append(log, appender), AppendResult)
         assert store.entries == [log.paths.entry(3)]
         await appender.close()
 
@@ -182,7 +182,7 @@ def test_who_slept_past_a_trim_looks_before_it_appends() -> None:
             await log.send({1: 1})
         await trim(log, CHECKPOINT_ENTRIES)
         log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
-        assert isinstance(await append(log, appender), Written)
+        assert isinstance(await append(log, appender), AppendResult)
         assert store.entries == [log.paths.entry(2 * CHECKPOINT_ENTRIES + 2)]
         await appender.close()
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.log import Lake, Runtime
+from penstock.log import LogLake, Runtime
 from penstock.log.clock import StoreClock
 from penstock.log.errors import StoreUnavailable
 from penstock.log.lake import CLOCK_SYNC_S
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.lakes import ReadOnlyCredentials
 from tests.log.topics import HandClock
 
@@ -89,7 +89,7 @@ def test_a_step_while_the_store_answers_does_not_count() -> None:
     machine = Machine()
 
     class Meanwhile(StoreWrapper):
-        async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
             machine.offset_ms -= HOUR_MS
             return await run()
 
@@ -103,7 +103,7 @@ def test_an_answer_after_hours_tells_no_time() -> None:
     machine = Machine()
 
     class Stopped(StoreWrapper):
-        async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
             answer = await run()
             machine.true.advance(hours=2)
             return answer
@@ -153,7 +153,7 @@ def test_who_may_not_ask_the_store_keeps_the_time_of_its_machine(refused: str, c
     store = machine.store if only else ReadOnlyCredentials(machine.store)
 
     async def main() -> None:
-        lake = Lake(store, runtime=Runtime(clock=machine), read_only=only)
+        lake = LogLake(store, runtime=Runtime(clock=machine), read_only=only)
         await lake.keep_time()
         machine.offset_ms -= HOUR_MS
         assert lake.runtime.clock.wall_ms() == machine.true.wall_ms()

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.append.compose import compose, still_waits
-from penstock.log.append.in_flight import Pending
-from penstock.log.format.fold import Void, fold
-from penstock.log.format.handover import Handed
+from penstock.log.append.in_flight import PendingAppend
+from penstock.log.format.fold import VoidReason, fold
+from penstock.log.format.handover import HandOver
 from penstock.log.format.header import Batch, CloseJob, Epoch, Opening, Part
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.limits import ENTRY_LINKS_MAX, VALIDITY_ENTRIES
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, idle, opened, step, topic
@@ -30,17 +30,17 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def pending(loop: asyncio.AbstractEventLoop, one: Batch | None = None, size_bytes: int = 100, **parts: Any) -> Pending:
+def pending(loop: asyncio.AbstractEventLoop, one: Batch | None = None, size_bytes: int = 100, **parts: Any) -> PendingAppend:
     rows = rows_of(dict(one.rows)) if one is not None and not one.parts else None
-    return Pending(0.0, loop.create_future(), one, rows=rows, size_bytes=size_bytes, **parts)
+    return PendingAppend(0.0, loop.create_future(), one, rows=rows, size_bytes=size_bytes, **parts)
 
 
-def handed(tail: int, *batches: Batch, openings: tuple[Opening, ...] = (), name: str = "x") -> Handed:
+def handed(tail: int, *batches: Batch, openings: tuple[Opening, ...] = (), name: str = "x") -> HandOver:
     placed = [replace(one, parts=(Part(f"staged/k/{name}/{n}", 0, one.rows, 1, "d"),)) for n, one in enumerate(batches)]
-    return Handed(tail, f"handed/{tail}/{name}", openings, tuple(placed))
+    return HandOver(tail, f"handed/{tail}/{name}", openings, tuple(placed))
 
 
-def composed(state: State, own: list[Pending], *waiting: Handed) -> Any:
+def composed(state: TopicState, own: list[PendingAppend], *waiting: HandOver) -> Any:
     return compose(state, own, {one.key: one for one in waiting}, write_id="w", now_ms=1)
 
 
@@ -134,7 +134,7 @@ def test_nothing_in_a_composed_entry_is_void(data: st.DataObject) -> None:
         ]
         found = composed(state, own, *waiting)
         judged = fold(state, found.header)
-        assert not any(isinstance(verdict, Void) for verdict in judged.verdicts)
+        assert not any(isinstance(verdict, VoidReason) for verdict in judged.verdicts)
         assert len(found.inline) == len(found.header.inline)
     finally:
         loop.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.log import Lake, MessageView, ProducerOptions, Runtime, SequenceError, TopicLimits, TopicSettings
+from penstock.log import LogLake, MessageView, ProducerOptions, Runtime, SequenceError, TopicLimits, TopicSettings
 from penstock.log.limits import HANDED_BYTES_MAX, NAMED_ROW_MS
 from penstock.log.message.message import COPY_SCHEMA
 from penstock.log.stores import MemoryStore
@@ -41,16 +41,16 @@ def copies(count: int, *, first: int = 0, **columns: Any) -> pa.Table:
     return pa.Table.from_pylist(rows, COPY_SCHEMA)
 
 
-def play(script: Callable[[Lake], Awaitable[None]], **settings: Any) -> None:
+def play(script: Callable[[LogLake], Awaitable[None]], **settings: Any) -> None:
     async def main() -> None:
-        async with Lake(MemoryStore()) as lake:
+        async with LogLake(MemoryStore()) as lake:
             await lake.create_topic("t", TopicSettings(**{"queues": 4, **settings}))
             await script(lake)
 
     asyncio.run(main())
 
 
-async def read(lake: Lake) -> dict[str, MessageView]:
+async def read(lake: LogLake) -> dict[str, MessageView]:
     """All that the topic holds, by message id."""
     reader = await lake.reader("t")
     found = [message async for message in reader.messages()]
@@ -59,7 +59,7 @@ async def read(lake: Lake) -> dict[str, MessageView]:
 
 
 def test_a_copy_keeps_its_id_and_birth_and_is_routed_by_its_group() -> None:
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         producer = await lake.producer("t", name="copier", options=AT_ONCE)
         result = await producer.send_copies(copies(7))
         assert (result.rows, result.duplicates) == (7, 0)
@@ -76,7 +76,7 @@ def test_a_copy_keeps_its_id_and_birth_and_is_routed_by_its_group() -> None:
 
 
 def test_copies_have_sequences_as_other_messages() -> None:
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         producer = await lake.producer("t", name="copier", options=AT_ONCE)
         await producer.send_copies(copies(4))
         with pytest.raises(SequenceError):
@@ -91,7 +91,7 @@ def test_copies_have_sequences_as_other_messages() -> None:
 
 
 def test_what_another_topic_took_is_taken_whatever_this_ones_limits_and_type() -> None:
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         producer = await lake.producer("t", name="copier", options=AT_ONCE)
         await producer.send_copies(copies(2, body=b"x" * 100, properties=[("a" * 50, "b" * 50), ("c", "")]))
         await producer.send_copies(copies(1, first=2, message_group=None))
@@ -101,7 +101,7 @@ def test_what_another_topic_took_is_taken_whatever_this_ones_limits_and_type() -
 
 
 def test_copies_too_large_for_an_entry_are_staged() -> None:
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         producer = await lake.producer("t", name="copier", options=AT_ONCE)
         await producer.send_copies(copies(3, body=random.Random(1).randbytes(HANDED_BYTES_MAX // 2)))
         found = await read(lake)
@@ -112,7 +112,7 @@ def test_copies_too_large_for_an_entry_are_staged() -> None:
 
 
 def test_a_queue_that_is_named_is_kept() -> None:
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         producer = await lake.producer("t", name="copier", options=AT_ONCE)
         await producer.send_copies(copies(5, queue=2))
         assert {one.queue for one in (await read(lake)).values()} == {2}
@@ -127,7 +127,7 @@ def test_only_a_name_that_left_the_state_goes_on_where_its_opener_says(days: int
     async def main() -> None:
         clock = HandClock()
         runtime = Runtime(clock=clock, random=random.Random(1), threads=False)
-        async with Lake(MemoryStore(clock=clock), runtime=runtime) as lake:
+        async with LogLake(MemoryStore(clock=clock), runtime=runtime) as lake:
             await lake.create_topic("t", TopicSettings(queues=1))
             producer = await lake.producer("t", name="copier", options=AT_ONCE)
             await producer.send_copies(copies(8))
@@ -145,7 +145,7 @@ def test_only_a_name_that_left_the_state_goes_on_where_its_opener_says(days: int
 
 
 def test_an_opening_that_knows_nothing_begins_at_nothing() -> None:
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         assert (await lake.producer("t", name="a", options=AT_ONCE)).last_sequence == -1
         assert (await lake.producer("t", name="b", options=AT_ONCE, known_sequence=7)).last_sequence == 7
 

@@ -17,7 +17,7 @@ from penstock.log.errors import DataDamaged
 from penstock.log.format.entry import FOOTER_KEY
 from penstock.log.format.header import Header, encode_header
 from penstock.log.format.sealed import write_file
-from penstock.log.format.state import State, state_form
+from penstock.log.format.state import TopicState, state_form
 from penstock.log.format.stored_json import plain
 from penstock.log.limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from penstock.log.message.message import LOG_SCHEMA
@@ -30,7 +30,7 @@ from tests.log.strategies import rows_of
 from tests.log.topics import LogWriter
 
 Document = dict[str, Any]
-Edit = Callable[[Document, State], Any]
+Edit = Callable[[Document, TopicState], Any]
 DEEP = '{"format":1,"a":' + "[" * 100_000 + "]" * 100_000 + "}"
 EMPTY = LOG_SCHEMA.empty_table()
 
@@ -50,7 +50,7 @@ def text(value: str) -> Edit:
 def batch(rows: Any, *, last: Any = 10**6, **more: Any) -> Edit:
     """An entry with one inline batch of these rows, and the bases that it should name."""
 
-    def edit(document: Document, state: State) -> Document:
+    def edit(document: Document, state: TopicState) -> Document:
         one = {"p": "evil", "s": [-1, last], "g": state.generation, "r": rows, "v": 10**9, **more}
         queues = sorted({queue for queue in rows[::2] if type(queue) is int and 0 <= queue < state.queues})
         return {**document, "batches": [one], "bases": [n for queue in queues for n in (queue, state.next_offsets[queue])]}
@@ -65,7 +65,7 @@ def part(key: str, first_row: int = 0) -> Edit:
 def again(queues: int) -> Edit:
     """The topic is deleted, and made with as many queues."""
 
-    def edit(document: Document, state: State) -> Document:
+    def edit(document: Document, state: TopicState) -> Document:
         made = {"type": "Created", "incarnation": "evil", "queues": queues, "replaces": state.incarnation}
         return {**document, "actions": [{"type": "Deleted", "incarnation": state.incarnation}, made]}
 
@@ -75,7 +75,7 @@ def again(queues: int) -> Edit:
 def repaired(entry: int | None = None, **changes: Any) -> Edit:
     """A repair that nobody needed."""
 
-    def edit(document: Document, state: State) -> Document:
+    def edit(document: Document, state: TopicState) -> Document:
         form = {**plain(state_form(state)), **changes}
         return {
             **document,

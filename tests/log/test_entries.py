@@ -16,7 +16,7 @@ from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows, read_header
 from penstock.log.format.fold import fold
 from penstock.log.format.header import Part
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.memory import MemoryStore
@@ -32,7 +32,7 @@ from tests.thorough import examples
 PATHS = TopicPaths.of("orders")
 
 
-def read(store: MemoryStore, state: State, data: bytes) -> EntryRows:
+def read(store: MemoryStore, state: TopicState, data: bytes) -> EntryRows:
     folded = fold(state, read_header(data, where="e"))
     return asyncio.run(entry_rows(store, PATHS, folded, data))
 
@@ -67,7 +67,7 @@ def test_rows_of_a_void_batch_are_skipped() -> None:
     assert bodies(found) == {(0, 0): "b/0/0", (1, 0): "b/1/1"}
 
 
-def linked(store: MemoryStore) -> tuple[State, bytes]:
+def linked(store: MemoryStore) -> tuple[TopicState, bytes]:
     """An entry that links a staged batch of two parts, between two inline ones."""
     pieces = [rows_of({0: 1, 1: 2}, "s"), rows_of({1: 1}, "t")]
     parts = []

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
 from penstock.log.format.digest import digest
-from penstock.log.format.fold import Folded, Void, bases_of, fold, store_time
+from penstock.log.format.fold import FoldedEntry, VoidReason, bases_of, fold, store_time
 from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
-from penstock.log.format.state import State, row_sum, state_form, state_of
+from penstock.log.format.state import TopicState, row_sum, state_form, state_of
 from penstock.log.limits import (
     ENTRY_ROWS_MAX,
     NUMBER_MAX,
@@ -45,7 +45,7 @@ def batch(producer: str = "p", previous: int = -1, rows: dict[int, int] | None =
     return Batch(**{**values, **changes})
 
 
-def header_on(state: State, *, time_ms: int = 0, **parts: Any) -> Header:
+def header_on(state: TopicState, *, time_ms: int = 0, **parts: Any) -> Header:
     batches = tuple(parts.pop("batches", ()))
     more: dict[str, Any] = {name: tuple(values) for name, values in parts.items()}
     return Header(
@@ -59,21 +59,21 @@ def header_on(state: State, *, time_ms: int = 0, **parts: Any) -> Header:
     )
 
 
-def step(state: State, **parts: Any) -> Folded:
+def step(state: TopicState, **parts: Any) -> FoldedEntry:
     return fold(state, header_on(state, **parts))
 
 
-def topic(queues: int = 2) -> State:
-    return step(State(), actions=[Created("life-1", queues)]).state
+def topic(queues: int = 2) -> TopicState:
+    return step(TopicState(), actions=[Created("life-1", queues)]).state
 
 
-def idle(state: State, entries: int) -> State:
+def idle(state: TopicState, entries: int) -> TopicState:
     for _ in range(entries):
         state = step(state).state
     return state
 
 
-def opened(state: State, name: str = "n", write_id: str = "w", **changes: Any) -> Folded:
+def opened(state: TopicState, name: str = "n", write_id: str = "w", **changes: Any) -> FoldedEntry:
     return step(state, openings=[Opening(name, write_id, 1, 10**6, **changes)])
 
 
@@ -89,20 +89,20 @@ def test_offsets_are_given_queue_by_queue_in_list_order() -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (batch(generation=2), Void.GENERATION),
-        (batch(generation=0), Void.GENERATION),
-        (batch(valid_until=1), Void.EXPIRED),
-        (batch(rows={2: 1}), Void.NO_QUEUE),
-        (batch(rows={-1: 1}), Void.NO_QUEUE),
-        (batch(rows={}), Void.MALFORMED),
-        (batch(rows={0: 0}), Void.MALFORMED),
-        (batch(rows={0: 2}, last=0), Void.MALFORMED),
-        (batch(previous=-2, last=5), Void.MALFORMED),
-        (batch(parts=(Part("staged/k", 0, {0: 2}, 1, "d"),)), Void.MALFORMED),
-        (batch("n", named=True, epoch=Epoch(1, 0)), Void.UNKNOWN_NAME),
+        (batch(generation=2), VoidReason.GENERATION),
+        (batch(generation=0), VoidReason.GENERATION),
+        (batch(valid_until=1), VoidReason.EXPIRED),
+        (batch(rows={2: 1}), VoidReason.NO_QUEUE),
+        (batch(rows={-1: 1}), VoidReason.NO_QUEUE),
+        (batch(rows={}), VoidReason.MALFORMED),
+        (batch(rows={0: 0}), VoidReason.MALFORMED),
+        (batch(rows={0: 2}, last=0), VoidReason.MALFORMED),
+        (batch(previous=-2, last=5), VoidReason.MALFORMED),
+        (batch(parts=(Part("staged/k", 0, {0: 2}, 1, "d"),)), VoidReason.MALFORMED),
+        (batch("n", named=True, epoch=Epoch(1, 0)), VoidReason.UNKNOWN_NAME),
     ],
 )
-def test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace(bad: Batch, why: Void) -> None:
+def test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace(bad: Batch, why: VoidReason) -> None:
     before = topic()
     folded = step(before, batches=[bad, batch("other")])
     assert folded.verdicts == (why, {0: 0})
@@ -113,7 +113,12 @@ def test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace(bad: Bat
 def test_a_batch_counts_once_and_only_behind_its_predecessor() -> None:
     state = step(topic(), batches=[batch(rows={0: 3})]).state
     again, gap, right = batch(rows={0: 3}), batch(previous=5), batch(previous=2)
-    assert step(state, batches=[again, gap, right, right]).verdicts == (Void.PREVIOUS, Void.PREVIOUS, {0: 3}, Void.PREVIOUS)
+    assert step(state, batches=[again, gap, right, right]).verdicts == (
+        VoidReason.PREVIOUS,
+        VoidReason.PREVIOUS,
+        {0: 3},
+        VoidReason.PREVIOUS,
+    )
 
 
 def test_an_unknown_unnamed_producer_may_go_on_anywhere() -> None:
@@ -122,7 +127,7 @@ def test_an_unknown_unnamed_producer_may_go_on_anywhere() -> None:
 
 def test_the_row_of_an_unnamed_producer_leaves_exactly_64_entries_after_its_last_batch() -> None:
     state = idle(step(topic(), batches=[batch()]).state, UNNAMED_ROW_ENTRIES - 1)
-    assert step(state, batches=[batch()]).verdicts == (Void.PREVIOUS,)
+    assert step(state, batches=[batch()]).verdicts == (VoidReason.PREVIOUS,)
     assert step(idle(state, 1), batches=[batch()]).verdicts == ({0: 1},)
 
 
@@ -130,7 +135,7 @@ def test_validity_ends_with_the_entry_it_names() -> None:
     state = topic()
     late = batch(valid_until=state.entry + VALIDITY_ENTRIES)
     assert step(idle(state, VALIDITY_ENTRIES - 1), batches=[late]).verdicts == ({0: 0},)
-    assert step(idle(state, VALIDITY_ENTRIES), batches=[late]).verdicts == (Void.EXPIRED,)
+    assert step(idle(state, VALIDITY_ENTRIES), batches=[late]).verdicts == (VoidReason.EXPIRED,)
 
 
 # ----------------------------------------------------------------------------------------------------------------- names
@@ -147,41 +152,45 @@ def test_an_opening_fences_and_its_place_is_the_epoch() -> None:
     assert isinstance(newer, Epoch)
     new = replace(old, epoch=newer)
     assert second.state.named["n"].last == 7
-    assert step(second.state, batches=[old, new]).verdicts == (Void.FENCED, {0: 1})
+    assert step(second.state, batches=[old, new]).verdicts == (VoidReason.FENCED, {0: 1})
 
 
 def test_a_hundred_openings_in_one_entry_have_a_hundred_epochs_and_the_last_one_holds() -> None:
     folded = step(topic(), openings=[Opening("n", f"w{n}", 1, 10**6) for n in range(100)])
     assert folded.epochs == tuple(Epoch(2, n) for n in range(100))
     batches = [batch("n", named=True, epoch=epoch) for epoch in folded.epochs if isinstance(epoch, Epoch)]
-    assert step(folded.state, batches=batches).verdicts == (*[Void.FENCED] * 99, {0: 0})
+    assert step(folded.state, batches=batches).verdicts == (*[VoidReason.FENCED] * 99, {0: 0})
 
 
 def test_openings_are_taken_before_the_batches_of_their_entry() -> None:
     epoch = opened(topic()).epochs[0]
     folded = step(opened(topic()).state, openings=[Opening("n", "x", 1, 10**6)], batches=[batch("n", named=True, epoch=epoch)])
-    assert folded.verdicts == (Void.FENCED,)
+    assert folded.verdicts == (VoidReason.FENCED,)
 
 
 def test_an_opening_counts_once_as_long_as_a_late_link_could_bring_it_again() -> None:
     state = opened(topic()).state
-    assert opened(state).epochs == (Void.REPEATED,)
-    assert opened(idle(state, VALIDITY_ENTRIES - 1)).epochs == (Void.REPEATED,)
+    assert opened(state).epochs == (VoidReason.REPEATED,)
+    assert opened(idle(state, VALIDITY_ENTRIES - 1)).epochs == (VoidReason.REPEATED,)
     assert not idle(state, UNNAMED_ROW_ENTRIES + 1).openings
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"generation": 0}, Void.GENERATION), ({"generation": 2}, Void.GENERATION), ({"valid_until": 1}, Void.EXPIRED)],
+    [
+        ({"generation": 0}, VoidReason.GENERATION),
+        ({"generation": 2}, VoidReason.GENERATION),
+        ({"valid_until": 1}, VoidReason.EXPIRED),
+    ],
 )
-def test_an_opening_of_another_routing_or_too_late_is_void(change: dict[str, Any], why: Void) -> None:
+def test_an_opening_of_another_routing_or_too_late_is_void(change: dict[str, Any], why: VoidReason) -> None:
     opening = replace(Opening("n", "w", 1, 2), **change)
     folded = step(topic(), openings=[opening])
     assert folded.epochs == (why,)
     assert not folded.state.named
     assert not folded.state.openings
     dead = step(topic(), actions=[Deleted("life-1")]).state
-    assert step(dead, openings=[replace(opening, generation=1, valid_until=9)]).epochs == (Void.NO_TOPIC,)
+    assert step(dead, openings=[replace(opening, generation=1, valid_until=9)]).epochs == (VoidReason.NO_TOPIC,)
 
 
 def test_a_name_that_the_state_forgot_opens_with_its_own_last_sequence() -> None:
@@ -213,13 +222,13 @@ def test_store_time_never_goes_back_nor_leaps(before_ms: int, append_ms: int) ->
 def test_a_new_life_starts_afresh_and_nothing_of_the_old_one_counts_in_it() -> None:
     first = opened(step(topic(), batches=[batch()]).state)
     dead = step(first.state, actions=[Deleted("life-1")]).state
-    assert step(dead, batches=[batch(previous=0)]).verdicts == (Void.NO_TOPIC,)
+    assert step(dead, batches=[batch(previous=0)]).verdicts == (VoidReason.NO_TOPIC,)
     assert step(dead, actions=[Created("life-1", 2, "")]).state.alive is False
     second = step(dead, actions=[Created("life-2", 3, "life-1")]).state
     assert (second.alive, second.next_offsets, second.generation) == (True, (0, 0, 0), 2)
     assert not second.named
     assert not second.unnamed
-    assert step(second, batches=[batch("late"), batch("fresh", generation=2)]).verdicts == (Void.GENERATION, {0: 0})
+    assert step(second, batches=[batch("late"), batch("fresh", generation=2)]).verdicts == (VoidReason.GENERATION, {0: 0})
 
 
 def test_a_creation_that_was_asked_for_before_a_later_life_does_not_raise_the_dead() -> None:
@@ -239,7 +248,7 @@ def test_a_deletion_of_another_life_is_ignored() -> None:
 @pytest.mark.parametrize("queues", [0, QUEUES_MAX + 1, 300_000_000, NUMBER_MAX])
 def test_a_creation_with_no_queue_or_too_many_is_ignored(queues: int) -> None:
     dead = step(topic(), actions=[Deleted("life-1")]).state
-    for state in (State(), dead):
+    for state in (TopicState(), dead):
         after = step(state, actions=[Created("life-2", queues, state.incarnation)]).state
         assert (after.alive, after.next_offsets) == (False, state.next_offsets)
     assert topic(QUEUES_MAX).queues == QUEUES_MAX
@@ -254,22 +263,22 @@ LONG = 2**80
 @pytest.mark.parametrize("rows", [{0: ENTRY_ROWS_MAX + 1}, {0: ENTRY_ROWS_MAX, 1: 1}, {0: 2**62}, {0: 2**70}])
 def test_a_batch_with_more_rows_than_an_entry_can_bring_is_void(rows: dict[int, int]) -> None:
     folded = step(topic(), batches=[batch(rows=rows, last=LONG)])
-    assert (folded.verdicts, folded.state.next_offsets) == ((Void.TOO_MANY,), (0, 0))
+    assert (folded.verdicts, folded.state.next_offsets) == ((VoidReason.TOO_MANY,), (0, 0))
 
 
 def test_the_batches_of_one_entry_bring_no_more_rows_than_an_entry_can() -> None:
     folded = step(topic(), batches=[batch(rows={0: ENTRY_ROWS_MAX}), batch("q", rows={1: 1}), batch("r", rows={0: 1})])
-    assert folded.verdicts == ({0: 0}, Void.TOO_MANY, Void.TOO_MANY)
+    assert folded.verdicts == ({0: 0}, VoidReason.TOO_MANY, VoidReason.TOO_MANY)
     assert step(folded.state, batches=[batch("q", rows={1: 1})]).verdicts == ({1: 0},)
 
 
 def test_no_offset_goes_beyond_the_last_that_can_be_stored() -> None:
     state = replace(topic(), next_offsets=(NUMBER_MAX - 2, 0))
     state = replace(state, sum=row_sum(state))
-    assert step(state, batches=[batch(rows={0: 3, 1: 1})]).verdicts == (Void.TOO_MANY,)
+    assert step(state, batches=[batch(rows={0: 3, 1: 1})]).verdicts == (VoidReason.TOO_MANY,)
     full = step(state, batches=[batch(rows={0: 2, 1: 1})]).state
     assert full.next_offsets == (NUMBER_MAX, 1)
-    assert step(full, batches=[batch("q"), batch("r", rows={1: 1})]).verdicts == (Void.TOO_MANY, {1: 1})
+    assert step(full, batches=[batch("q"), batch("r", rows={1: 1})]).verdicts == (VoidReason.TOO_MANY, {1: 1})
     assert decode_checkpoint(encode_checkpoint(full), where="x") == full
 
 
@@ -285,7 +294,7 @@ def test_store_time_ends_with_the_year_9999() -> None:
 )  # fmt: skip
 def test_a_link_to_what_is_not_staged_in_this_topic_is_void(key: str) -> None:
     part = Part(key, 0, {0: 1}, 1, "0" * 32)
-    assert step(topic(), batches=[batch(parts=(part,))]).verdicts == (Void.MALFORMED,)
+    assert step(topic(), batches=[batch(parts=(part,))]).verdicts == (VoidReason.MALFORMED,)
 
 
 # ------------------------------------------------------------------------------------------------------------------ jobs
@@ -295,9 +304,9 @@ def test_a_job_is_linked_once_and_not_after_it_was_closed() -> None:
     part = Part("staged/jobs/j/x.parquet", 0, {0: 1}, 1, "d")
     linked = batch(parts=(part,), job="j")
     state = step(topic(), batches=[linked]).state
-    assert step(state, batches=[replace(linked, previous=0, last=1)]).verdicts == (Void.JOB_CLOSED,)
+    assert step(state, batches=[replace(linked, previous=0, last=1)]).verdicts == (VoidReason.JOB_CLOSED,)
     closed = step(topic(), actions=[CloseJob("j")]).state
-    assert step(closed, batches=[linked]).verdicts == (Void.JOB_CLOSED,)
+    assert step(closed, batches=[linked]).verdicts == (VoidReason.JOB_CLOSED,)
 
 
 def test_a_job_is_forgotten_only_when_no_link_formed_before_its_closing_can_come() -> None:
@@ -322,7 +331,7 @@ def test_an_entry_built_on_another_state_is_damage(change: dict[str, Any]) -> No
 def test_a_repair_brings_its_own_state_whatever_stood_before() -> None:
     state = step(topic(), batches=[batch()]).state
     repair = Repair(state_form(replace(state, entry=9)), 3, 8)
-    folded = fold(State(), replace(header_on(state, actions=[repair]), entry=9))
+    folded = fold(TopicState(), replace(header_on(state, actions=[repair]), entry=9))
     assert folded.state == replace(state, entry=9)
 
 
@@ -370,17 +379,17 @@ class Model:
 
     def take(self, one: Batch) -> Any:
         if self.entry > one.valid_until:
-            return Void.EXPIRED
+            return VoidReason.EXPIRED
         mine = self.accepted.setdefault(one.producer, [])
         if one.named:
             if one.producer not in self.epochs:
-                return Void.UNKNOWN_NAME
+                return VoidReason.UNKNOWN_NAME
             if one.epoch != self.epochs[one.producer][-1][1]:
-                return Void.FENCED
+                return VoidReason.FENCED
             if one.previous != self.last(one.producer):
-                return Void.PREVIOUS
+                return VoidReason.PREVIOUS
         elif mine and mine[-1][0] >= self.entry - UNNAMED_ROW_ENTRIES and mine[-1][1].last != one.previous:
-            return Void.PREVIOUS
+            return VoidReason.PREVIOUS
         mine.append((self.entry, one))
         offsets = {queue: self.next[queue] for queue in one.rows}
         for queue, count in one.rows.items():

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
-from penstock.log.format.fold import Void, fold
+from penstock.log.format.fold import VoidReason, fold
 from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Part
 from penstock.log.format.schema_form import SchemaForm, schema_form
-from penstock.log.format.state import State, row_sum
+from penstock.log.format.state import TopicState, row_sum
 from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
 from penstock.log.schema.evolution import evolve
 from penstock.log.schema.sources import fields_of
@@ -89,28 +89,28 @@ class Model:
         elif isinstance(action, ForgetJob) and self.entry - self.jobs.get(action.job, self.entry) > VALIDITY_ENTRIES:
             del self.jobs[action.job]
 
-    def open(self, one: Opening, position: int) -> Epoch | Void:
+    def open(self, one: Opening, position: int) -> Epoch | VoidReason:
         if (why := self.untimely(one.generation, one.valid_until)) is not None:
             return why
         if any(write_id == one.write_id and self.entry - entry <= UNNAMED_ROW_ENTRIES for entry, write_id in self.opened):
-            return Void.REPEATED
+            return VoidReason.REPEATED
         self.opened.append((self.entry, one.write_id))
         known = self.names.get(one.producer)
         epoch = Epoch(self.entry, position)
         self.names[one.producer] = Name(epoch, known.last if known else one.last_sequence, self.time_ms)
         return epoch
 
-    def accept(self, one: Batch) -> Mapping[int, int] | Void:
+    def accept(self, one: Batch) -> Mapping[int, int] | VoidReason:
         if (why := self.untimely(one.generation, one.valid_until)) is not None:
             return why
         if max(one.rows) >= len(self.next):
-            return Void.NO_QUEUE
+            return VoidReason.NO_QUEUE
         if one.last - one.previous < one.row_count:
-            return Void.MALFORMED
+            return VoidReason.MALFORMED
         if one.schema_version not in (range(1, len(self.schemas) + 1) if self.schemas else [0]):
-            return Void.SCHEMA
+            return VoidReason.SCHEMA
         if one.job in self.jobs:
-            return Void.JOB_CLOSED
+            return VoidReason.JOB_CLOSED
         if (why := self.out_of_line(one)) is not None:
             return why
         if one.named:
@@ -123,23 +123,23 @@ class Model:
             self.next[queue] += count
         return first
 
-    def untimely(self, generation: int, valid_until: int) -> Void | None:
+    def untimely(self, generation: int, valid_until: int) -> VoidReason | None:
         if not self.alive:
-            return Void.NO_TOPIC
+            return VoidReason.NO_TOPIC
         if generation != len(self.lives):
-            return Void.GENERATION
-        return Void.EXPIRED if self.entry > valid_until else None
+            return VoidReason.GENERATION
+        return VoidReason.EXPIRED if self.entry > valid_until else None
 
-    def out_of_line(self, one: Batch) -> Void | None:
+    def out_of_line(self, one: Batch) -> VoidReason | None:
         if one.named:
             known = self.names.get(one.producer)
             if known is None:
-                return Void.UNKNOWN_NAME
+                return VoidReason.UNKNOWN_NAME
             if known.epoch != one.epoch:
-                return Void.FENCED
-            return None if known.last == one.previous else Void.PREVIOUS
+                return VoidReason.FENCED
+            return None if known.last == one.previous else VoidReason.PREVIOUS
         last = self.last_unnamed(one.producer)
-        return None if last is None or last == one.previous else Void.PREVIOUS
+        return None if last is None or last == one.previous else VoidReason.PREVIOUS
 
     def last_unnamed(self, producer: str) -> int | None:
         mine = [
@@ -157,7 +157,7 @@ class FoldMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = State()
+        self.state = TopicState()
         self.model = Model()
         self.headers: list[Header] = []
         self.clock_ms = START_MS
@@ -288,7 +288,7 @@ class FoldMachine(RuleBasedStateMachine):
         assert (folded.epochs, folded.verdicts) == self.model.take(header)
         assert before.store_time_ms <= self.state.store_time_ms
         for batch, verdict in zip(header.batches, folded.verdicts, strict=True):
-            if not isinstance(verdict, Void):
+            if not isinstance(verdict, VoidReason):
                 self.note(batch, verdict)
 
     @rule(entries=st.sampled_from([1, 7, VALIDITY_ENTRIES - 1, VALIDITY_ENTRIES, VALIDITY_ENTRIES + 1]), hours=st.integers(0, 24))
@@ -330,7 +330,7 @@ class FoldMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whoever folds from the start, or from any checkpoint, comes to the same state."""
-        state = State()
+        state = TopicState()
         for number, header in enumerate(self.headers):
             state = fold(state, header).state
             if number % 16 == 0:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from penstock.log.format.fold import Void
+from penstock.log.format.fold import VoidReason
 from penstock.log.format.header import Created, Deleted, Evolved
 from penstock.log.format.schema_form import SchemaForm, schema_form
-from penstock.log.format.state import State, row_sum
+from penstock.log.format.state import TopicState, row_sum
 from penstock.log.limits import SCHEMA_VERSIONS_KEPT
 from penstock.log.schema.evolution import evolve
 from penstock.log.schema.sources import fields_of
@@ -23,9 +23,9 @@ THIRD = evolve(SECOND, fields_of("a bigint, b string"))
 NARROWED = replace(THIRD, version=2, fields=(replace(FIRST.fields[0], nullable=False),), last_id=1)
 
 
-def typed(*later: TopicSchema) -> State:
+def typed(*later: TopicSchema) -> TopicState:
     """A topic of one queue that had these schemas, one after the other."""
-    state = step(State(), actions=[Created("life-1", 1, schema=schema_form(FIRST))]).state
+    state = step(TopicState(), actions=[Created("life-1", 1, schema=schema_form(FIRST))]).state
     for schema in later:
         state = step(state, actions=[evolved(schema)]).state
     return state
@@ -38,14 +38,14 @@ def evolved(schema: TopicSchema, *, generation: int = 1) -> Evolved:
 @pytest.mark.parametrize(("version", "fits"), [(-1, False), (0, False), (1, True), (2, True), (3, False)])
 def test_a_batch_is_of_a_version_that_the_topic_has_had(version: int, fits: bool) -> None:
     (verdict,) = step(typed(SECOND), batches=[batch(schema_version=version)]).verdicts
-    assert verdict == ({0: 0} if fits else Void.SCHEMA)
+    assert verdict == ({0: 0} if fits else VoidReason.SCHEMA)
 
 
 @pytest.mark.parametrize(("version", "fits"), [(0, True), (1, False)])
 def test_a_batch_of_a_topic_without_a_schema_has_none(version: int, fits: bool) -> None:
-    state = step(State(), actions=[Created("life-1", 1)]).state
+    state = step(TopicState(), actions=[Created("life-1", 1)]).state
     (verdict,) = step(state, batches=[batch(schema_version=version)]).verdicts
-    assert verdict == ({0: 0} if fits else Void.SCHEMA)
+    assert verdict == ({0: 0} if fits else VoidReason.SCHEMA)
 
 
 def test_a_version_holds_from_its_own_entry_on() -> None:
@@ -72,7 +72,7 @@ def test_what_does_not_follow_changes_nothing(brought: Evolved) -> None:
 
 
 def test_a_topic_without_a_schema_gets_none() -> None:
-    state = step(State(), actions=[Created("life-1", 1)]).state
+    state = step(TopicState(), actions=[Created("life-1", 1)]).state
     assert step(state, actions=[evolved(FIRST)]).state.schema is None
 
 
@@ -83,7 +83,7 @@ def test_a_topic_that_is_gone_does_not_change() -> None:
 
 @pytest.mark.parametrize("schema", [SECOND, NARROWED])
 def test_a_topic_does_not_begin_with_a_schema_that_cannot_be_a_first(schema: TopicSchema) -> None:
-    assert not step(State(), actions=[Created("life-1", 1, schema=schema_form(schema))]).state.alive
+    assert not step(TopicState(), actions=[Created("life-1", 1, schema=schema_form(schema))]).state.alive
 
 
 @pytest.mark.parametrize("again", [None, FIRST])

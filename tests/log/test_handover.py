@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log import LOG_SCHEMA
-from penstock.log.format.handover import Handed, HandOver, prepare, read_handed
+from penstock.log.format.handover import HandOver, HandOverObject, prepare, read_handed
 from penstock.log.format.header import Batch, Opening
 from penstock.log.format.sealed import read_rows
 from penstock.log.limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
@@ -37,8 +37,8 @@ def plain(**fixed: Any) -> st.SearchStrategy[Batch]:
 openings = st.builds(Opening, names, hex_ids, st.integers(0, 99), st.just(TAIL + VALIDITY_ENTRIES), sequences)
 
 
-def written(over: HandOver) -> tuple[MemoryStore, Handed | None]:
-    async def run() -> tuple[MemoryStore, Handed | None]:
+def written(over: HandOverObject) -> tuple[MemoryStore, HandOver | None]:
+    async def run() -> tuple[MemoryStore, HandOver | None]:
         store = MemoryStore()
         await store.put(over.handed.key, over.data, mode=Put.CREATE)
         (info,) = await store.list(PATHS.handed)

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 import penstock
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.stores import MemoryStore
 from penstock.log.topic.settings import TopicSettings
 from tests.lakes import TIMEOUT_S, Gate, is_entry
@@ -56,9 +56,9 @@ def test_a_lake_that_closes_meanwhile_hands_out_nothing(held: str, name: str | N
 
     async def work() -> None:
         gate = Gate(MemoryStore(), lambda call: held in call.key)
-        async with Lake(gate) as first:
+        async with LogLake(gate) as first:
             await first.create_topic("orders", TopicSettings(queues=1))
-        lake = Lake(gate)
+        lake = LogLake(gate)
         gate.closed = True
         producing = asyncio.ensure_future(lake.producer("orders", name=name))
         assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
@@ -76,7 +76,7 @@ def test_a_lake_that_closes_meanwhile_hands_out_nothing(held: str, name: str | N
 def test_giving_up_waiting_for_the_end_of_a_lake_does_not_stop_it() -> None:
     async def work() -> None:
         gate = Gate(MemoryStore(), is_entry)
-        lake = Lake(gate)
+        lake = LogLake(gate)
         await lake.create_topic("orders", TopicSettings(queues=1))
         producer = await lake.producer("orders")
         gate.closed = True

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.log.append.in_flight import Opened, Outcome
+from penstock.log.append.in_flight import OpeningResult, Outcome
 from penstock.log.errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
-from penstock.log.format.fold import Void
+from penstock.log.format.fold import VoidReason
 from penstock.log.format.header import Epoch, Opening
-from penstock.log.format.state import State
-from penstock.log.topic.open_name import OPENING_ATTEMPTS_MAX, open_name
+from penstock.log.format.state import TopicState
+from penstock.log.topic.producer_name import OPENING_ATTEMPTS_MAX, open_name
 from penstock.log.topic.topics import Topic
 from tests.log.test_fold import batch, opened, step, topic
 
@@ -30,20 +30,20 @@ class Appender:
     async def append_opening(self, opening: Opening, *, deadline_s: float) -> Outcome:
         self.sent.append(opening)
         answer = self.answers.pop(0)
-        if isinstance(answer, Opened):
+        if isinstance(answer, OpeningResult):
             return self.log.take(opening)
         return answer
 
 
 @dataclass
 class Log:
-    state: State
+    state: TopicState
 
     def take(self, opening: Opening) -> Outcome:
         folded = step(self.state, openings=[Opening(opening.producer, opening.write_id, opening.generation, 10**6)])
         self.state = folded.state
         (epoch,) = folded.epochs
-        return Opened(epoch, -1) if isinstance(epoch, Epoch) else UnknownOutcome(str(epoch))
+        return OpeningResult(epoch, -1) if isinstance(epoch, Epoch) else UnknownOutcome(str(epoch))
 
 
 def opening_of(log: Log, *answers: Outcome) -> tuple[Appender, Any]:
@@ -55,7 +55,7 @@ def opening_of(log: Log, *answers: Outcome) -> tuple[Appender, Any]:
 
 
 UNKNOWN = UnknownOutcome("it may still get into the log")
-DONE = Opened(Epoch(0, 0), -1)
+DONE = OpeningResult(Epoch(0, 0), -1)
 
 
 def test_an_earlier_try_that_lands_late_does_not_fence_its_own_producer() -> None:
@@ -63,7 +63,7 @@ def test_an_earlier_try_that_lands_late_does_not_fence_its_own_producer() -> Non
     appender, opening = opening_of(log, UNKNOWN, DONE)
     epoch, _ = asyncio.run(opening)
     late = step(log.state, openings=[Opening("n", appender.sent[0].write_id, 1, 10**6)])
-    assert late.epochs == (Void.REPEATED,)
+    assert late.epochs == (VoidReason.REPEATED,)
     assert step(late.state, batches=[batch("n", named=True, epoch=epoch)]).verdicts == ({0: 0},)
 
 
@@ -73,7 +73,7 @@ def test_an_opening_of_a_dead_process_that_is_linked_late_fences_the_newer_one()
     late = step(newer, openings=[Opening("n", "handed-over", 1, 10**6)])
     assert isinstance(late.epochs[0], Epoch)
     sent = batch("n", named=True, epoch=newer.named["n"].epoch)
-    assert step(late.state, batches=[sent]).verdicts == (Void.FENCED,)
+    assert step(late.state, batches=[sent]).verdicts == (VoidReason.FENCED,)
     again = step(late.state, openings=[Opening("n", "again", 1, 10**6)])
     assert step(again.state, batches=[batch("n", named=True, epoch=again.state.named["n"].epoch)]).verdicts == ({0: 0},)
 

@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
-from penstock.log.append.in_flight import Opened, Pending, Written, after_fold, after_jump, at_deadline, before_any, is_expired
+from penstock.log.append.in_flight import (
+    AppendResult,
+    OpeningResult,
+    PendingAppend,
+    after_fold,
+    after_jump,
+    at_deadline,
+    before_any,
+    is_expired,
+)
 from penstock.log.errors import FencedError, NotWritten, TopicDeleted, UnknownOutcome
 from penstock.log.format.fold import fold
 from penstock.log.format.header import Batch, CloseJob, Created, Deleted, Epoch, Opening, Part
-from penstock.log.format.state import State
-from penstock.log.topic.open_name import is_spent
+from penstock.log.format.state import TopicState
+from penstock.log.topic.producer_name import is_spent
 from tests.log.test_fold import batch, header_on, idle, opened, step, topic
 
 
@@ -25,14 +34,14 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def sent(loop: asyncio.AbstractEventLoop, one: Batch | None = None, *, exposed_until: int = 99, **parts: Any) -> Pending:
-    return Pending(0.0, loop.create_future(), one, exposed_until=exposed_until, **parts)
+def sent(loop: asyncio.AbstractEventLoop, one: Batch | None = None, *, exposed_until: int = 99, **parts: Any) -> PendingAppend:
+    return PendingAppend(0.0, loop.create_future(), one, exposed_until=exposed_until, **parts)
 
 
 def test_the_entry_that_brings_a_batch_acknowledges_it_whoever_wrote_it(loop: asyncio.AbstractEventLoop) -> None:
     folded = step(topic(), batches=[batch("other", rows={1: 2}), batch(rows={1: 1})])
     outcome = after_fold(sent(loop, batch(rows={1: 1})), folded)
-    assert outcome == Written(folded.number, folded.store_time_ms, {1: 2})
+    assert outcome == AppendResult(folded.number, folded.store_time_ms, {1: 2})
 
 
 def test_another_entry_says_nothing(loop: asyncio.AbstractEventLoop) -> None:
@@ -53,14 +62,14 @@ def test_a_later_opening_fences(loop: asyncio.AbstractEventLoop) -> None:
 def test_an_opener_knows_its_own_opening_among_others_of_the_name(loop: asyncio.AbstractEventLoop) -> None:
     mine = Opening("n", "mine", 1, 99)
     folded = step(topic(), openings=[Opening("n", "other", 1, 99), mine, Opening("n", "third", 1, 99)])
-    assert after_fold(sent(loop, opening=mine), folded) == Opened(Epoch(folded.number, 1), -1)
+    assert after_fold(sent(loop, opening=mine), folded) == OpeningResult(Epoch(folded.number, 1), -1)
     assert after_fold(sent(loop, opening=replace(mine, write_id="absent")), folded) is None
 
 
 def test_an_opening_that_an_earlier_append_got_into_the_log_is_known_by_the_state(loop: asyncio.AbstractEventLoop) -> None:
     mine = Opening("n", "mine", 1, 99)
     folded = step(step(topic(), openings=[mine]).state)
-    expected = Opened(Epoch(folded.number - 1, 0), -1)
+    expected = OpeningResult(Epoch(folded.number - 1, 0), -1)
     assert before_any(sent(loop, opening=mine, exposed_until=0), folded.state) == expected
     assert after_jump(sent(loop, opening=mine), folded.state) == expected
     assert before_any(sent(loop, opening=replace(mine, write_id="absent")), folded.state) is None
@@ -87,7 +96,7 @@ def test_an_opening_that_a_later_one_fenced_is_spent(loop: asyncio.AbstractEvent
 def test_actions_are_written_when_their_entry_is(loop: asyncio.AbstractEventLoop) -> None:
     folded = step(topic(), actions=[CloseJob("j")])
     mine = sent(loop, actions=(CloseJob("j"),), write_ids={folded.header.write_id})
-    assert isinstance(after_fold(mine, folded), Written)
+    assert isinstance(after_fold(mine, folded), AppendResult)
     assert after_fold(sent(loop, actions=(CloseJob("j"),)), folded) is None
 
 
@@ -131,13 +140,13 @@ def test_another_generation_is_not_said_to_be_a_deletion_only(loop: asyncio.Abst
 # ----------------------------------------------------------------------------------------------- after a jump over entries
 
 
-def jumped(state: State) -> State:
+def jumped(state: TopicState) -> TopicState:
     return idle(state, 5)
 
 
 def test_a_row_of_the_same_epoch_proves_that_a_batch_is_written(loop: asyncio.AbstractEventLoop) -> None:
     state = step(topic(), batches=[batch(rows={0: 3})]).state
-    assert after_jump(sent(loop, batch(rows={0: 3})), jumped(state)) == Written(state.entry, state.store_time_ms, None)
+    assert after_jump(sent(loop, batch(rows={0: 3})), jumped(state)) == AppendResult(state.entry, state.store_time_ms, None)
 
 
 def test_a_row_that_stands_before_the_batch_proves_that_it_is_not_written_yet(loop: asyncio.AbstractEventLoop) -> None:
@@ -203,6 +212,6 @@ def test_validity_is_renewed_only_when_no_entry_can_bring_it(loop: asyncio.Abstr
 def test_the_first_outcome_stays(loop: asyncio.AbstractEventLoop) -> None:
     one = sent(loop, batch())
     one.settle(NotWritten("first"))
-    one.settle(Written(1, 1, {}))
+    one.settle(AppendResult(1, 1, {}))
     assert isinstance(one.future.result(), NotWritten)
     assert fold(topic(), header_on(topic())).verdicts == ()

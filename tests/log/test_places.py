@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from penstock.log.format.header import Created
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.read.places import PublishedRow, entry_of, published_in
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.protocol import ObjectStore, Put
@@ -32,7 +32,7 @@ async def written() -> tuple[LogWriter, dict[tuple[int, int], int]]:
 
 @asynccontextmanager
 async def opened(log: LogWriter, store: ObjectStore | None = None) -> AsyncIterator[Topic]:
-    async with Lake(store or log.store, runtime=log.runtime, read_only=True) as lake:
+    async with LogLake(store or log.store, runtime=log.runtime, read_only=True) as lake:
         yield await lake.topic("orders")
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log import BatchResult, queue_of
+from penstock.log import SendBatchResult, queue_of
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, read_all
 from tests.log.producers import FULL, connect
@@ -147,7 +147,7 @@ def test_batches_carry_sequences_too_and_leave_out_what_was_accepted() -> None:
             assert (result.rows, result.duplicates) == (2, 2)
             assert producer.last_sequence == 8
         with lake.producer("orders", name="loader") as producer:
-            assert producer.send_batch(table).result(timeout=0) == BatchResult(0, {}, 4)
+            assert producer.send_batch(table).result(timeout=0) == SendBatchResult(0, {}, 4)
         assert sorted(bodies(lake)) == [b"", b"a", b"c", b"d"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.log import ProducerOptions
-from penstock.log.lake import Lake as AsyncLake
+from penstock.log.lake import LogLake as AsyncLake
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore
 from penstock.log.topic.settings import TopicSettings
 from tests.lakes import TIMEOUT_S, Gate, bodies, is_entry

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.log import Lake, Message, MessageType, Producer, TopicDeleted, TopicSettings, UnknownOutcome
+from penstock.log import LogLake, Message, MessageType, Producer, TopicDeleted, TopicSettings, UnknownOutcome
 from penstock.log.message.routing import queue_of
 from penstock.log.stores import MemoryStore
 from penstock.log.topic.topics import Topic
@@ -17,12 +17,12 @@ OLD, NEW = (TopicSettings(queues=queues, message_type=MessageType.FIFO) for queu
 
 async def made_again(store: MemoryStore) -> None:
     """By another process."""
-    async with Lake(store) as admin:
+    async with LogLake(store) as admin:
         await admin.delete_topic("orders")
         await admin.create_topic("orders", NEW)
 
 
-async def opened_meanwhile(store: MemoryStore, lake: Lake) -> Topic:
+async def opened_meanwhile(store: MemoryStore, lake: LogLake) -> Topic:
     """The topic as it was before it was made again, open for reading only."""
     await lake.create_topic("orders", OLD)
     topic = await lake.topic("orders")
@@ -50,7 +50,7 @@ async def sent_well(producer: Producer) -> None:
 def test_the_log_is_read_on_while_the_topic_is_made_fit_for_writing(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         store = MemoryStore()
-        async with Lake(store) as lake:
+        async with LogLake(store) as lake:
             topic = await opened_meanwhile(store, lake)
             monkeypatch.setattr(topic, "allow_writing", after(topic.allow_writing, topic.tail.catch_up))
             await sent_well(await lake.producer("orders", name=name))
@@ -61,7 +61,7 @@ def test_the_log_is_read_on_while_the_topic_is_made_fit_for_writing(name: str | 
 def test_the_log_is_read_on_while_the_name_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         store = MemoryStore()
-        async with Lake(store) as lake:
+        async with LogLake(store) as lake:
             await lake.create_topic("orders", OLD)
             topic = await lake.topic("orders", writable=True)
 
@@ -83,7 +83,7 @@ def test_a_name_is_not_opened_in_a_topic_by_the_settings_of_the_one_before(monke
 
     async def work() -> None:
         store = MemoryStore()
-        async with Lake(store) as lake:
+        async with LogLake(store) as lake:
             await lake.create_topic("orders", OLD)
             topic = await lake.topic("orders", writable=True)
             append, tries = topic.appender.append_opening, list[object]()

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from penstock.log import Lake, MessageView
+from penstock.log import LogLake, MessageView
 from penstock.log.errors import DataDamaged
-from penstock.log.read.reader import LeftOut, not_seen
+from penstock.log.read.reader import SkippedRange, not_seen
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.delta.actions import Commit
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
@@ -44,7 +44,7 @@ async def staged_object(log: LogWriter) -> str:
 async def read(log: LogWriter, queue: int, *, damaged: str = "raise") -> tuple[list[MessageView], DataDamaged | None]:
     """What reading hands out, and how it ends."""
     found: list[MessageView] = []
-    async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+    async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
         reader = await lake.reader("orders")
         try:
             async for message in reader.messages(queue=queue, damaged=damaged):  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_a_reader_that_stands_before_a_missing_entry_says_so_instead_of_waiting(
 
     async def main() -> None:
         log = await topic()
-        async with Lake(Patience(log.store), runtime=log.runtime, read_only=True) as lake:
+        async with LogLake(Patience(log.store), runtime=log.runtime, read_only=True) as lake:
             await lake.topic("orders")  # this process has folded past the entry before somebody deletes it
             reader = await lake.reader("orders")
             (await lake.topic("orders")).tail.cache.clear()
@@ -119,7 +119,7 @@ class Patience(StoreWrapper):
 
     calls = 0
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         self.calls += 1
         if self.calls > 2000:
             pytest.fail(f"it asks for ever, at last for {call.key}")
@@ -158,7 +158,7 @@ def test_a_follower_is_told_of_rows_lost_at_the_end() -> None:
         log = await topic()
         await break_byte(log, 7, 10)
         await repair(log.store, log.paths, log.runtime)
-        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+        async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
             reader = await lake.reader("orders")
             with pytest.raises(DataDamaged, match=rf"offsets 10 to 11 of queue 0 .*{log.paths.entry(7)}"):
                 _ = [message async for message in reader.messages(queue=0, follow=True)]
@@ -171,7 +171,7 @@ def test_offsets_that_a_repair_leaves_out_are_named_by_the_entry_that_was_lost()
 
     async def main() -> None:
         log = await topic()
-        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+        async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
             reader = await lake.reader("orders")
             assert len([message async for message in reader.messages(queue=0)]) == 12
             await break_byte(log, 7, -100)
@@ -206,7 +206,7 @@ def test_a_lost_range_behind_the_end_that_was_asked_for_is_none_of_the_readers_b
         await log.send({0: 2, 1: 1}, staged=True)
         for info in await log.store.list(log.paths.jobs):
             await log.store.delete(info.key)
-        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+        async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
             reader = await lake.reader("orders")
             assert [one.offset async for one in reader.messages(queue=0, end=6)] == list(range(6))
             with pytest.raises(DataDamaged, match="offsets 6 to 7 of queue 0"):
@@ -245,7 +245,7 @@ async def replace_rows(log: LogWriter, queue: int, change: Callable[[pa.Table], 
     snapshot = await delta.refresh()
     file, data = write_segment(change(await queue_rows(log, queue)), "changed")
     await log.store.put_large(delta.root + file.path, data)
-    commit = Commit("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
+    commit = CommitContent("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
     assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
 
 
@@ -266,7 +266,7 @@ def test_a_queue_whose_table_files_are_all_gone_is_not_empty() -> None:
 async def remove_files(log: LogWriter, queue: int) -> None:
     delta = DeltaLog(log.store, log.paths, "table", log.runtime)
     snapshot = await delta.refresh()
-    commit = Commit("DELETE", removes=tuple(snapshot.files[queue]))
+    commit = CommitContent("DELETE", removes=tuple(snapshot.files[queue]))
     assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
 
 
@@ -300,7 +300,7 @@ def test_a_lost_table_file_costs_its_own_rows(broken: int, how: str) -> None:
         assert error is None
         assert [message.offset for message in around] == [*range(first), *range(limit, 6)]
         if how != "rows":
-            async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+            async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
                 with pytest.raises(DataDamaged, match=key):
                     await (await lake.reader("orders")).lookup(key="none")
 
@@ -311,15 +311,15 @@ def test_a_lost_table_file_costs_its_own_rows(broken: int, how: str) -> None:
     ("left_out", "unseen"),
     [
         ([], None),
-        ([LeftOut(0, 5, 9)], None),
-        ([LeftOut(0, 4, 9)], "offsets 4 to 8 of queue 0"),
-        ([LeftOut(0, 5, 10)], "offsets 9 to 9 of queue 0"),
-        ([LeftOut(0, 2, 3), LeftOut(1, 5, 9)], "offsets 5 to 8 of queue 1"),
-        ([LeftOut(0, 12, 14), LeftOut(0, 5, 7)], None),
+        ([SkippedRange(0, 5, 9)], None),
+        ([SkippedRange(0, 4, 9)], "offsets 4 to 8 of queue 0"),
+        ([SkippedRange(0, 5, 10)], "offsets 9 to 9 of queue 0"),
+        ([SkippedRange(0, 2, 3), SkippedRange(1, 5, 9)], "offsets 5 to 8 of queue 1"),
+        ([SkippedRange(0, 12, 14), SkippedRange(0, 5, 7)], None),
     ],
 )
 def test_what_the_table_names_as_lost_is_not_looked_for_any_more(
-    monkeypatch: pytest.MonkeyPatch, left_out: list[LeftOut], unseen: str | None
+    monkeypatch: pytest.MonkeyPatch, left_out: list[SkippedRange], unseen: str | None
 ) -> None:
     lost = {0: [(2, 3), (5, 9), (12, 20)], 1: []}
     found: Any = SimpleNamespace(snapshot=SimpleNamespace(lost=lost.__getitem__))

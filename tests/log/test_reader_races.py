@@ -9,16 +9,16 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.log import Lake, Reader
+from penstock.log import LogLake, Reader
 from penstock.log.errors import DataDamaged, OffsetOutOfRange
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import ObjectStore, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.delta.actions import Commit
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.retention import Policy, retain_once
+from penstock.log.table.retention import RetentionPolicy, retain_once
 from penstock.log.topic.settings import encode_record
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.table.upkeep import publish, trim, trimmed
@@ -30,12 +30,12 @@ T = TypeVar("T")
 class Meanwhile(StoreWrapper):
     """Lets something happen, once, before the first call that ``when`` chooses."""
 
-    def __init__(self, inner: ObjectStore, when: Callable[[Call], bool], then: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, inner: ObjectStore, when: Callable[[StoreCall], bool], then: Callable[[], Awaitable[None]]) -> None:
         super().__init__(inner)
         self._when = when
         self._then: Callable[[], Awaitable[None]] | None = then
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self._then is not None and self._when(call):
             then, self._then = self._then, None
             await then()
@@ -52,8 +52,8 @@ async def topic(*, queues: int = 2) -> LogWriter:
     return log
 
 
-def lake_of(log: LogWriter, store: ObjectStore | None = None) -> Lake:
-    return Lake(store or log.store, runtime=log.runtime, read_only=True)
+def lake_of(log: LogWriter, store: ObjectStore | None = None) -> LogLake:
+    return LogLake(store or log.store, runtime=log.runtime, read_only=True)
 
 
 async def offsets(reader: Reader, **where: object) -> list[int]:
@@ -73,7 +73,7 @@ async def aging_topic() -> LogWriter:
 async def retain(log: LogWriter) -> int:
     """Let the oldest two messages go."""
     delta = DeltaLog(log.store, log.paths, "table", log.runtime)
-    return await retain_once(log.store, delta, log.runtime, Policy(timedelta(hours=25), None))
+    return await retain_once(log.store, delta, log.runtime, RetentionPolicy(timedelta(hours=25), None))
 
 
 def test_what_expires_while_the_table_is_read_is_still_read() -> None:
@@ -152,7 +152,7 @@ def test_a_reader_that_the_trimmer_overtakes_begins_again(what: str) -> None:
         # The table was looked at; the floor is what the reader's view asks for next.
         seen: list[str] = []
 
-        def after_the_table(call: Call) -> bool:
+        def after_the_table(call: StoreCall) -> bool:
             seen.append(call.key)
             return call.key == log.paths.floor and any("_delta_log" in key for key in seen)
 
@@ -219,7 +219,7 @@ def test_staged_objects_of_published_entries_are_not_fetched() -> None:
         jobs = {info.key for info in await log.store.list(log.paths.jobs)}
         read: list[str] = []
 
-        def note(call: Call) -> bool:
+        def note(call: StoreCall) -> bool:
             read.append(call.key)
             return False
 
@@ -260,7 +260,7 @@ async def compact_queue(log: LogWriter, queue: int) -> None:
     snapshot = await delta.refresh()
     file, data = write_segment(await queue_rows(log, queue), "compacted")
     await log.store.put_large(delta.root + file.path, data)
-    commit = Commit("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
+    commit = CommitContent("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
     assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
 
 

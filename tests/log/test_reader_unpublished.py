@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from penstock.log import Lake, Message, ProducerOptions, TopicSettings
+from penstock.log import LogLake, Message, ProducerOptions, TopicSettings
 from penstock.log.limits import CHECKPOINT_ENTRIES
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
@@ -25,20 +25,20 @@ class _Unpublished:
         self.store = MemoryStore(clock=self.process.clock)
         self.asked = CountingStore(self.store)
 
-    def run(self, script: Callable[[Lake], Awaitable[None]]) -> None:
+    def run(self, script: Callable[[LogLake], Awaitable[None]]) -> None:
         async def work() -> None:
-            async with Lake(self.store, runtime=self.process.runtime) as lake:
+            async with LogLake(self.store, runtime=self.process.runtime) as lake:
                 await lake.create_topic("orders", TopicSettings(queues=QUEUES))
                 producer = await lake.producer("orders", options=AT_ONCE)
                 for number in range(ENTRIES):
                     await producer.send(Message(b"%d" % number), queue=number % QUEUES)
-            async with Lake(self.asked, runtime=self.process.runtime) as lake:
+            async with LogLake(self.asked, runtime=self.process.runtime) as lake:
                 await lake.topic("orders")
                 await script(lake)
 
         self.kernel.run(work())
 
-    async def read(self, lake: Lake, *, queue: int | None, start: int, end: int) -> tuple[list[int], int]:
+    async def read(self, lake: LogLake, *, queue: int | None, start: int, end: int) -> tuple[list[int], int]:
         """What was read, and how many objects it took."""
         before = self.asked.statistics()
         reader = await lake.reader("orders")
@@ -50,7 +50,7 @@ def test_a_reader_begins_at_the_checkpoint_before_what_it_wants() -> None:
     """Of several queues before what it wants first."""
     unpublished = _Unpublished()
 
-    async def script(lake: Lake) -> None:
+    async def script(lake: LogLake) -> None:
         last = ENTRIES // QUEUES
         for start in (last - 1, last - 40, last - 90, 3, 1):
             found, objects = await unpublished.read(lake, queue=1, start=start, end=start + 1)

@@ -10,13 +10,13 @@ import pytest
 from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import encode_checkpoint
 from penstock.log.format.entry import encode_entry
-from penstock.log.format.fold import Void, bases_of, fold
+from penstock.log.format.fold import VoidReason, bases_of, fold
 from penstock.log.format.header import Batch, Epoch, Header, Opening
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.limits import ENTRY_ROWS_MAX
 from penstock.log.repair import RepairReport, repair
 from penstock.log.stores.protocol import Put
-from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
@@ -179,9 +179,9 @@ def test_a_repair_fences_names_and_voids_what_was_under_way() -> None:
         assert log.state.named["named"].last == -1
         assert log.state.named["named"].epoch not in {None, epoch, Epoch(done.entry, 1)}
         late = await _verdict(log, under_way)
-        assert late is Void.GENERATION
+        assert late is VoidReason.GENERATION
         fresh = Batch("named", True, epoch, -1, 0, log.state.generation, {0: 1}, log.state.entry + 64)
-        assert await _verdict(log, fresh) is Void.FENCED
+        assert await _verdict(log, fresh) is VoidReason.FENCED
 
     run(test)
 
@@ -265,7 +265,7 @@ def test_verify_names_what_is_wrong_and_where() -> None:
 def test_verify_finds_a_checkpoint_that_is_not_the_fold() -> None:
     async def test() -> None:
         log = await topic(70)
-        await log.store.put(log.paths.checkpoint(64), encode_checkpoint(State(entry=64)), mode=Put.REPLACE)
+        await log.store.put(log.paths.checkpoint(64), encode_checkpoint(TopicState(entry=64)), mode=Put.REPLACE)
         assert kinds(await verified(log)) == [("checkpoint", f"{64:020d}")]
 
     run(test)
@@ -282,7 +282,7 @@ def test_verify_finds_rows_that_differ_and_offsets_that_nothing_accounts_for() -
         delta = DeltaLog(log.store, log.paths, "table", log.runtime)
         await log.store.put_large(delta.root + forged.path, data)
         snapshot = await delta.refresh()
-        commit = Commit("OPTIMIZE", adds=(forged,), removes=snapshot.files[3], data_change=False)
+        commit = CommitContent("OPTIMIZE", adds=(forged,), removes=snapshot.files[3], data_change=False)
         assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
         found = {(finding.kind, finding.queue, finding.first_offset) for finding in (await verified(log)).findings}
         assert found == {("different", 3, 0), ("offsets", 3, 0)}

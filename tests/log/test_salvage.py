@@ -12,18 +12,18 @@ import pytest
 from penstock.log.errors import ViewLost
 from penstock.log.format.fold import bases_of, fold
 from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Header, Opening
-from penstock.log.format.state import State, row_sum
+from penstock.log.format.state import TopicState, row_sum
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from penstock.log.repair import repaired_state
 from penstock.log.stores.protocol import Put
-from penstock.log.tail.salvage import Remains, all_accepted, fold_known, lost_between, read_remains
+from penstock.log.tail.salvage import SalvagedEntry, all_accepted, fold_known, lost_between, read_remains
 from penstock.log.tail.view import View
 from tests.log.test_view import a_log, trim
 
 START_MS = 1_750_000_000_000
 
 
-def header(entry: int, *, on: State | None = None, bases: Mapping[int, int] | None = None, **parts: Any) -> Header:
+def header(entry: int, *, on: TopicState | None = None, bases: Mapping[int, int] | None = None, **parts: Any) -> Header:
     """One that folds, on a state, or one behind lost entries, which says itself where its queues are."""
     batches = tuple(parts.get("batches", ()))
     return Header(
@@ -42,15 +42,15 @@ def batch(producer: str = "p", rows: Mapping[int, int] | None = None, **changes:
     return replace(Batch(producer, False, None, -1, 0, 1, rows or {0: 1}, 10**6), **changes)
 
 
-def remains(of: Header) -> Remains:
-    return Remains(of, b"", rows_readable=True)
+def remains(of: Header) -> SalvagedEntry:
+    return SalvagedEntry(of, b"", rows_readable=True)
 
 
 def created(queues: int = 2) -> Header:
-    return header(1, on=State(), actions=[Created("life-1", queues)])
+    return header(1, on=TopicState(), actions=[Created("life-1", queues)])
 
 
-def repaired(before: State, *found: Header | None) -> tuple[State, bool]:
+def repaired(before: TopicState, *found: Header | None) -> tuple[TopicState, bool]:
     entries = {before.entry + place: remains(one) if one else None for place, one in enumerate(found, 1)}
     state, exact = repaired_state(before, entries, now_ms=START_MS + 50)
     assert (state.entry, state.sum) == (before.entry + len(found) + 1, row_sum(state))
@@ -59,9 +59,9 @@ def repaired(before: State, *found: Header | None) -> tuple[State, bool]:
 
 def test_footers_that_are_whole_tell_the_state_exactly() -> None:
     first = created()
-    begun = fold(State(), first).state
+    begun = fold(TopicState(), first).state
     second = header(2, on=begun, batches=[batch(rows={0: 2, 1: 3}, last=4)])
-    state, exact = repaired(State(), first, second)
+    state, exact = repaired(TopicState(), first, second)
     assert exact
     after = fold(begun, second).state
     assert state == replace(after, entry=3, store_time_ms=START_MS + 50, sum=state.sum)
@@ -70,9 +70,9 @@ def test_footers_that_are_whole_tell_the_state_exactly() -> None:
 def test_what_was_folded_exactly_is_not_taken_again_at_its_word() -> None:
     """Else the topic's creation would empty its queues once more, and a batch that was void would count."""
     first = created()
-    begun = fold(State(), first).state
+    begun = fold(TopicState(), first).state
     second = header(2, on=begun, batches=[batch(), batch("late", generation=7)])
-    state, exact = repaired(State(), first, second, None)
+    state, exact = repaired(TopicState(), first, second, None)
     assert not exact
     assert state.generation == 2
     assert set(state.unnamed) == {"p"}
@@ -81,18 +81,18 @@ def test_what_was_folded_exactly_is_not_taken_again_at_its_word() -> None:
 
 @pytest.mark.parametrize(("queues", "there"), [(0, 0), (1, 1), (QUEUES_MAX, QUEUES_MAX), (QUEUES_MAX + 1, 0)])
 def test_behind_a_lost_entry_a_creation_counts_if_it_can_be(queues: int, there: int) -> None:
-    state, _ = repaired(State(), None, header(2, actions=[Created("life-1", queues)]))
+    state, _ = repaired(TopicState(), None, header(2, actions=[Created("life-1", queues)]))
     assert (state.alive, state.queues, state.created_entry) == (there > 0, there, 2 if there else 0)
     assert state.next_offsets == (0,) * there
 
 
 def test_behind_a_lost_entry_a_deletion_ends_the_topic() -> None:
-    begun = fold(State(), created()).state
+    begun = fold(TopicState(), created()).state
     assert not repaired(begun, None, header(3, actions=[Deleted("life-1")]))[0].alive
 
 
 def test_behind_a_lost_entry_queues_are_where_a_base_says_but_no_further_than_they_can() -> None:
-    begun = fold(State(), created(3)).state
+    begun = fold(TopicState(), created(3)).state
     told = header(3, bases={0: 4, 1: 10**12}, batches=[batch(rows={0: 5, 1: 1}, last=5)])
     state, exact = repaired(begun, None, told)
     assert not exact
@@ -101,12 +101,12 @@ def test_behind_a_lost_entry_queues_are_where_a_base_says_but_no_further_than_th
 
 @pytest.mark.parametrize(("queue", "queues"), [(QUEUES_MAX - 1, QUEUES_MAX), (QUEUES_MAX, 0), (NUMBER_MAX, 0)])
 def test_a_base_of_a_queue_that_cannot_be_is_passed_over(queue: int, queues: int) -> None:
-    state, _ = repaired(State(), None, header(2, bases={queue: 1}))
+    state, _ = repaired(TopicState(), None, header(2, bases={queue: 1}))
     assert state.queues == queues
 
 
 def test_behind_a_lost_entry_all_that_producers_sent_counts() -> None:
-    begun = fold(State(), created()).state
+    begun = fold(TopicState(), created()).state
     known = header(2, on=begun, openings=[Opening("n", "w", 1, 99, 40)], batches=[batch("p", last=7)])
     before = fold(begun, known).state
     parts: dict[str, Any] = {
@@ -145,7 +145,7 @@ def test_a_log_that_was_trimmed_is_not_taken_for_a_damaged_one(stands_at: int) -
 
 
 def test_what_was_given_out_and_is_in_no_entry_is_lost() -> None:
-    before = fold(State(), created()).state
+    before = fold(TopicState(), created()).state
     first = fold(before, header(2, on=before, batches=[batch(rows={0: 2}, last=1)]))
     gap = replace(first.state, next_offsets=(7, 0), entry=4)
     second = fold(gap, header(5, on=gap, batches=[batch("q", rows={0: 1})]))
@@ -154,7 +154,7 @@ def test_what_was_given_out_and_is_in_no_entry_is_lost() -> None:
     assert lost_between(before, first.state, [first]) == ()
     assert lost_between(first.state, after, [second]) == ((0, 2, 7), (0, 8, 10), (1, 0, 4))
     assert lost_between(first.state, replace(after, incarnation="life-2", next_offsets=(1,)), []) == ((0, 0, 1),)
-    assert lost_between(State(incarnation="life-1"), replace(after, next_offsets=(0, 1)), []) == ((1, 0, 1),)
+    assert lost_between(TopicState(incarnation="life-1"), replace(after, next_offsets=(0, 1)), []) == ((1, 0, 1),)
 
 
 @pytest.mark.parametrize(

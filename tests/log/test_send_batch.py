@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log import BatchResult, ProducerOptions, queue_of
+from penstock.log import ProducerOptions, SendBatchResult, queue_of
 from penstock.log.append import appender as appender_module
 from penstock.log.produce import producer as producer_module
 from penstock.log.produce.accumulator import linger_s
@@ -102,7 +102,7 @@ def test_messages_of_any_iterable_make_one_batch() -> None:
             after = producer.send(Message(b"after", message_group="g"))
             result = receipt.result(timeout=TIMEOUT_S)
             queue = queue_of("g", 4)
-            assert result == BatchResult(100, {queue: (1, 101)}, 0)
+            assert result == SendBatchResult(100, {queue: (1, 101)}, 0)
             assert before.result(timeout=0).offset == 0, "what was sent before it is durable before it"
             assert not after.done()
         assert bodies(lake) == [b"before", *(b"%d" % n for n in range(100)), b"after"]
@@ -114,7 +114,7 @@ def test_an_empty_batch_is_durable_at_once_and_changes_nothing(nothing: Any) -> 
     with connect(store) as lake, lake.producer("orders", name="n") as producer:
         before = keys(store)
         producer.send(Message(b"1", message_group="g"), sequence=1)
-        assert producer.send_batch(nothing).result(timeout=0) == BatchResult(0, {}, 0)
+        assert producer.send_batch(nothing).result(timeout=0) == SendBatchResult(0, {}, 0)
         producer.send(Message(b"2", message_group="g"), sequence=2)
         producer.flush()
         assert len(keys(store)) == len(before) + 1

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.log import DataDamaged, Lake, Message, TopicSettings
+from penstock.log import DataDamaged, LogLake, Message, TopicSettings
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import CountingStore, MemoryStore, Put
@@ -19,20 +19,20 @@ PATHS = TopicPaths.of("orders")
 RUNTIME = Runtime(threads=False)
 
 
-async def send(lake: Lake, *bodies: bytes) -> None:
+async def send(lake: LogLake, *bodies: bytes) -> None:
     producer = await lake.producer("orders")
     for body in bodies:
         producer.send(Message(body))
     await producer.close()
 
 
-async def publish(lake: Lake) -> None:
+async def publish(lake: LogLake) -> None:
     found = await read_record(lake.store, PATHS)
     assert found is not None
     await Publisher(lake.store, PATHS, found[0], RUNTIME).publish_once()
 
 
-async def read(lake: Lake) -> list[bytes]:
+async def read(lake: LogLake) -> list[bytes]:
     return [one.content async for one in (await lake.reader("orders")).messages()]
 
 
@@ -43,7 +43,7 @@ async def table_files(store: MemoryStore) -> list[str]:
 def test_a_table_is_loaded_once_for_all_readers_of_a_topic() -> None:
     async def main() -> None:
         store = CountingStore(MemoryStore())
-        async with Lake(store, runtime=RUNTIME) as lake:
+        async with LogLake(store, runtime=RUNTIME) as lake:
             await lake.create_topic("orders", TopicSettings(queues=1))
             await send(lake, b"1")
             await publish(lake)
@@ -59,7 +59,7 @@ def test_a_table_is_loaded_once_for_all_readers_of_a_topic() -> None:
 def test_a_topic_that_was_made_again_is_not_read_by_its_former_table() -> None:
     async def main() -> None:
         store = MemoryStore()
-        async with Lake(store, runtime=RUNTIME) as reading, Lake(store, runtime=RUNTIME) as lake:
+        async with LogLake(store, runtime=RUNTIME) as reading, LogLake(store, runtime=RUNTIME) as lake:
             await lake.create_topic("orders", TopicSettings(queues=1))
             await send(lake, b"old")
             await publish(lake)
@@ -79,7 +79,7 @@ def test_a_topic_that_was_made_again_is_not_read_by_its_former_table() -> None:
 def test_files_that_were_merged_and_collected_are_looked_up_again() -> None:
     async def main() -> None:
         store = MemoryStore()
-        async with Lake(store, runtime=RUNTIME) as reading, Lake(store, runtime=RUNTIME) as lake:
+        async with LogLake(store, runtime=RUNTIME) as reading, LogLake(store, runtime=RUNTIME) as lake:
             await lake.create_topic("orders", TopicSettings(queues=1))
             for body in (b"1", b"2", b"3"):
                 await send(lake, body)
@@ -103,7 +103,7 @@ def test_a_table_that_was_put_back_is_read_again() -> None:
 
     async def main() -> None:
         store = MemoryStore()
-        async with Lake(store, runtime=RUNTIME) as reading, Lake(store, runtime=RUNTIME) as lake:
+        async with LogLake(store, runtime=RUNTIME) as reading, LogLake(store, runtime=RUNTIME) as lake:
             await lake.create_topic("orders", TopicSettings(queues=1))
             await send(lake, b"1")
             await publish(lake)
@@ -125,7 +125,7 @@ def test_a_table_that_was_put_back_is_read_again() -> None:
 def test_a_damaged_file_is_named_and_read_again_once_it_is_mended() -> None:
     async def main() -> None:
         store = MemoryStore()
-        async with Lake(store, runtime=RUNTIME) as reading, Lake(store, runtime=RUNTIME) as lake:
+        async with LogLake(store, runtime=RUNTIME) as reading, LogLake(store, runtime=RUNTIME) as lake:
             await lake.create_topic("orders", TopicSettings(queues=1))
             await send(lake, b"1")
             await publish(lake)
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_named_and_read_again_once_it_is_mended() -> None:
 def test_a_reader_that_remembers_asks_once_for_what_lies_in_the_table() -> None:
     async def main() -> None:
         store = CountingStore(MemoryStore())
-        async with Lake(store, runtime=RUNTIME) as lake:
+        async with LogLake(store, runtime=RUNTIME) as lake:
             await lake.create_topic("orders", TopicSettings(queues=1))
             await send(lake, b"1", b"2")
             await publish(lake)

@@ -12,10 +12,10 @@ import pytest
 
 from penstock.log.errors import StorageFull
 from penstock.log.limits import JOB_AGE_MAX_MS, JOB_LINK_MAX_S
-from penstock.log.message.batch_rows import BatchRows, MessageIds, Places
+from penstock.log.message.batch_rows import BatchQueues, BatchRows, MessageIds
 from penstock.log.stage import jobs
 from penstock.log.stage.jobs import stage
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.lakes import TIMEOUT_S
 from tests.log.topics import LogWriter
 
@@ -27,7 +27,7 @@ def rows(count: int) -> BatchRows:
         "body": pa.array([b"x" * 1000] * count, pa.binary()),
         "born_timestamp": pa.array([0] * count, pa.timestamp("us", "UTC")),
     }
-    return BatchRows(body, Places(np.zeros(count, np.int32)), MessageIds(7, 0), "producer")
+    return BatchRows(body, BatchQueues(np.zeros(count, np.int32)), MessageIds(7, 0), "producer")
 
 
 class FirstIsRefused(StoreWrapper):
@@ -38,7 +38,7 @@ class FirstIsRefused(StoreWrapper):
         self.begun = 0
         self.ended = 0
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb != "put_large":
             return await run()
         self.begun += 1
@@ -73,7 +73,7 @@ def test_a_job_may_be_linked_for_a_day_and_is_closed_after_two() -> None:
         before_s = log.clock.monotonic_s()
 
         class Slow(StoreWrapper):
-            async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+            async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
                 log.clock.advance(hours=1)
                 return await run()
 

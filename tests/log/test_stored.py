@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import DataDamaged, NewerFormatError
-from penstock.log.format.stored_json import Name, Number, Stored, check_stored, parse_stored, plain, shown, whole_number
+from penstock.log.format.stored_json import Name, Number, StoredForm, check_stored, parse_stored, plain, shown, whole_number
 from penstock.log.limits import NAME_CHARS_MAX, NUMBER_MAX
 
 
-class Form(Stored, frozen=True):
+class Form(StoredForm, frozen=True):
     format: int
     count: Number
     name: Name = ""

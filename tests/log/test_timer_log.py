@@ -12,7 +12,7 @@ import pytest
 
 from penstock.log import (
     InvalidArgument,
-    Lake,
+    LogLake,
     Message,
     MessageType,
     ReadOnlyError,
@@ -24,7 +24,7 @@ from penstock.log import (
 from penstock.log.paths import TopicPaths, timer_log_name
 from penstock.log.read.reader import Reader
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.topic.timer_log import TIMER_LOG_SETTINGS, end_orphan, make_timer_log
 from penstock.log.topic.topics import create_topic, delete_topic
 
@@ -42,7 +42,7 @@ class Behind(StoreWrapper):
         self._key = key
         self.then: Callable[[], Awaitable[object]] | None = None
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         answer = await run()
         if call.verb == "get" and call.key == self._key and (then := self.then) is not None:
             self.then = None
@@ -50,12 +50,12 @@ class Behind(StoreWrapper):
         return answer
 
 
-async def waiting(lake: Lake) -> list[bytes]:
+async def waiting(lake: LogLake) -> list[bytes]:
     _, log = await lake.timer_log("orders")
     return [one.body async for one in Reader(log).messages()]
 
 
-async def sent_after_all(lake: Lake, *bodies: bytes) -> None:
+async def sent_after_all(lake: LogLake, *bodies: bytes) -> None:
     """By a lake that may have the former life of the topic open: it is told so, and opens the new one."""
     with suppress(TopicDeleted):
         await sent(lake, *bodies)
@@ -63,7 +63,7 @@ async def sent_after_all(lake: Lake, *bodies: bytes) -> None:
     await sent(lake, *bodies)
 
 
-async def sent(lake: Lake, *bodies: bytes) -> None:
+async def sent(lake: LogLake, *bodies: bytes) -> None:
     producer = await lake.producer("orders")
     for body in bodies:
         await producer.send(LATER._replace(body=body))
@@ -72,7 +72,7 @@ async def sent(lake: Lake, *bodies: bytes) -> None:
 
 def test_it_comes_with_its_topic_and_goes_with_it() -> None:
     async def run() -> None:
-        async with Lake(MemoryStore()) as lake:
+        async with LogLake(MemoryStore()) as lake:
             record = await lake.create_topic("orders", SETTINGS)
             assert await lake.create_topic("orders", SETTINGS) == record
             found = await lake.topics()
@@ -92,11 +92,11 @@ def test_it_comes_with_its_topic_and_goes_with_it() -> None:
 def test_a_creation_that_was_broken_off_before_it_is_finished_by_whoever_sends() -> None:
     async def run() -> None:
         store = MemoryStore()
-        async with Lake(store) as lake:
+        async with LogLake(store) as lake:
             record = await create_topic(store, lake.runtime, "orders", SETTINGS)  # as lake.create_topic, up to the timer log
             with pytest.raises(TopicNotFound):
                 await lake.timer_log("orders")
-            async with Lake(store, read_only=True) as reader:
+            async with LogLake(store, read_only=True) as reader:
                 with pytest.raises(TopicNotFound):
                     await reader.timer_log("orders")
                 with pytest.raises(ReadOnlyError):
@@ -111,7 +111,7 @@ def test_a_creation_that_was_broken_off_before_it_is_finished_by_whoever_sends()
 def test_a_deletion_that_was_broken_off_before_it_is_finished_by_the_next_or_by_maintenance() -> None:
     async def run() -> None:
         store = MemoryStore()
-        async with Lake(store) as lake:
+        async with LogLake(store) as lake:
             for finish in (lambda: lake.delete_topic("orders"), lambda: end_orphan(store, lake.runtime, "orders")):
                 await lake.create_topic("orders", SETTINGS)
                 assert not await end_orphan(store, lake.runtime, "orders"), "it is in use"
@@ -128,7 +128,7 @@ def test_a_deletion_that_was_broken_off_before_it_is_finished_by_the_next_or_by_
 def test_nothing_of_a_deleted_topic_waits_for_a_later_one_of_its_name() -> None:
     async def run() -> None:
         store = MemoryStore()
-        async with Lake(store) as lake, Lake(store) as other, Lake(store) as third:
+        async with LogLake(store) as lake, LogLake(store) as other, LogLake(store) as third:
             await lake.create_topic("orders", SETTINGS)
             await sent(lake, b"old")
             former = await other.producer("orders")
@@ -152,7 +152,7 @@ def test_who_slept_between_its_looks_deletes_no_timer_log_of_a_later_life(read: 
     async def run() -> None:
         store = MemoryStore()
         slow = Behind(store, TopicPaths.of(read).settings)
-        async with Lake(store) as lake, Lake(slow) as sleeper:
+        async with LogLake(store) as lake, LogLake(slow) as sleeper:
             await lake.create_topic("orders", SETTINGS)
             await sent(sleeper, b"old")
             made = []
@@ -178,9 +178,9 @@ def test_who_slept_between_its_looks_deletes_no_timer_log_of_a_later_life(read: 
 def test_ten_creators_and_senders_at_once_agree_on_one() -> None:
     async def run() -> None:
         store = MemoryStore()
-        async with Lake(store) as first:
+        async with LogLake(store) as first:
             await create_topic(store, first.runtime, "orders", SETTINGS)
-            lakes = [Lake(store) for _ in range(10)]
+            lakes = [LogLake(store) for _ in range(10)]
             await asyncio.gather(*(sent(lake, b"%d" % n) for n, lake in enumerate(lakes)))
             assert sorted(await waiting(first)) == [b"%d" % n for n in range(10)]
             await asyncio.gather(*(lake.close() for lake in lakes))
@@ -190,7 +190,7 @@ def test_ten_creators_and_senders_at_once_agree_on_one() -> None:
 
 def test_a_topic_of_another_type_has_none_and_may_follow() -> None:
     async def run() -> None:
-        async with Lake(MemoryStore()) as lake:
+        async with LogLake(MemoryStore()) as lake:
             await lake.create_topic("plain", TopicSettings())
             with pytest.raises(TopicNotFound, match="no such topic"):
                 await lake.timer_log("plain", writable=True)
@@ -206,7 +206,7 @@ def test_a_topic_of_another_type_has_none_and_may_follow() -> None:
 
 def test_nobody_takes_the_name_under_which_messages_are_let_go() -> None:
     async def run() -> None:
-        async with Lake(MemoryStore()) as lake:
+        async with LogLake(MemoryStore()) as lake:
             await lake.create_topic("orders", SETTINGS)
             with pytest.raises(InvalidArgument, match=r"names that begin with % are Penstock's own.*%TIMER%"):
                 await lake.producer("orders", name="%TIMER%")
@@ -218,7 +218,7 @@ def test_copies_go_into_the_topic_itself() -> None:
     """What was due once, as messages that are let go and dead letters that go back, waits no more."""
 
     async def run() -> None:
-        async with Lake(MemoryStore()) as lake:
+        async with LogLake(MemoryStore()) as lake:
             await lake.create_topic("orders", SETTINGS)
             await sent(lake, b"1", b"2")
             _, log = await lake.timer_log("orders")

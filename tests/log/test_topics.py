@@ -15,7 +15,7 @@ from penstock import aio
 from penstock.log import Runtime, TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.topic.topics import alter_topic, create_topic
 from tests.lakes import TIMEOUT_S, bodies, keys, put, send_all
 from tests.log.stores.virtual_time import now_s, run_virtual
@@ -198,7 +198,7 @@ def test_a_store_that_takes_no_settings_for_a_while_is_asked_in_ever_longer_paus
     class Deaf(StoreWrapper):
         until_s, puts = 60.0, 0
 
-        async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
             if call.verb == "put" and now_s() < self.until_s:
                 self.puts += 1
                 raise penstock.StoreUnavailable("no answer", operation="put", object=call.key)

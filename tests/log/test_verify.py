@@ -17,9 +17,9 @@ from penstock.log.format.floor import encode_floor
 from penstock.log.format.sealed import write_file
 from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.stores.protocol import ObjectStore, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.comparison.ranges import Agreement, Comparison
-from penstock.log.table.delta.actions import Commit, end_txn
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from penstock.log.table.comparison.ranges import Agreement, RangeComparison
+from penstock.log.table.delta.actions import CommitContent, end_txn
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.segment_reader import SegmentReader
 from penstock.log.table.retention import removal
@@ -39,7 +39,7 @@ class Gets(StoreWrapper):
         super().__init__(inner)
         self.of: Counter[str] = Counter()
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb == "get":
             self.of[call.key] += 1
         return await run()
@@ -58,14 +58,14 @@ async def verified(log: LogWriter) -> VerifyReport:
     return await verify(log.store, log.paths, log.record, log.runtime)
 
 
-async def commit(log: LogWriter, change: Callable[[DeltaLog], Commit]) -> None:
+async def commit(log: LogWriter, change: Callable[[DeltaLog], CommitContent]) -> None:
     delta = DeltaLog(log.store, log.paths, log.record.table, log.runtime)
     snapshot = await delta.refresh()
     assert await delta.commit(change(delta), on=snapshot, started_s=delta.now_s)
 
 
 async def drop_queue_3(log: LogWriter) -> None:
-    await commit(log, lambda delta: Commit("DELETE", removes=tuple(delta.snapshot.files[3])))
+    await commit(log, lambda delta: CommitContent("DELETE", removes=tuple(delta.snapshot.files[3])))
 
 
 def test_a_queue_without_any_table_file_is_missed() -> None:
@@ -100,7 +100,7 @@ def test_a_table_that_ends_elsewhere_than_the_log_is_noticed(published_is_floor:
         await trimmed(log)
         assert (await snapshot_of(log)).published == (64 if published_is_floor else 68)
         assert (await verified(log)).ok
-        await commit(log, lambda _: Commit("WRITE", txns={end_txn(1): 7}))
+        await commit(log, lambda _: CommitContent("WRITE", txns={end_txn(1): 7}))
         found = {(one.kind, one.queue, one.first_offset, one.limit_offset) for one in (await verified(log)).findings}
         assert found == {("offsets", 1, 0, 7), ("offsets", 1, None, None)}
 
@@ -147,7 +147,7 @@ def test_staged_rows_are_read_once_and_compared_a_piece_at_a_time(monkeypatch: p
         together: list[int] = []
 
         class Noted(Agreement):
-            async def finish(self) -> Comparison:
+            async def finish(self) -> RangeComparison:
                 compared = await super().finish()
                 together.append(compared.rows)
                 return compared
@@ -184,19 +184,19 @@ def test_a_damaged_entry_costs_only_its_own_rows_and_the_others_are_compared() -
 class Between(StoreWrapper):
     """Once, just before something is called, something else happens."""
 
-    def __init__(self, inner: ObjectStore, when: Callable[[Call], bool], do: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, inner: ObjectStore, when: Callable[[StoreCall], bool], do: Callable[[], Awaitable[object]]) -> None:
         super().__init__(inner)
         self._when, self._do = when, do
         self.done = False
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if not self.done and self._when(call):
             self.done = True
             await self._do()
         return await run()
 
 
-async def verified_while(log: LogWriter, when: Callable[[Call], bool], do: Callable[[], Awaitable[object]]) -> VerifyReport:
+async def verified_while(log: LogWriter, when: Callable[[StoreCall], bool], do: Callable[[], Awaitable[object]]) -> VerifyReport:
     store = Between(log.store, when, do)
     report = await verify(store, log.paths, log.record, log.runtime)
     assert store.done
@@ -246,7 +246,7 @@ def test_what_is_trimmed_anywhere_while_it_reads_is_not_missed() -> None:
         log = await trimmed_log(staged=True)
         calls = 0
 
-        def when(call: Call) -> bool:
+        def when(call: StoreCall) -> bool:
             nonlocal calls
             calls += 1
             return calls == at

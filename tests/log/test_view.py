@@ -10,11 +10,11 @@ import pytest
 
 from penstock.log.errors import DataDamaged, PermissionDenied, ViewLost
 from penstock.log.format.floor import decode_floor, encode_floor
-from penstock.log.format.fold import Folded
+from penstock.log.format.fold import FoldedEntry
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
 from penstock.log.stores.faults import Fault, FaultStore
 from penstock.log.stores.protocol import ObjectMissing, ObjectStore, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.tail.tail import Tail
 from penstock.log.tail.view import EntryCache, View
 from tests.log.topics import LogWriter
@@ -68,7 +68,7 @@ class Busy(StoreWrapper):
         self._log = log
         self._left = entries
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self._left:
             self._left -= 1
             await self._log.send({0: 1})
@@ -82,7 +82,7 @@ class RefusesOnce(StoreWrapper):
         super().__init__(inner)
         self._keys = {key}
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb == "get" and call.key in self._keys:
             self._keys.clear()
             raise PermissionDenied("refused", object=call.key)
@@ -372,7 +372,7 @@ class Counted(StoreWrapper):
         self.asked: list[str] = []
         self.between: tuple[str, Callable[[], Awaitable[object]]] | None = None
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         self.asked.append(call.key)
         try:
             return await run()
@@ -458,7 +458,7 @@ def test_a_floor_that_somebody_changed_is_damage() -> None:
 
 def test_folding_the_same_bytes_twice_does_nothing() -> None:
     async def work() -> None:
-        log, seen = await a_log(3), list[Folded]()
+        log, seen = await a_log(3), list[FoldedEntry]()
         view = view_of(log)
         view.on_fold = lambda folded, _: seen.append(folded)
         await view.open()
@@ -483,7 +483,7 @@ def test_what_is_not_the_next_entry_is_not_folded(number: int) -> None:
 
         view = View(FaultStore(log.store, plan), log.paths, log.runtime)
         await view.step()
-        before, seen = view.state, list[Folded]()
+        before, seen = view.state, list[FoldedEntry]()
         view.on_fold = lambda folded, _: seen.append(folded)
         asked.clear()
         await view.take(number, (await log.store.get(log.paths.entry(number))).data)

@@ -11,7 +11,7 @@ import pytest
 from penstock.log.errors import DataDamaged
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import ObjectStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.tail.view import View
 from tests.log.topics import LogWriter
 
@@ -25,7 +25,7 @@ class LosesWhatItListed(StoreWrapper):
         super().__init__(inner)
         self._key = key
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         answer = await run()
         if call.verb == "list" and call.key.endswith("/log/"):
             await self._inner.delete(self._key)

@@ -13,7 +13,7 @@ from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows
 from penstock.log.format.fold import bases_of, fold
 from penstock.log.format.header import Action, Batch, Created, Deleted, Header, Part
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.limits import CHECKPOINT_ENTRIES, VALIDITY_ENTRIES
 from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.paths import TopicPaths
@@ -50,7 +50,7 @@ class LogWriter:
         self.paths = TopicPaths.of(topic)
         self.runtime = Runtime(clock=self.clock, random=random.Random(7), threads=False)
         self.record = TopicRecord(settings=TopicSettings(queues=queues), incarnation="life-1")
-        self.state = State()
+        self.state = TopicState()
         self.sent: dict[tuple[int, int], bytes] = {}
         self._count = 0
         self._last: dict[str, int] = {}

@@ -25,7 +25,7 @@ import penstock
 import penstock.aio
 from penstock.log.format.header import Action
 from penstock.log.paths import TopicPaths
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
 
 TOPIC = "orders"
 BATCH_MAX = 40
@@ -158,7 +158,7 @@ async def maintain(job: Job, stop: threading.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         if stop.is_set():
             return
-        maintenance = Maintenance(lake.store, TopicPaths.of(TOPIC), topic.record, lake.runtime, append, options)
+        maintenance = TopicMaintenance(lake.store, TopicPaths.of(TOPIC), topic.record, lake.runtime, append, options)
         await maintenance.run_forever(ended)
 
 

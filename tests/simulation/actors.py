@@ -9,14 +9,14 @@ from contextlib import suppress
 from datetime import timedelta
 
 from penstock.log.errors import BackPressureError, ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, ViewLost
-from penstock.log.format.fold import Folded
+from penstock.log.format.fold import FoldedEntry
 from penstock.log.format.header import Action
-from penstock.log.format.state import State
-from penstock.log.lake import Lake
+from penstock.log.format.state import TopicState
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.producer import Producer
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
 from penstock.log.tail.view import View, read_floor
 from penstock.log.topic.records import read_record
 from tests.rows import entry_rows
@@ -39,11 +39,11 @@ class Role:
     def goal(self, world: World) -> bool:
         raise NotImplementedError
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         """Work towards the goal; may raise any `PenstockError` to start again."""
         raise NotImplementedError
 
-    async def live(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def live(self, world: World, lake: LogLake, process: SimProcess) -> None:
         while not self.stopping and not self.goal(world):
             try:
                 await self.attempt(world, lake, process)
@@ -86,7 +86,7 @@ class Sender(Role):
     def goal(self, world: World) -> bool:
         return self._left <= 0
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         assert isinstance(rng, random.Random)
         producer = await lake.producer(TOPIC, options=self._options)
@@ -184,7 +184,7 @@ class Copier(Role):
     def goal(self, world: World) -> bool:
         return self._finished
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng, source = process.runtime.random, self._source
         producer = await lake.producer(TOPIC, name=source.name, options=self._options)
         session = Session(process.name, producer.id, named=True, generation=producer._generation, opened_at=producer.last_sequence)
@@ -224,12 +224,12 @@ class Follower(Role):
         super().__init__(name)
         self._idle_s = idle_s
         self._restart = restart
-        self._unread: list[tuple[Folded, bytes]] = []
+        self._unread: list[tuple[FoldedEntry, bytes]] = []
 
     def goal(self, world: World) -> bool:
         return False
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         view = View(lake.store, world.paths, process.runtime)
         self._unread = []
         view.on_fold = lambda folded, data: self._unread.append((folded, data))
@@ -250,10 +250,10 @@ class Follower(Role):
                 return
             await asyncio.sleep(patience * log_uniform(rng, *self._idle_s))
 
-    def _jumped(self, world: World, state: State) -> None:
+    def _jumped(self, world: World, state: TopicState) -> None:
         world.counts["a reader was led around damage"] += 1
 
-    async def _report(self, world: World, lake: Lake) -> None:
+    async def _report(self, world: World, lake: LogLake) -> None:
         for folded, data in self._unread:
             rows = await entry_rows(lake.store, world.paths, folded, data)
             world.report(self.name, folded.state.created_entry, rows.table, folded.state.schema)
@@ -274,7 +274,7 @@ class Replayer(Role):
     def goal(self, world: World) -> bool:
         return False
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         await asyncio.sleep(log_uniform(rng, *self._every_s))
         topic = await lake.topic(TOPIC)
@@ -307,7 +307,7 @@ class Maintainer(Role):
     def goal(self, world: World) -> bool:
         return False
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         found = await read_record(lake.store, world.paths)
         if found is None:
@@ -320,7 +320,7 @@ class Maintainer(Role):
                 await topic.act(*actions)
 
         options = MaintenanceOptions(compact_fan_in=3, checkpoint_versions=4)
-        maintenance = Maintenance(lake.store, world.paths, record, process.runtime, append, options)
+        maintenance = TopicMaintenance(lake.store, world.paths, record, process.runtime, append, options)
         steps = maintenance.steps()
         while not self.stopping and rng.random() > self._restart:
             name = rng.choice(self._steps or list(steps))
@@ -342,14 +342,14 @@ class Upkeep(Role):
     def goal(self, world: World) -> bool:
         return self._left <= 0
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         topic = await lake.topic(TOPIC, writable=True)
 
         async def append(actions: Sequence[Action]) -> None:
             await topic.act(*actions)
 
         options = MaintenanceOptions(compact_fan_in=3, checkpoint_versions=4)
-        maintenance = Maintenance(lake.store, world.paths, topic.record, process.runtime, append, options)
+        maintenance = TopicMaintenance(lake.store, world.paths, topic.record, process.runtime, append, options)
         while self._left > 0:
             await asyncio.sleep(self._every_s if self._left < 4 else 1.0)
             for step in maintenance.steps().values():
@@ -375,7 +375,7 @@ class Recreator(Role):
     def explained(self, error: PenstockError) -> bool:
         return isinstance(error, ClockSkewError | TopicNotFound | TopicDeleted)
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         if not self._deleted:
             await asyncio.sleep(log_uniform(rng, *self._every_s))

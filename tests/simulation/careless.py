@@ -11,7 +11,7 @@ from penstock.log.format.entry import encode_entry
 from penstock.log.format.fold import bases_of
 from penstock.log.format.handover import read_handed
 from penstock.log.format.header import Batch, Header
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.stores.protocol import Conflict, Put
 from penstock.log.tail.view import View
@@ -35,7 +35,7 @@ class Careless(Role):
     def goal(self, world: World) -> bool:
         return False
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         view = View(lake.store, world.paths, process.runtime)
         await view.open()
         rng = process.runtime.random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.tables import CellVersion
 from penstock.log.errors import StoreUnavailable
 from tests.simulation.table import SimTableClient
@@ -31,7 +31,7 @@ def blind(prefix: str) -> Callable[[Any], Any]:
 
 def believing(prefix: str) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
-        async def write(self: Cells, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+        async def write(self: Cells, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float) -> StoredCell:
             """Takes a write without an answer for carried out."""
             if not key.startswith(prefix) or on is None:
                 return await original(self, key, data, on=on, deadline_s=deadline_s)
@@ -39,10 +39,10 @@ def believing(prefix: str) -> Callable[[Any], Any]:
             try:
                 version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=on.version)
             except StoreUnavailable:
-                return Stored(data, on.version, write_id)
+                return StoredCell(data, on.version, write_id)
             except Exception:  # noqa: BLE001  # a conflict: whatever stands there, it goes on with it
                 return await original(self, key, data, on=on, deadline_s=deadline_s)
-            return Stored(data, version, write_id)
+            return StoredCell(data, version, write_id)
 
         return write
 

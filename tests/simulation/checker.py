@@ -46,11 +46,11 @@ import pyarrow.parquet as pq
 from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import decode_checkpoint
 from penstock.log.format.entry import read_header
-from penstock.log.format.fold import Folded, Void, fold
+from penstock.log.format.fold import FoldedEntry, VoidReason, fold
 from penstock.log.format.header import Epoch, Repair
-from penstock.log.format.state import State, row_sum
+from penstock.log.format.state import TopicState, row_sum
 from penstock.log.message.message import VALUE
-from penstock.log.schema.stored import is_stored_by
+from penstock.log.schema.stored_columns import is_stored_by
 from penstock.log.tail.entry_rows import runs_of
 from tests.rows import entry_rows
 from tests.simulation.counts import count
@@ -64,7 +64,7 @@ from tests.simulation.world import World
 class Truth:
     """The log from its start, as the fold makes it out of every entry that ever was."""
 
-    states: dict[int, State] = field(default_factory=lambda: {0: State()})
+    states: dict[int, TopicState] = field(default_factory=lambda: {0: TopicState()})
     rows: dict[Place, bytes] = field(default_factory=dict)
     times_ms: dict[Place, int] = field(default_factory=dict)
     """The store time of every row."""
@@ -74,7 +74,7 @@ class Truth:
     """Routing generation to the life it belongs to."""
     inside: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
     """The rows of each entry and of each object it links."""
-    folded: list[Folded] = field(default_factory=list)
+    folded: list[FoldedEntry] = field(default_factory=list)
     end: int = 0
 
     def life(self, session: Session) -> int:
@@ -110,7 +110,7 @@ def check(world: World) -> list[str]:
 
 async def _replay(world: World, truth: Truth) -> list[str]:
     past, paths, wrong = Past(world.archive), world.paths, list[str]()
-    state = State()
+    state = TopicState()
     while (stored := world.archive.first.get(paths.entry(state.entry + 1))) is not None:
         where = paths.entry(state.entry + 1)
         folded = fold(state, read_header(stored.data, where=where), where=where)
@@ -198,7 +198,7 @@ def _needed(world: World, truth: Truth) -> Iterator[str]:
         if not archive.holds(paths.entry(folded.number)):
             yield f"I9 entry {folded.number} is gone, above the floor {floor}"
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-            for part in batch.parts if not isinstance(verdict, Void) else ():
+            for part in batch.parts if not isinstance(verdict, VoidReason) else ():
                 if not archive.holds(paths.root + part.key):
                     yield f"I11 {part.key}, linked by entry {folded.number} above the floor {floor}, is gone"
 
@@ -263,7 +263,7 @@ def _order_of_names(truth: Truth) -> Iterator[str]:
                 opened.add(opening.write_id)
                 epochs[generation, opening.producer] = epoch
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-            if isinstance(verdict, Void) or not batch.named:
+            if isinstance(verdict, VoidReason) or not batch.named:
                 continue
             if batch.epoch != (open_ := epochs.get((generation, batch.producer))):
                 yield f"I7 entry {folded.number}: {batch.producer} of epoch {batch.epoch}, where {open_} is open"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.log.format.fold import Folded, Void
+from penstock.log.format.fold import FoldedEntry, VoidReason
 from penstock.log.limits import ENTRY_INLINE_BYTES_MAX
 from penstock.log.paths import TopicPaths
 from tests.simulation.small import SMALL
@@ -20,7 +20,7 @@ class Write(NamedTuple):
     process: str
 
 
-def count(world: World, entries: Sequence[Folded], floor: int) -> None:
+def count(world: World, entries: Sequence[FoldedEntry], floor: int) -> None:
     """Add to the world's counts what its trace, its objects and its log tell; ``entries`` are all that ever were."""
     paths, trace = world.paths, world.store.trace.events
     writes = _writes(trace)
@@ -47,12 +47,12 @@ def _writes(trace: Sequence[Event]) -> dict[str, Write]:
     }
 
 
-def _met(folded: Folded, paths: TopicPaths, writes: Mapping[str, Write], makers: Sequence[Write | None]) -> Iterator[str]:
+def _met(folded: FoldedEntry, paths: TopicPaths, writes: Mapping[str, Write], makers: Sequence[Write | None]) -> Iterator[str]:
     yield "entry"
     for epoch in folded.epochs:
-        yield "void opening" if isinstance(epoch, Void) else "opening"
+        yield "void opening" if isinstance(epoch, VoidReason) else "opening"
     for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        if isinstance(verdict, Void):
+        if isinstance(verdict, VoidReason):
             yield "void batch"
             yield f"void: {verdict.name.lower()}"
             continue

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.consumers.feed.feed import Feed
 from penstock.log.errors import DataDamaged, OffsetOutOfRange
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from tests.simulation.actors import Maintainer, Role, Sender, vanishing
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, rng_of, swarm
@@ -37,7 +37,7 @@ class Feeder(Role):
     def goal(self, world: World) -> bool:
         return self._at_end
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         topic = await lake.topic(TOPIC)
         feed = Feed(topic, cache_bytes=rng.choice([3_000, 30_000, 300_000, 64 << 20]))

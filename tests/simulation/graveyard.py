@@ -25,7 +25,7 @@ from penstock.log import (
     CallError,
     ClockSkewError,
     InternalError,
-    Lake,
+    LogLake,
     Message,
     MessageType,
     MessageView,
@@ -35,7 +35,7 @@ from penstock.log import (
     TopicSettings,
 )
 from penstock.log.stores.protocol import ObjectMissing
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from tests.simulation.faults import FaultPlan, RandomFaults
@@ -51,7 +51,7 @@ _AT_ONCE = ProducerOptions(linger=timedelta(0))
 
 
 T = TypeVar("T")
-Work = Callable[[Lake, SimProcess], Coroutine[Any, Any, None]]
+Work = Callable[[LogLake, SimProcess], Coroutine[Any, Any, None]]
 
 
 class Lost(Exception):
@@ -157,9 +157,9 @@ class Graveyard:
         process = self.kernel.process(name)
         await process.run(work(self.lake(process), process))
 
-    def lake(self, process: SimProcess) -> Lake:
+    def lake(self, process: SimProcess) -> LogLake:
         store = self._veils[process.name] = _Veiled(self.store.client(process))
-        return Lake(store, runtime=process.runtime)
+        return LogLake(store, runtime=process.runtime)
 
     def _veil(self, process: SimProcess, *, end: bool = False) -> None:
         """Begin or end a while in which a process cannot read the tables' files."""
@@ -194,7 +194,7 @@ class Graveyard:
 
     # --- What processes do ------------------------------------------------------------------------------------------------------
 
-    async def _found(self, lake: Lake, _: SimProcess) -> None:
+    async def _found(self, lake: LogLake, _: SimProcess) -> None:
         await lake.create_topic(ORIGIN, TopicSettings(message_type=MessageType.FIFO, queues=self.plot.queues))
         producer = await lake.producer(ORIGIN, options=_AT_ONCE)
         for queue in range(self.plot.queues):
@@ -207,7 +207,7 @@ class Graveyard:
                 await producer.send(message, queue=queue)
         await lake.close()
 
-    async def _own(self, lake: Lake, process: SimProcess) -> None:
+    async def _own(self, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         while unfinished := [queue for queue, cell in self.cells.items() if not self._is_done(cell)]:
             self._veil(process)
@@ -222,7 +222,7 @@ class Graveyard:
         with suppress(PenstockError):
             await lake.close()
 
-    async def _bury(self, lake: Lake, process: SimProcess, queue: int) -> None:
+    async def _bury(self, lake: LogLake, process: SimProcess, queue: int) -> None:
         """Own a queue for a while."""
         rng = process.runtime.random
         assert isinstance(rng, random.Random)
@@ -251,14 +251,14 @@ class Graveyard:
         finally:
             await writer.close()
 
-    async def letters(self, lake: Lake, queue: int, given: list[tuple[int, int]]) -> list[DeadLetter]:
+    async def letters(self, lake: LogLake, queue: int, given: list[tuple[int, int]]) -> list[DeadLetter]:
         """The dead letters of these (offset, sequence)."""
         offsets = [offset for offset, _ in given]
         reader = await lake.reader(ORIGIN)
         messages = {m.offset: m async for m in reader.messages(queue=queue, start=min(offsets), end=max(offsets) + 1)}
         return [DeadLetter(sequence, messages[offset], 3, "boom") for offset, sequence in given]
 
-    async def _write(self, lake: Lake, queue: int, writer: DeadLetterWriter, given: list[tuple[int, int]], epoch: int) -> None:
+    async def _write(self, lake: LogLake, queue: int, writer: DeadLetterWriter, given: list[tuple[int, int]], epoch: int) -> None:
         try:
             await writer.write(await self.letters(lake, queue, given))
         except SequencesTaken:
@@ -266,7 +266,7 @@ class Graveyard:
                 raise
             raise Lost from None
 
-    async def _next_offsets(self, lake: Lake, queue: int, cell: QueueCell, count: int) -> list[int]:
+    async def _next_offsets(self, lake: LogLake, queue: int, cell: QueueCell, count: int) -> list[int]:
         first = cell.settled.floor
         reader = await lake.reader(ORIGIN)
         _, following = (await reader.offsets())[queue]
@@ -285,7 +285,7 @@ class Graveyard:
         await asyncio.sleep(0.005)
         return cell
 
-    async def _redrive(self, lake: Lake, process: SimProcess) -> None:
+    async def _redrive(self, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         while True:
             finish = self._buried
@@ -308,7 +308,7 @@ class Graveyard:
         with suppress(PenstockError):
             await lake.close()
 
-    async def _audit(self, lake: Lake, _: SimProcess) -> None:
+    async def _audit(self, lake: LogLake, _: SimProcess) -> None:
         for topic, found in ((ORIGIN, self.evidence.origin), (DLQ, self.evidence.dead)):
             reader = await lake.reader(topic)
             found += sorted([one async for one in reader.messages()], key=lambda one: (one.queue, one.offset))
@@ -333,14 +333,14 @@ class _Veiled(StoreWrapper):
     salt = 0
     """Which half; 0: all are there."""
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         is_file = call.verb == "get" and call.key.endswith(".parquet") and "/log/" not in call.key
         if self.salt and is_file and crc32(call.key.encode(), self.salt) % 2:
             raise ObjectMissing("there is no such object", operation="get", object=call.key)
         return await run()
 
 
-async def _publish(lake: Lake) -> None:
+async def _publish(lake: LogLake) -> None:
     for name in await lake.topics():
         topic = await lake.topic(name)
         delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
@@ -362,7 +362,7 @@ def _giving(offsets: list[int]) -> Callable[[QueueCell], QueueCell]:
 
 
 def _burying(sequence: int) -> Callable[[QueueCell], QueueCell]:
-    return lambda cell: cell.with_buried(sequence)
+    return lambda cell: cell.with_dead_letters_written(sequence)
 
 
 def judge(run: Graveyard) -> list[str]:

@@ -13,8 +13,8 @@ from penstock.coordinator.cells.keys import WORKERS
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.workers import watch as watch_module
-from penstock.coordinator.workers.session import Member, Session
-from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.session import Session, SessionMember
+from penstock.coordinator.workers.watch import LeaseWatch
 from tests.simulation.patches import Patch, attribute
 from tests.simulation.process import SimClock
 from tests.simulation.table import SimTableClient
@@ -58,7 +58,7 @@ def _counting_from_the_answer(adopt: Callable[..., None]) -> Callable[..., None]
 
 
 def _fencing_nobody(_: object) -> Callable[..., Any]:
-    async def fence(watch: Watch, owner: str) -> bool:
+    async def fence(watch: LeaseWatch, owner: str) -> bool:
         return watch.is_dead(owner)
 
     return fence
@@ -81,7 +81,7 @@ LEASE_MUTANTS: dict[str, LeaseMutant] = {
     ),
     "deadline": LeaseMutant(
         guard="nothing is started past the deadline",
-        patch=attribute(Member, "may_start", lambda _: lambda member: not member._over),
+        patch=attribute(SessionMember, "may_start", lambda _: lambda member: not member._over),
         seeds=(2, 4, 7),
     ),
     "from the answer": LeaseMutant(
@@ -92,7 +92,7 @@ LEASE_MUTANTS: dict[str, LeaseMutant] = {
     ),
     "fence": LeaseMutant(
         guard="who takes from the dead fences them first",
-        patch=attribute(Watch, "fence", _fencing_nobody),
+        patch=attribute(LeaseWatch, "fence", _fencing_nobody),
         seeds=(0, 1),
     ),
     "patience": LeaseMutant(

@@ -20,8 +20,8 @@ from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.balance import Queue
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.registry.groups import GroupRegistry
-from penstock.coordinator.workers.watch import Watch
-from penstock.coordinator.workers.worker import LeaseLost, Member, Worker
+from penstock.coordinator.workers.watch import LeaseWatch
+from penstock.coordinator.workers.worker import LeaseLost, SessionMember, Worker
 from penstock.log.errors import RetryError, UnknownOutcome
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kernel import Kernel
@@ -199,8 +199,8 @@ class Consumer:
         self.cells = Cells(self.fleet.table.client(self.process), runtime)
         self.groups = make_groups(self.fleet, self.process, self.cells)
         self.worker = Worker(self.cells, runtime, lease_s=self.fleet.habits.lease_s, label=machine.name)
-        self.watch = Watch(self.cells, runtime)
-        self.member: Member | None = None
+        self.watch = LeaseWatch(self.cells, runtime)
+        self.member: SessionMember | None = None
         self.ownership: Ownership | None = None
         self.leaving = False
         self._drain: set[Queue] = set()
@@ -234,7 +234,7 @@ class Consumer:
                 return
             self.fleet.counts["lease lost"] += 1
 
-    async def _consume(self, member: Member, ownership: Ownership) -> None:
+    async def _consume(self, member: SessionMember, ownership: Ownership) -> None:
         working: set[asyncio.Task[None]] = set()
         told = False
         while True:
@@ -259,7 +259,7 @@ class Consumer:
         for task in working:
             await task
 
-    async def _work(self, member: Member, queue: Queue, keeper: QueueKeeper) -> None:
+    async def _work(self, member: SessionMember, queue: Queue, keeper: QueueKeeper) -> None:
         with suppress(OwnershipLost):
             await keeper.change(_with_suspects_settled)
             while not keeper.ended.is_set():
@@ -275,7 +275,7 @@ class Consumer:
                         async with asyncio.timeout(self.rng.expovariate(1 / self.fleet.habits.rest_s)):
                             await self._drained.wait()
 
-    async def _work_once(self, member: Member, keeper: QueueKeeper) -> None:
+    async def _work_once(self, member: SessionMember, keeper: QueueKeeper) -> None:
         await self.worker.awake()
         offset = max(keeper.cell.settled.limit, keeper.cell.granted.limit)
         one = OffsetSet.of([(offset, offset + 1)])
@@ -298,7 +298,7 @@ class Consumer:
         finally:
             self.worker.finished(1)
 
-    def _starts(self, member: Member, keeper: QueueKeeper, *, excused: bool) -> None:
+    def _starts(self, member: SessionMember, keeper: QueueKeeper, *, excused: bool) -> None:
         """It was just told that it may: then nobody else can be the owner."""
         cell = self.fleet.ledger.cell(keeper.key)
         self.fleet.counts["start"] += 1

@@ -12,12 +12,12 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.log.append.in_flight import Written
+from penstock.log.append.in_flight import AppendResult
 from penstock.log.errors import PenstockError, StoreUnavailable
 from penstock.log.format.header import Part
-from penstock.log.lake import Lake
-from penstock.log.linking import Linked, Linker, open_linker
-from penstock.log.message.batch_rows import BatchRows, MessageIds, Places, rows_of_messages
+from penstock.log.lake import LogLake
+from penstock.log.linker import LinkedBatch, Linker, open_linker
+from penstock.log.message.batch_rows import BatchQueues, BatchRows, MessageIds, rows_of_messages
 from penstock.log.message.message import Message
 from penstock.log.message.routing import Router
 from penstock.log.produce.receipts import BatchFuture, Receipt, SettledBatch
@@ -68,7 +68,7 @@ class Driver(Role):
     def goal(self, world: World) -> bool:
         return self._checkpoint >= len(self._source.batches)
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         source, rng = self._source, process.runtime.random
         linker = await open_linker(lake, TOPIC, name=source.name, timeout=self._timeout)
         session = Session(process.name, linker.id, named=True, generation=linker.generation, opened_at=linker.last_batch)
@@ -164,11 +164,11 @@ def _rows(messages: Sequence[Message], queues: int, rng: random.Random) -> Batch
     return rows_of_messages(bodies, groups, {}, {}, np.zeros(len(bodies), np.int64), Router(queues), producer="spark", ids=ids)
 
 
-def _settled(linked: Linked | None, count: int, queues: np.ndarray | None = None) -> SettledBatch:
-    places = Places(np.zeros(count, np.int32) if queues is None else queues)
+def _settled(linked: LinkedBatch | None, count: int, queues: np.ndarray | None = None) -> SettledBatch:
+    places = BatchQueues(np.zeros(count, np.int32) if queues is None else queues)
     if linked is None or linked.offsets is None:
-        return SettledBatch(Written(0, 0, None), places)
-    return SettledBatch(Written(linked.entry or 0, 0, {queue: first for queue, (first, _) in linked.offsets.items()}), places)
+        return SettledBatch(AppendResult(0, 0, None), places)
+    return SettledBatch(AppendResult(linked.entry or 0, 0, {queue: first for queue, (first, _) in linked.offsets.items()}), places)
 
 
 def linking(seed: int | str, *, rate: float = 0.05) -> World:

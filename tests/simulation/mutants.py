@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.log.append import handed_over, in_flight
+from penstock.log.append import in_flight, pending_hand_overs
 from penstock.log.append.appender import Appender
 from penstock.log.format import fold
 from penstock.log.format.fold import Judge
 from penstock.log.format.schema_form import schema_of
-from penstock.log.linking import Linker
+from penstock.log.linker import Linker
 from penstock.log.produce.producer import Producer
 from penstock.log.stage import jobs
 from penstock.log.table.collector import Collector
@@ -82,8 +82,8 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I3",
         patch=both(
             everywhere(fold.is_expired, always(False)),
-            attribute(handed_over, "VALIDITY_ENTRIES", always(10_000)),
-            attribute(handed_over, "LIST_TAILS", always(10_000)),
+            attribute(pending_hand_overs, "VALIDITY_ENTRIES", always(10_000)),
+            attribute(pending_hand_overs, "LIST_TAILS", always(10_000)),
         ),
         scenario="crowd",
         seeds=(0,),

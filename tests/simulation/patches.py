@@ -10,14 +10,14 @@ from typing import Any
 
 from penstock.log.append import in_flight
 from penstock.log.append.appender import Appender
-from penstock.log.append.in_flight import Pending
+from penstock.log.append.in_flight import PendingAppend
 from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.produce.accumulator import BatchBuilder
 from penstock.log.produce.producer import Producer
 from penstock.log.stores.protocol import Put
 from penstock.log.table.collector import Collector
-from penstock.log.table.trimmer import Floor, Trimmer
+from penstock.log.table.trimmer import LogFloor, Trimmer
 from penstock.log.tail.view import View
 from tests.simulation.store import SimClient
 
@@ -136,7 +136,7 @@ def own_by_place(original: Any) -> Any:
             for one in composed.put_in:
                 if one.batch is not None and self._tail.state.entry == number:
                     offsets = {queue: composed.header.bases[queue] for queue in one.batch.rows}
-                    one.settle(in_flight.Written(number, self._tail.state.store_time_ms, offsets))
+                    one.settle(in_flight.AppendResult(number, self._tail.state.store_time_ms, offsets))
         return won
 
     return write
@@ -173,7 +173,7 @@ def believed_when(inside: str) -> Callable[[Any], Any]:
 
 
 def jump_is_no_proof(original: Any) -> Any:
-    def after_jump(one: Pending, state: State) -> Any:
+    def after_jump(one: PendingAppend, state: TopicState) -> Any:
         found = original(one, state)
         return NotWritten("passed over") if isinstance(found, UnknownOutcome) else found
 
@@ -211,7 +211,7 @@ def old_snapshot(original: Any) -> Any:
 def without_margin(_: Any) -> Any:
     """Takes a hand-over for past as soon as the floor has passed the entry it was formed at."""
 
-    def is_past(self: Collector, key: str, floor: Floor) -> bool:
+    def is_past(self: Collector, key: str, floor: LogFloor) -> bool:
         parts = self._paths.handed_parts(key)
         return parts is not None and parts[0] < floor.number
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.produce.accumulator import BatchBuilder, linger_s
 from tests.simulation.process import SimProcess
 
@@ -24,13 +24,13 @@ class Standing:
     """Watches the lakes that processes open."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[SimProcess, Lake]] = []
+        self._open: list[tuple[SimProcess, LogLake]] = []
         self._since: dict[int, tuple[BatchBuilder, float]] = {}
         """The builder at the head of each producer that waits too long, and since when, by its process's own time."""
 
         self._latest_s: dict[str, float] = {}
 
-    def opened(self, process: SimProcess, lake: Lake) -> None:
+    def opened(self, process: SimProcess, lake: LogLake) -> None:
         self._open.append((process, lake))
 
     def still(self, now_s: float) -> Iterator[str]:
@@ -63,10 +63,10 @@ class Standing:
         return awake_s - since_s > linger_s(producer._options, producer._accumulator.bytes_per_s) + SLACK_S
 
 
-def _is_closed(lake: Lake) -> bool:
+def _is_closed(lake: LogLake) -> bool:
     return lake._closing is not None and lake._closing.done()
 
 
-def _appenders(lake: Lake) -> list[Any]:
+def _appenders(lake: LogLake) -> list[Any]:
     done = [task for task in lake._opened.values() if task.done() and not task.cancelled() and task.exception() is None]
     return [topic._appender for topic in (task.result() for task in done) if topic._appender is not None]

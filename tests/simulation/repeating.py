@@ -21,7 +21,7 @@ from typing import NamedTuple
 from penstock.consumers.dead_letters.writer import RECONSUME_TIMES
 from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.log import MessageView
@@ -439,6 +439,6 @@ def _is_out(cell: QueueCell, handle: ReceiptHandle, now_ms: int) -> int:
     else:
         marker = cell.markers.get(handle.lane)
         tries = marker.tries if marker is not None and marker.head <= handle.offset < marker.limit else None
-    if tries is None or tries.state is not State.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
+    if tries is None or tries.state is not MessageState.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
         return 0
     return tries.due_ms

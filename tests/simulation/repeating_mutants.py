@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from penstock.consumers.named_receives import NamedReceives
 from penstock.consumers.queues import receive_processor
 from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.queues.receive_processor import ReceiveProcessor
-from penstock.consumers.receives import Receives
-from penstock.consumers.schedule.want import Want
+from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.coordinator.queues import invisibility
 from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, Tries
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
@@ -21,7 +21,7 @@ from tests.simulation.receiving_mutants import ReceivingMutant
 
 
 def _unnamed(original: Callable[..., Tries]) -> Callable[..., Tries]:
-    def out(self: Want, attempts: int, strikes: int = 0, *, end: int = 0) -> Tries:
+    def out(self: ReceiveRequest, attempts: int, strikes: int = 0, *, end: int = 0) -> Tries:
         return replace(original(self, attempts, strikes, end=end), receive=None)
 
     return out
@@ -40,7 +40,7 @@ def _to_the_limit(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_the_owner(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def cell(self: Receives, queue: Any) -> QueueCell | None:
+    async def cell(self: NamedReceives, queue: Any) -> QueueCell | None:
         processor = self._queues.get(queue)
         found: QueueCell | None = await original(self, queue) if processor is None else processor.keeper.cell
         return found
@@ -57,7 +57,7 @@ def _due_or_not(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _all_at_once(_: Any) -> Any:
     @asynccontextmanager
-    async def one_by_one(self: Receives, receive: Receive | None) -> AsyncIterator[None]:
+    async def one_by_one(self: NamedReceives, receive: Receive | None) -> AsyncIterator[None]:
         yield
 
     return one_by_one
@@ -86,23 +86,24 @@ def _untold(original: Callable[..., DeadLetters]) -> Callable[..., DeadLetters]:
 
 REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
     "named": ReceivingMutant(
-        guard="the cell names the receive that messages are out to", patch=attribute(Want, "out", _unnamed), seeds=(0,)
+        guard="the cell names the receive that messages are out to", patch=attribute(ReceiveRequest, "out", _unnamed), seeds=(0,)
     ),
     "end": ReceivingMutant(
         guard="of a lane a receive is given again what it was given, not all that was delivered as often",
         patch=everywhere(outstanding, _to_the_limit(outstanding)),
     ),
     "read": ReceivingMutant(
-        guard="what is out is read from the table, as others may have settled it", patch=attribute(Receives, "_cell", _of_the_owner)
+        guard="what is out is read from the table, as others may have settled it",
+        patch=attribute(NamedReceives, "_cell", _of_the_owner),
     ),
     "due": ReceivingMutant(guard="what is due is not given again", patch=everywhere(outstanding, _due_or_not(outstanding))),
     "one-by-one": ReceivingMutant(
         guard="receives with one attempt id look and take one after the other",
-        patch=attribute(Receives, "one_by_one", _all_at_once),
+        patch=attribute(NamedReceives, "one_by_one", _all_at_once),
     ),
     "unwound": ReceivingMutant(
         guard="what a cancelled receive was given is known before the next one looks",
-        patch=attribute(ReceiveProcessor, "unwound", lambda _: _nothing),
+        patch=attribute(ReceiveProcessor, "drain_attempt", lambda _: _nothing),
     ),
     "inherited": ReceivingMutant(
         guard="a new owner knows the receives that it found messages out to",
@@ -110,7 +111,7 @@ REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
     ),
     "asked": ReceivingMutant(
         guard="a consumer knows the queues that it asked for a receive",
-        patch=attribute(Receives, "note", lambda _: always(None)),
+        patch=attribute(NamedReceives, "note", lambda _: always(None)),
         seeds=(0,),
     ),
     "refused-in-order": ReceivingMutant(

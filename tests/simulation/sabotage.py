@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.repair import repair
 from penstock.log.tail.salvage import read_remains
 from tests.simulation.actors import Role
@@ -28,7 +28,7 @@ class Saboteur(Role):
     def goal(self, world: World) -> bool:
         return self._left <= 0
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng, archive, paths = process.runtime.random, world.archive, world.paths
         await asyncio.sleep(log_uniform(rng, *self._every_s))
         numbers = sorted(number for key in archive.objects() if (number := paths.entry_number(key)) is not None)
@@ -58,7 +58,7 @@ class Repairer(Role):
     def goal(self, world: World) -> bool:
         return self._finished
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         await asyncio.sleep(log_uniform(process.runtime.random, *self._every_s))
         all_done = self._saboteur.goal(world)
         report = await repair(lake.store, world.paths, process.runtime)

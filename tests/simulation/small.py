@@ -13,8 +13,8 @@ from typing import Any
 
 import penstock.log.lake
 import penstock.log.table.maintenance
-from penstock.consumers.limits import Limits
-from penstock.coordinator.queues.commands import carried_out, caught_up
+from penstock.consumers.limits import QueueLimits
+from penstock.coordinator.queues.commands import caught_up, with_commands_applied
 from penstock.coordinator.queues.invisibility import expired
 from penstock.log.limits import KIB
 from penstock.log.runtime.runtime import Runtime
@@ -59,7 +59,7 @@ def small_log(constants: Mapping[str, int] = SMALL, *, probed: bool = False) -> 
 @contextmanager
 def few_letters(most: int) -> Iterator[None]:
     """Let a queue have so many dead letters that are not known to be written."""
-    functions: list[Any] = [Limits.__init__, caught_up, carried_out, expired]
+    functions: list[Any] = [QueueLimits.__init__, caught_up, with_commands_applied, expired]
     places: list[dict[str, Any]] = [function.__kwdefaults__ for function in functions]
     before = [(place, name, place[name]) for place in places for name in ("letters", "letters_max") if name in place]
     for place, name, _ in before:

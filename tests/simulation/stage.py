@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock.log.errors import PenstockError
 from penstock.log.format.header import Action
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.producer import Producer
-from penstock.log.table.maintenance import Maintenance
+from penstock.log.table.maintenance import TopicMaintenance
 from tests.simulation.checker import check
 from tests.simulation.faults import FaultPlan
 from tests.simulation.history import Send, Session
@@ -32,7 +32,7 @@ STEADY_MS = dict.fromkeys(("put", "put_large", "get", "get_range", "list", "list
 class Sending:
     """An open producer of one process, and what is told of its sends."""
 
-    def __init__(self, process: SimProcess, lake: Lake, producer: Producer, session: Session) -> None:
+    def __init__(self, process: SimProcess, lake: LogLake, producer: Producer, session: Session) -> None:
         self.process, self.lake, self.producer, self.session = process, lake, producer, session
 
     def send(self, text: str, *, sequence: int | None = None, group: str = "g") -> Send:
@@ -79,7 +79,7 @@ class Stage:
         return await self.another(process, lake, name, options=options)
 
     async def another(
-        self, process: SimProcess, lake: Lake, name: str | None = None, *, options: ProducerOptions = PATIENT
+        self, process: SimProcess, lake: LogLake, name: str | None = None, *, options: ProducerOptions = PATIENT
     ) -> Sending:
         """A producer of a process that is there."""
         producer = await process.run(lake.producer(TOPIC, name=name, options=options))
@@ -93,7 +93,7 @@ class Stage:
         for number in range(entries):
             await filler.sent(f"{filler.process.name}/{number}", group=f"fill-{number % 3}")
 
-    async def maintenance(self, host: str = "upkeep") -> tuple[SimProcess, Maintenance]:
+    async def maintenance(self, host: str = "upkeep") -> tuple[SimProcess, TopicMaintenance]:
         process = self.world.new_process(host)
         lake = self.world.lake(process)
         topic = await process.run(lake.topic(TOPIC, writable=True))
@@ -101,7 +101,7 @@ class Stage:
         async def append(actions: Sequence[Action]) -> None:
             await topic.act(*actions)
 
-        return process, Maintenance(lake.store, self.paths, topic.record, process.runtime, append)
+        return process, TopicMaintenance(lake.store, self.paths, topic.record, process.runtime, append)
 
     async def trim(self) -> int:
         """Publish all and trim as far as may be, the floor's hour included; returns the floor."""

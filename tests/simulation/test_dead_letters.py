@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.consumers.dead_letters import copy_writer, writer
-from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, Written
+from penstock.consumers.dead_letters.copy_writer import Copy, CopyResult, CopyWriter
 from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log import PenstockError
@@ -50,8 +50,8 @@ def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
     """Count the dead letters that an owner found written when it came to write them."""
 
     def make(original: Any) -> Any:
-        async def write(self: CopyWriter, copies: list[Copy]) -> Written:
-            written: Written = await original(self, copies)
+        async def write(self: CopyWriter, copies: list[Copy]) -> CopyResult:
+            written: CopyResult = await original(self, copies)
             counts["found written"] += written.duplicates * (writer.SEQUENCE in self._marks)
             return written
 

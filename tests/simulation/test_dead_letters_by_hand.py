@@ -12,7 +12,7 @@ import pytest
 from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, SequencesTaken
 from penstock.consumers.dead_letters.writer import DeadLetterWriter
 from penstock.coordinator.queues.cell import QueueCell
-from penstock.log import Lake, Message, UnknownOutcome
+from penstock.log import LogLake, Message, UnknownOutcome
 from tests.simulation.graveyard import DLQ, GROUP, ORIGIN, Graveyard, Plot
 from tests.simulation.patches import Patch, attribute
 from tests.simulation.process import Crashed, SimProcess
@@ -29,7 +29,7 @@ class Owner:
     def __init__(self, run: Graveyard, name: str) -> None:
         self.run = run
         self.process: SimProcess = run.kernel.process(name)
-        self.lake: Lake = run.lake(self.process)
+        self.lake: LogLake = run.lake(self.process)
         self.writer: DeadLetterWriter
         self.cell: QueueCell
 
@@ -52,7 +52,7 @@ class Owner:
 
     async def bury(self) -> None:
         last = self.cell.dead_letters.next_sequence - 1
-        self.cell = await self.run.change(0, self.cell.epoch, lambda cell: cell.with_buried(last))
+        self.cell = await self.run.change(0, self.cell.epoch, lambda cell: cell.with_dead_letters_written(last))
 
     def writing(self) -> asyncio.Task[None]:
         return asyncio.ensure_future(self.write())

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.consumers.feed.feed import Feed
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.stores.counting import CountingStore
 from tests.simulation.campaign import Run, judge
 from tests.simulation.feeders import SCENARIOS
@@ -86,7 +86,7 @@ def test_who_waits_costs_the_tails_probes_and_nobody_else_anything() -> None:
         await stage.fill(3)
         process = stage.world.new_process("consumer")
         store = CountingStore(stage.world.store.client(process))
-        lake = Lake(store, runtime=process.runtime, read_only=True)
+        lake = LogLake(store, runtime=process.runtime, read_only=True)
 
         async def consume(waiting: int) -> None:
             feed = Feed(await lake.topic(TOPIC))

@@ -15,7 +15,7 @@ from penstock.consumers.handlers.results import ConsumeResult
 from penstock.log import Message, MessageView, Runtime, TopicSettings
 from penstock.log.stores import MemoryStore, ObjectStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.simulation.kernel import Kernel
 from tests.thorough import thoroughly
 
@@ -68,7 +68,7 @@ class Reads(StoreWrapper):
         super().__init__(inner)
         self.entries: list[int] = []
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         entry = re.search(r"topics/orders/log/(\d+)\.parquet", call.key)
         if call.verb == "get" and entry:
             self.entries.append(int(entry[1]))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import FencedError, NotWritten, PenstockError, TopicDeleted, TopicNotFound, UnknownOutcome, ViewLost
-from penstock.log.format.fold import Folded, Void, fold
+from penstock.log.format.fold import FoldedEntry, VoidReason, fold
 from penstock.log.format.header import CloseJob, ForgetJob
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.receipts import SendResult
 from penstock.log.tail.view import View
@@ -110,7 +110,7 @@ async def _until_it_holds(read: Callable[[], Awaitable[None]]) -> None:
             continue
 
 
-async def _state_of_newcomer(stage: Stage) -> State:
+async def _state_of_newcomer(stage: Stage) -> TopicState:
     process = stage.world.new_process("newcomer")
     view = View(stage.world.store.client(process), stage.paths, process.runtime)
     await process.run(view.open())
@@ -247,9 +247,9 @@ async def _keep_sending(sending: Sending, times: int) -> list[float]:
 
 def test_a_batch_linked_out_of_order_would_be_void() -> None:
     six, five = batch(previous=5), batch(previous=4)
-    assert step(topic(), batches=[six, five]).verdicts == ({0: 0}, Void.PREVIOUS)
+    assert step(topic(), batches=[six, five]).verdicts == ({0: 0}, VoidReason.PREVIOUS)
     assert step(step(topic(), batches=[batch(previous=3)]).state, batches=[six, five, six]).verdicts == (
-        Void.PREVIOUS, {0: 1}, {0: 2},
+        VoidReason.PREVIOUS, {0: 1}, {0: 2},
     )  # fmt: skip
 
 
@@ -302,7 +302,7 @@ def test_an_entry_built_from_a_stale_view_that_carries_a_handed_batch_again() ->
     stale = header_on(state, batches=[handed])
     after = fold(state, replace(stale, write_id="other")).state
     again = step(after, batches=[handed, batch("q")])
-    assert again.verdicts == (Void.PREVIOUS, {0: 2})
+    assert again.verdicts == (VoidReason.PREVIOUS, {0: 2})
     stage = Stage()
     held = 0
 
@@ -381,7 +381,7 @@ def test_a_live_hand_over_is_not_deleted() -> None:
         await sending
         process = stage.world.new_process("reader")
         store = stage.world.store.client(process)
-        view, folds = View(store, stage.paths, process.runtime), list[tuple[Folded, bytes]]()
+        view, folds = View(store, stage.paths, process.runtime), list[tuple[FoldedEntry, bytes]]()
         view.on_fold = lambda folded, data: folds.append((folded, data))
         await process.run(view.catch_up())
         for folded, data in folds:

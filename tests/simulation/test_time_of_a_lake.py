@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.log import Lake, Runtime
+from penstock.log import LogLake, Runtime
 from penstock.log.errors import StoreUnavailable
 from penstock.log.lake import CLOCK_RETRY_S, CLOCK_SYNC_S
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import EPOCH_MS, SimClock
 
@@ -26,7 +26,7 @@ class Unavailable(StoreWrapper):
 
     asked = 0
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         self.asked += 1
         if self.asked < 3:
             raise StoreUnavailable("the store does not answer", operation="clock")
@@ -39,7 +39,7 @@ def test_a_store_that_does_not_say_its_time_is_asked_again(caplog: pytest.LogCap
     store = Unavailable(MemoryStore(clock=true))
 
     async def main() -> None:
-        lake = Lake(store, runtime=Runtime(clock=machine, threads=False))
+        lake = LogLake(store, runtime=Runtime(clock=machine, threads=False))
         clock = lake.runtime.clock
         await asyncio.gather(lake.keep_time(), lake.keep_time())
         assert store.asked == 1

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator import Upkeep, open_coordination
+from penstock.coordinator import LakeMaintenance, open_coordination
 from penstock.coordinator.cells.keys import timer_folder
 from penstock.coordinator.timers.cell import preconditions
 from penstock.coordinator.timers.cell.cell import timer_cells
-from penstock.coordinator.timers.cell.state import Due, NotRecallable
+from penstock.coordinator.timers.cell.state import DuePosition, NotRecallable
+from penstock.coordinator.timers.delivery import play, play_once
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.orphans import remove_orphans
-from penstock.coordinator.timers.play import play, play_once
-from penstock.coordinator.timers.player import Player
-from penstock.coordinator.timers.waiting import recall, standing, waiting
+from penstock.coordinator.timers.player import TimerPlayer
+from penstock.coordinator.timers.waiting_messages import read_timer_state, recall, waiting
 from penstock.log import DataDamaged, Message, TopicSettings
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore, Put
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
-from tests.coordinator.timers.test_play import check_times
+from tests.coordinator.timers.test_delivery import check_times
 from tests.simulation.kernel import Kernel
 
 DAY_S = 86_400.0
@@ -40,8 +40,8 @@ class Scene:
         self.process = self.kernel.process("host")
         self.store = MemoryStore(clock=self.process.clock)
 
-    def lake(self) -> Lake:
-        return Lake(self.store, runtime=self.process.runtime)
+    def lake(self) -> LogLake:
+        return LogLake(self.store, runtime=self.process.runtime)
 
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def work() -> None:
@@ -94,7 +94,7 @@ def test_what_was_appended_a_month_ago_is_found_by_its_id(monkeypatch: pytest.Mo
     async def script() -> None:
         await scene.send(0, 0)
         async with scene.lake() as lake:
-            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
             await player.begin()
             for _ in range(20):
                 await asyncio.sleep(await player.step() and 0.1)
@@ -118,7 +118,7 @@ def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_ap
     async def script() -> None:
         await scene.send(0, 0)
         async with scene.lake() as lake:
-            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
             await player.begin()
             for _ in range(20):
                 await asyncio.sleep(await player.step() and 0.1)
@@ -133,7 +133,7 @@ def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_ap
         for key in files:
             await scene.store.delete(key)
         async with scene.lake() as lake:
-            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
             await player.begin()
             with pytest.raises(DataDamaged, match="cannot be told whether these messages stand there"):
                 await player.step()
@@ -152,7 +152,7 @@ def test_what_was_appended_a_month_ago_is_found_though_a_file_beside_it_cannot_b
     async def script() -> None:
         await scene.send(0, 0)
         async with scene.lake() as lake:
-            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
             await player.begin()
             for _ in range(20):
                 await asyncio.sleep(await player.step() and 0.1)
@@ -170,7 +170,7 @@ def test_what_was_appended_a_month_ago_is_found_though_a_file_beside_it_cannot_b
         (beside,) = await tables_of(scene) - first
         await scene.store.delete(beside)
         async with scene.lake() as lake:
-            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
             await player.begin()
             await player.step()
             assert player.statistics.fired == 2
@@ -179,7 +179,7 @@ def test_what_was_appended_a_month_ago_is_found_though_a_file_beside_it_cannot_b
     scene.play(script)
 
 
-async def published(lake: Lake) -> None:
+async def published(lake: LogLake) -> None:
     """Move what the topic holds into its table."""
     topic = await lake.topic("orders")
     delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
@@ -202,7 +202,7 @@ def test_retention_spares_what_waits_in_the_timer_log_however_old_it_is() -> Non
             async with scene.lake() as lake:
                 coordination = open_coordination(None, store=lake.store, runtime=lake.runtime)
                 results: dict[str, object] = {}
-                upkeep = Upkeep(
+                upkeep = LakeMaintenance(
                     lake, coordination.cells, coordination.groups, on_step=lambda _, step, result: results.update({step: result})
                 )
                 await upkeep.once("%TIMER%orders")
@@ -225,9 +225,9 @@ def test_retention_spares_what_waits_in_the_timer_log_however_old_it_is() -> Non
     scene.play(script)
 
 
-async def standing_of(lake: Lake) -> Any:
+async def standing_of(lake: LogLake) -> Any:
     _, log = await lake.timer_log("orders")
-    return await standing(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation)
+    return await read_timer_state(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation)
 
 
 def test_runs_that_nobody_names_go_after_two_days() -> None:
@@ -265,7 +265,7 @@ def test_what_is_recalled_from_a_run_does_not_come() -> None:
             assert (await standing_of(lake)).runs
             rows = await waiting(lake, cells, "orders")
             dues = [
-                Due(time, offset)
+                DuePosition(time, offset)
                 for time, offset in zip(
                     rows.column("delivery_timestamp").cast("int64").to_pylist(), rows.column("offset").to_pylist(), strict=True
                 )
@@ -288,7 +288,7 @@ def test_what_is_recalled_from_a_run_does_not_come() -> None:
 
 def test_many_recalls_leave_the_cell_for_objects_and_are_forgotten_when_their_times_have_passed() -> None:
     scene = Scene("many recalls")
-    dues: dict[int, Due] = {}
+    dues: dict[int, DuePosition] = {}
     options = TimerOptions(claim_rows=5, recalled_rows=4, flush_rows=9, flush_bytes=10**9, merge_runs=2, group_bytes=700)
 
     async def script() -> None:
@@ -301,7 +301,9 @@ def test_many_recalls_leave_the_cell_for_objects_and_are_forgotten_when_their_ti
                 _, log = await lake.timer_log("orders")
                 rows = await waiting(lake, cells, "orders")
                 times = rows.column("delivery_timestamp").cast("int64").to_pylist()
-                dues = {offset: Due(time, offset) for time, offset in zip(times, rows.column("offset").to_pylist(), strict=True)}
+                dues = {
+                    offset: DuePosition(time, offset) for time, offset in zip(times, rows.column("offset").to_pylist(), strict=True)
+                }
                 for offset in range(first, first + 8):
                     await recall(cells, clock, "orders", log.record.incarnation, dues[offset], lake=lake)
         await scene.play_for(2, options)

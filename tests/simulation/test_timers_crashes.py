@@ -11,16 +11,16 @@ from typing import TypeVar
 import pytest
 
 from penstock.coordinator.timers.cell.cell import timer_cells
-from penstock.coordinator.timers.cell.state import Due
+from penstock.coordinator.timers.cell.state import DuePosition
+from penstock.coordinator.timers.delivery import play
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.coordinator.timers.play import play
-from penstock.coordinator.timers.waiting import recall, waiting
+from penstock.coordinator.timers.waiting_messages import recall, waiting
 from penstock.log import Message, PenstockError, TopicSettings
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
-from tests.coordinator.timers.test_play import check_times
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from tests.coordinator.timers.test_delivery import check_times
 from tests.simulation.kernel import Kernel
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Dying(StoreWrapper):
         self.dead = asyncio.Event()
         self.late: list[asyncio.Task[object]] = []
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self.dead.is_set():
             await asyncio.Event().wait()
         self.requests += 1
@@ -81,7 +81,7 @@ def _run(last: int | None, end: End) -> int:
         process = kernel.process("host")
         store = MemoryStore(clock=process.clock)
         dying = Dying(store, last, end)
-        async with Lake(store, runtime=process.runtime) as lake:
+        async with LogLake(store, runtime=process.runtime) as lake:
             await lake.create_topic("orders", TopicSettings(message_type=MessageType.DELAY, queues=2))
             producer = await lake.producer("orders")
             for number, delay_s in enumerate(DELAYS_S):
@@ -90,9 +90,9 @@ def _run(last: int | None, end: End) -> int:
             rows = (await waiting(lake, timer_cells(lake), "orders")).sort_by("offset")
             times = rows.column("delivery_timestamp").cast("int64").to_pylist()
             for offset in RECALLED:
-                due = Due(times[offset], offset)
+                due = DuePosition(times[offset], offset)
                 await recall(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation, due)
-            first = Lake(dying, runtime=process.runtime)
+            first = LogLake(dying, runtime=process.runtime)
             stop = asyncio.Event()
             playing = asyncio.ensure_future(play(first, timer_cells(first), "orders", stop, OPTIONS))
             ended = asyncio.ensure_future(dying.dead.wait())

@@ -8,8 +8,8 @@ from datetime import timedelta
 import numpy as np
 
 from penstock.coordinator.timers.cell.cell import timer_cells
-from penstock.coordinator.timers.play import play
-from penstock.log import Lake, Message, ProducerOptions, TopicSettings
+from penstock.coordinator.timers.delivery import play
+from penstock.log import LogLake, Message, ProducerOptions, TopicSettings
 from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore, StoreStatistics
@@ -30,10 +30,10 @@ class _Apart:
         self._player, self.player, self.asked = self._client("player")
         self.late_s: list[float] = []
 
-    def _client(self, name: str) -> tuple[SimProcess, Lake, CountingStore]:
+    def _client(self, name: str) -> tuple[SimProcess, LogLake, CountingStore]:
         process = self.kernel.process(name)
         store = CountingStore(LatencyStore(self._memory, profile=S3_STANDARD, runtime=process.runtime))
-        return process, Lake(store, runtime=process.runtime), store
+        return process, LogLake(store, runtime=process.runtime), store
 
     def run(self, *, pause_s: float, delays_s: list[list[float]]) -> StoreStatistics:
         """Send so many at a time, wait until all were let go, and say what the player asked meanwhile."""

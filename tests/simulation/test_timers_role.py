@@ -16,13 +16,13 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.rebalance.roles import Players
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.coordinator.timers.role import TIMERS, Timers
-from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, told
+from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, young_topics_of
 from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_S, MARGIN
 from penstock.log import AccessLost, Message, MessageView, PenstockError, PermissionDenied, RetryError, TopicSettings
 from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
-from tests.coordinator.timers.test_play import check_times
+from tests.coordinator.timers.test_delivery import check_times
 from tests.simulation.kernel import Kernel
 
 DELAYED = TopicSettings(message_type=MessageType.DELAY, queues=2)
@@ -369,7 +369,7 @@ def test_what_could_not_be_told_is_told_again_but_only_as_long_as_it_is_news() -
         topics.notice("orders", made_ms)
         await asyncio.sleep(11)
         assert len(reported) == 2
-        assert told(await players.get(TIMERS), process.clock.wall_ms()) == {"orders": made_ms}
+        assert young_topics_of(await players.get(TIMERS), process.clock.wall_ms()) == {"orders": made_ms}
         failures += [RetryError("no answer")] * 1_000
         topics.notice("bills", process.clock.wall_ms())
         await asyncio.sleep(YOUNG_S + 10)

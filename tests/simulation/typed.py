@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from penstock.consumers.feed.feed import Feed
 from penstock.log.errors import InvalidArgument, PenstockError
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.schema.arrow_types import arrow_fields
 from penstock.log.schema.evolution import evolve
-from penstock.log.schema.fields import ArrayType, DecimalType, Field, FieldType, Kind, StructType
+from penstock.log.schema.fields import ArrayType, DecimalType, Field, FieldType, PrimitiveType, StructType
 from penstock.log.schema.topic_schema import schema_of_source
 from tests.simulation.actors import Copier, Follower, Maintainer, Replayer, Role, Sender, Source
 from tests.simulation.network import Network
@@ -28,7 +28,7 @@ SCHEMA = (
     f"{WHO} string not null, grp string, n int not null, f float, d decimal(5,2), part struct<a: int, b: string>, "
     "list array<struct<c: int>>, blob binary"
 )
-_WIDER: Mapping[Kind, Kind] = {Kind.INT: Kind.BIGINT, Kind.FLOAT: Kind.DOUBLE}
+_WIDER: Mapping[PrimitiveType, PrimitiveType] = {PrimitiveType.INT: PrimitiveType.BIGINT, PrimitiveType.FLOAT: PrimitiveType.DOUBLE}
 
 
 class RowSender(Sender):
@@ -65,7 +65,7 @@ class Taker(Role):
     def goal(self, world: World) -> bool:
         return self._done
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         topic = await lake.topic(TOPIC)
         feed = Feed(topic, cache_bytes=rng.choice([3_000, 64 << 20]))
@@ -103,7 +103,7 @@ class Evolver(Role):
         # What another changed meanwhile is missing in what this one wanted.
         return super().explained(error) or (isinstance(error, InvalidArgument) and error.operation == "evolve the schema")
 
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+    async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng = process.runtime.random
         assert isinstance(rng, random.Random)
         await _sleep(rng, self._every_s)
@@ -141,10 +141,10 @@ class Evolver(Role):
             )
         if rng.random() < 0.5:
             types: list[FieldType] = [
-                Kind.INT,
-                Kind.STRING,
-                ArrayType(Field("element", Kind.FLOAT)),
-                StructType((Field(self._name(), Kind.INT),)),
+                PrimitiveType.INT,
+                PrimitiveType.STRING,
+                ArrayType(Field("element", PrimitiveType.FLOAT)),
+                StructType((Field(self._name(), PrimitiveType.INT),)),
             ]
             made.append(Field(self._name(), rng.choice(types)))
         return tuple(made)
@@ -157,7 +157,7 @@ class Evolver(Role):
                 return ArrayType(replace(element, type=self._type(element.type, f"{path}.element", rng, rename, retire)))
             case DecimalType(precision, scale):
                 return DecimalType(min(38, precision + rng.randrange(2)), scale)
-            case Kind() if rng.random() < 0.3:
+            case PrimitiveType() if rng.random() < 0.3:
                 return _WIDER.get(type_, type_)
             case _:
                 return type_

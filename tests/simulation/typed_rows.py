@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.log.message.message import VALUE
-from penstock.log.schema.fields import ArrayType, DecimalType, FieldType, Kind, StructType, walk
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.fields import ArrayType, DecimalType, FieldType, PrimitiveType, StructType, walk
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema
 
 WHO = "who"
@@ -64,11 +64,11 @@ def _drawn(type_: FieldType, rng: random.Random) -> Any:
             return [_drawn(element.type, rng) for _ in range(rng.randrange(3))]
         case DecimalType(precision, scale):
             return Decimal(rng.randrange(10**precision)).scaleb(-scale)
-        case Kind.INT | Kind.BIGINT:
-            return rng.randrange(2**31 if type_ is Kind.INT else 2**62)
-        case Kind.FLOAT | Kind.DOUBLE:
-            return rng.randrange(1000) / (8 if type_ is Kind.FLOAT else 3)
-        case Kind.BINARY:
+        case PrimitiveType.INT | PrimitiveType.BIGINT:
+            return rng.randrange(2**31 if type_ is PrimitiveType.INT else 2**62)
+        case PrimitiveType.FLOAT | PrimitiveType.DOUBLE:
+            return rng.randrange(1000) / (8 if type_ is PrimitiveType.FLOAT else 3)
+        case PrimitiveType.BINARY:
             return rng.randbytes(rng.randrange(4))
         case _:
             return rng.choice(["", "a", "größe"])

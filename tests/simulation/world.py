@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.log.append.contention import Pace
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, StoreUnavailable
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.schema.topic_schema import TopicSchema
@@ -131,8 +131,8 @@ class World:
     def new_process(self, name: str, clock: SimClock | None = None) -> SimProcess:
         return self.kernel.process(name, max_offset_ms=self._offset_ms, max_drift=self._drift, clock=clock)
 
-    def lake(self, process: SimProcess) -> Lake:
-        lake = Lake(self.store.client(process), runtime=process.runtime, pace=self.pace)
+    def lake(self, process: SimProcess) -> LogLake:
+        lake = LogLake(self.store.client(process), runtime=process.runtime, pace=self.pace)
         self._standing.opened(process, lake)
         return lake
 
@@ -209,7 +209,7 @@ class World:
             break
 
     async def _read_all(self, process: SimProcess) -> dict[Place, bytes]:
-        lake = Lake(self.store.client(process), runtime=process.runtime, read_only=True)
+        lake = LogLake(self.store.client(process), runtime=process.runtime, read_only=True)
         topic, reader = await lake.topic(TOPIC), await lake.reader(TOPIC)
         life = topic.tail.state.created_entry
         if self.history.damaged:
@@ -221,7 +221,7 @@ class World:
         rows = zip(table["queue"].to_pylist(), table["offset"].to_pylist(), self.contents("auditor", table), strict=True)
         return {(life, queue, offset): body for queue, offset, body in rows}
 
-    async def _name_what_is_lost(self, lake: Lake, topic: Topic) -> None:
+    async def _name_what_is_lost(self, lake: LogLake, topic: Topic) -> None:
         """Publish the rest, so that the table names what no repair had to."""
         delta = DeltaLog(lake.store, self.paths, topic.record.table, topic.runtime)
         publisher = Publisher(lake.store, self.paths, topic.record, topic.runtime, delta=delta)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.spark.quick_start import FIRST_COMPILER
+from penstock.spark.class_archive import FIRST_COMPILER
 
 JVM = FIRST_COMPILER
 """Executors' options. A session's driver has them by itself."""

@@ -148,7 +148,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import penstock.spark
-from penstock.spark.training import train
+from penstock.spark.warm_up import train
 spark = penstock.spark.session(master="local[1]", source=False)
 train(spark, Path(sys.argv[2]))
 spark.stop()

@@ -13,7 +13,7 @@ from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.table.compactor import Compactor
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.retention import Policy, retain_once
+from penstock.log.table.retention import RetentionPolicy, retain_once
 from tests.log.table.readers import copy_to_folder, queue_rows
 from tests.log.topics import LogWriter
 
@@ -53,7 +53,7 @@ class Topic:
     def expire_all(self) -> int:
         async def run() -> int:
             self.log.clock.advance(hours=100)
-            rows = await retain_once(self.log.store, self.delta, self.log.runtime, Policy(timedelta(days=3), None))
+            rows = await retain_once(self.log.store, self.delta, self.log.runtime, RetentionPolicy(timedelta(days=3), None))
             await copy_to_folder(self.log.store, self.folder)
             return rows
 

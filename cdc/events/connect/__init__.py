@@ -1,17 +1,17 @@
 """What Kafka Connect's schemas say of events' columns, and what the user says where events have none.
 
-`RowSchema` is what a schema part says, `column_type` and `reader` are what it means for a column of a target.
+`ConnectRowSchema` is what a schema part says, `column_type` and `reader` are what it means for a column of a target.
 """
 
-from .forms import Written, declared_type, either, says_form
-from .schema import FieldSchema, RowSchema, schema_of_envelope, schema_of_key
+from .forms import ColumnForm, declared_type, either, says_form
+from .schema import ConnectRowSchema, FieldSchema, schema_of_envelope, schema_of_key
 from .semantics import column_type, reader
 from .times import unfit_as_text
 
 __all__ = [
+    "ColumnForm",
+    "ConnectRowSchema",
     "FieldSchema",
-    "RowSchema",
-    "Written",
     "column_type",
     "declared_type",
     "either",

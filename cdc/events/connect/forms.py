@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 
 from ....log.errors import InvalidArgument
 from ..arrays import each, element_of, innermost
-from ..types import BASE64, Convert, Unfit, normal_type, unscaled
+from ..types import BASE64, Convert, UnfitValue, normal_type, unscaled
 from .schema import FieldSchema
 from .times import instants
 
@@ -29,7 +29,7 @@ _HEX = re.compile(r"(?:[0-9a-f]{4})+")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ColumnForm:
     """How events write the values of a column when their schema does not say it."""
 
     type: str
@@ -37,9 +37,9 @@ class Written:
     """A unit of time since 1970, an encoding of bytes, or text as it is."""
 
     def reader(self) -> Convert:
-        """A reader of the values, which raises `Unfit`. Numbers and texts that say what they are by themselves stay as they are."""
+        """A reader of the values, which raises `UnfitValue`. Numbers and texts that say what they are by themselves stay as they are."""
         if (element := element_of(self.type)) is not None:
-            return each(Written(element, self.form).reader())
+            return each(ColumnForm(element, self.form).reader())
         if self.form in _UNITS:
             return instants(_UNITS[self.form])
         if self.form == _TEXT:
@@ -53,7 +53,7 @@ class Written:
             try:
                 return decode(value) if scale is None else unscaled(value, scale)
             except ValueError as error:
-                raise Unfit(f"{value[:60]!r} is no {self.form}, as declared by '{self.type} from {self.form}'") from error
+                raise UnfitValue(f"{value[:60]!r} is no {self.form}, as declared by '{self.type} from {self.form}'") from error
 
         return read
 
@@ -68,7 +68,7 @@ def says_form(field: FieldSchema, type_: str) -> bool:
 
 
 def either(type_: str) -> Convert | None:
-    """A reader of text in a column of this type where nothing says in which mode a connector wrote it. It raises `Unfit` for text that
+    """A reader of text in a column of this type where nothing says in which mode a connector wrote it. It raises `UnfitValue` for text that
     would be another value in another mode. None: there are no such modes.
     """
     if (element := element_of(type_)) is not None:
@@ -95,11 +95,11 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _unsaid(value: str, forms: str, declare: str) -> Unfit:
-    return Unfit(f"nothing says whether {value[:60]!r} is {forms}: declare {declare}")
+def _unsaid(value: str, forms: str, declare: str) -> UnfitValue:
+    return UnfitValue(f"nothing says whether {value[:60]!r} is {forms}: declare {declare}")
 
 
-def declared_type(said: str) -> tuple[str, Written | None]:
+def declared_type(said: str) -> tuple[str, ColumnForm | None]:
     """A type as the user declares it, and its form: ``timestamp from milliseconds``. Raises `InvalidArgument`."""
     name, given, form = said.strip().lower().partition(" from ")
     kind, form = normal_type(name), form.strip()
@@ -112,4 +112,4 @@ def declared_type(said: str) -> tuple[str, Written | None]:
             expected=f"{kind} from {', '.join(known)}" if known else kind,
             observed=repr(said),
         )
-    return kind, Written(kind, form)
+    return kind, ColumnForm(kind, form)

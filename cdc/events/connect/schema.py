@@ -44,7 +44,7 @@ class FieldSchema(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=True)
-class RowSchema:
+class ConnectRowSchema:
     """What it says of the columns of a row or a key."""
 
     fields: Mapping[str, FieldSchema]
@@ -53,45 +53,45 @@ class RowSchema:
         return hash(tuple(self.fields))
 
 
-def schema_of_envelope(schema: object) -> RowSchema | None:
+def schema_of_envelope(schema: object) -> ConnectRowSchema | None:
     """The schema of rows: that of the envelope's field ``after``, or ``before``; they are the same. None where it tells nothing. Raises
     `InvalidArgument`.
     """
     return _row(member(schema, "after") or member(schema, "before"))
 
 
-def schema_of_key(schema: object) -> RowSchema | None:
+def schema_of_key(schema: object) -> ConnectRowSchema | None:
     """The schema of a key's columns. Raises `InvalidArgument`."""
     return _row(schema)
 
 
-def read_schema_of_envelope(data: bytes) -> RowSchema | None:
+def read_schema_of_envelope(data: bytes) -> ConnectRowSchema | None:
     """The schema of rows from an envelope's schema as JSON, read once. Raises `InvalidArgument`, `msgspec.MsgspecError`."""
     return _envelope(data) if len(data) <= _BYTES_MAX else _envelope.__wrapped__(data)
 
 
-def read_schema_of_key(data: bytes) -> RowSchema | None:
+def read_schema_of_key(data: bytes) -> ConnectRowSchema | None:
     """The schema of a key's columns from JSON, read once."""
     return _key(data) if len(data) <= _BYTES_MAX else _key.__wrapped__(data)
 
 
-def read_schemas(data: bytes) -> tuple[RowSchema | None, RowSchema | None]:
+def read_schemas(data: bytes) -> tuple[ConnectRowSchema | None, ConnectRowSchema | None]:
     """The schemas of the key and of rows, from JSON of one schema around both."""
     return _both(data) if len(data) <= _BYTES_MAX else _both.__wrapped__(data)
 
 
 @lru_cache(_SCHEMAS_MAX)
-def _envelope(data: bytes) -> RowSchema | None:
+def _envelope(data: bytes) -> ConnectRowSchema | None:
     return schema_of_envelope(_DECODER.decode(data))
 
 
 @lru_cache(_SCHEMAS_MAX)
-def _key(data: bytes) -> RowSchema | None:
+def _key(data: bytes) -> ConnectRowSchema | None:
     return schema_of_key(_DECODER.decode(data))
 
 
 @lru_cache(_SCHEMAS_MAX)
-def _both(data: bytes) -> tuple[RowSchema | None, RowSchema | None]:
+def _both(data: bytes) -> tuple[ConnectRowSchema | None, ConnectRowSchema | None]:
     schema = _DECODER.decode(data)
     return schema_of_key(member(schema, "key")), schema_of_envelope(member(schema, "value"))
 
@@ -101,9 +101,9 @@ def member(schema: object, name: str) -> Mapping[str, Any] | None:
     return next((field for field in _fields(schema) if field.get("field") == name), None)
 
 
-def _row(schema: object) -> RowSchema | None:
+def _row(schema: object) -> ConnectRowSchema | None:
     fields = {str(field["field"]): _field(field, field["field"]) for field in _fields(schema) if "field" in field}
-    return RowSchema(fields) if fields else None
+    return ConnectRowSchema(fields) if fields else None
 
 
 def _fields(schema: object) -> list[dict[str, Any]]:

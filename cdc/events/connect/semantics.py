@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..arrays import array_of, each, element_of
-from ..types import Convert, Unfit, is_number, unscaled
+from ..types import Convert, UnfitValue, is_number, unscaled
 from .schema import FieldSchema
 from .times import days, local_times, structured_date, structured_time, structured_time_of_day, times_of_day, without_zone
 
@@ -80,7 +80,7 @@ def column_type(field: FieldSchema) -> str:
 
 
 def reader(field: FieldSchema, type_: str) -> Convert | None:
-    """The reader of a field's values for a column of this type, which raises `Unfit`; None where JSON's value is the value."""
+    """The reader of a field's values for a column of this type, which raises `UnfitValue`; None where JSON's value is the value."""
     if (element := element_of(type_)) is not None:
         read = None if field.items is None else reader(field.items, element)
         return None if read is None else each(read)
@@ -119,7 +119,7 @@ def _unscaled(value: object, scale: int) -> object:
     try:
         return unscaled(value, scale)
     except ValueError as error:
-        raise Unfit(f"{value[:60]!r} is no base64, as the event's schema says of this decimal") from error
+        raise UnfitValue(f"{value[:60]!r} is no base64, as the event's schema says of this decimal") from error
 
 
 def _variable_scale(value: object) -> object:
@@ -128,4 +128,4 @@ def _variable_scale(value: object) -> object:
     try:
         return unscaled(value["value"], int(value["scale"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise Unfit(f"{str(value)[:60]} is no decimal of any scale, as the event's schema says") from error
+        raise UnfitValue(f"{str(value)[:60]} is no decimal of any scale, as the event's schema says") from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ....log.errors import DataDamaged
-from ....log.lake import Lake
+from ....log.lake import LogLake
 from ....log.runtime.runtime import Clock
-from ...cells.cells import Cells, Stored
+from ...cells.cells import Cells, StoredCell
 from ...cells.document import LONG_WRITE_S, Codec, Document
 from ...cells.keys import timer_key
 from ...tables.objectstore import ObjectStoreTable
@@ -13,7 +13,7 @@ from .codec import decode_timers, encode_timers
 from .state import TimerState
 
 
-def timer_cells(lake: Lake) -> Cells:
+def timer_cells(lake: LogLake) -> Cells:
     """The cells of timers, which are in the lake itself, wherever its groups' cells lie.
 
     Two processes that are given different tables must not both deliver everything.
@@ -49,7 +49,7 @@ class TimerCell(Document[TimerState]):
         state = await self.read()
         return state if self.stored is None else await self.change_known(lambda state: state, anew=True)
 
-    def _take(self, stored: Stored | None) -> None:
+    def _take(self, stored: StoredCell | None) -> None:
         if stored is None and self.stored is not None:
             raise DataDamaged(
                 "the cell that says which messages were let go is gone",

@@ -8,7 +8,7 @@ from ....log.errors import DataDamaged, NewerFormatError
 from ....log.format.stored_json import shown
 from ....log.limits import TIME_MAX_MS
 from ...cells.varints import VarintReader, append_bytes, append_varint
-from .state import NEVER, Bounds, Claim, Due, Run, TimerState
+from .state import NEVER, Claim, DeliveredBounds, DuePosition, TimerRun, TimerState
 
 _FORMAT = 1
 _RUN_BYTES_MIN = 5
@@ -56,7 +56,7 @@ def decode_timers(data: bytes, *, where: str) -> TimerState:
     recalled, before_us = set(), 0
     for _ in range(reader.count(2)):
         before_us += reader.varint(_TIME_MAX_US - before_us)
-        recalled.add(Due(before_us, reader.varint()))
+        recalled.add(DuePosition(before_us, reader.varint()))
     if not reader.done:
         raise DataDamaged("the timers have more to them than their parts", object=where, observed=f"{len(data)} bytes")
     return TimerState(
@@ -70,7 +70,7 @@ def decode_timers(data: bytes, *, where: str) -> TimerState:
     )
 
 
-def _append_runs(data: bytearray, runs: tuple[Run, ...]) -> None:
+def _append_runs(data: bytearray, runs: tuple[TimerRun, ...]) -> None:
     append_varint(data, len(runs))
     for run in runs:
         append_bytes(data, run.name.encode())
@@ -79,27 +79,27 @@ def _append_runs(data: bytearray, runs: tuple[Run, ...]) -> None:
         _append_due(data, run.last)
 
 
-def _append_due(data: bytearray, due: Due) -> None:
+def _append_due(data: bytearray, due: DuePosition) -> None:
     """Append a due time, counted from `NEVER`, so that no number is negative."""
     append_varint(data, due.time_us - NEVER.time_us)
     append_varint(data, due.offset - NEVER.offset)
 
 
-def _read_due(reader: VarintReader) -> Due:
-    return Due(reader.varint(_TIME_MAX_US) + NEVER.time_us, reader.varint() + NEVER.offset)
+def _read_due(reader: VarintReader) -> DuePosition:
+    return DuePosition(reader.varint(_TIME_MAX_US) + NEVER.time_us, reader.varint() + NEVER.offset)
 
 
-def _append_bounds(data: bytearray, bounds: Bounds) -> None:
+def _append_bounds(data: bytearray, bounds: DeliveredBounds) -> None:
     append_varint(data, bounds.known)
     _append_due(data, bounds.due)
 
 
-def _read_bounds(reader: VarintReader) -> Bounds:
-    return Bounds(reader.varint(), _read_due(reader))
+def _read_bounds(reader: VarintReader) -> DeliveredBounds:
+    return DeliveredBounds(reader.varint(), _read_due(reader))
 
 
-def _read_run(reader: VarintReader, where: str) -> Run:
+def _read_run(reader: VarintReader, where: str) -> TimerRun:
     name = reader.text()
     if not _RUN_NAME.fullmatch(name):  # it becomes a part of a key
         raise DataDamaged("the name of a run is none of ours", object=where, observed=shown(name))
-    return Run(name, reader.varint(), reader.varint(), _read_due(reader))
+    return TimerRun(name, reader.varint(), reader.varint(), _read_due(reader))

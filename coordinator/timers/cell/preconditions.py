@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....log.format.state import State
+from ....log.format.state import TopicState
 from ....log.limits import NAMED_ROW_MS
 from ....log.runtime.runtime import Clock
 from ....log.topic.settings import TopicRecord
@@ -34,7 +34,7 @@ def still_open(state: TimerState, claim: Claim) -> bool:
     return state.claim == claim
 
 
-def has_begun(topic: State) -> bool:
+def has_begun(topic: TopicState) -> bool:
     """Whether something was delivered to a topic. Then there is a cell, or it was lost."""
     row = topic.named.get(PRODUCER)
     return row is not None and row.last >= 0

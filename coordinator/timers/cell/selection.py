@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .state import Bounds, Due
+from .state import DeliveredBounds, DuePosition
 
-FOREVER = Due(2**63 - 1, 2**63 - 1)
+FOREVER = DuePosition(2**63 - 1, 2**63 - 1)
 """A due time after all possible ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingIndex:
     """Messages that were not delivered, in any order. Recalled ones are included, so that their time passes and they are forgotten."""
 
     time_us: npt.NDArray[np.int64]
@@ -30,18 +30,20 @@ class Waiting:
         later, sent_later = np.diff(self.time_us), np.diff(self.offset)
         return bool(np.all((later > 0) | ((later == 0) & (sent_later >= 0))))
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> Waiting:
+    def only(self, chosen: npt.NDArray[np.bool_]) -> WaitingIndex:
         """The chosen messages."""
-        return Waiting(self.time_us[chosen], self.offset[chosen])
+        return WaitingIndex(self.time_us[chosen], self.offset[chosen])
 
-    def within(self, bounds: Bounds) -> Waiting:
+    def within(self, bounds: DeliveredBounds) -> WaitingIndex:
         """The messages within new bounds, in delivery order: by delivery time, then as they were sent."""
         chosen = np.flatnonzero(within(self, bounds))
         chosen = chosen[np.lexsort((self.offset[chosen], self.time_us[chosen]))]
-        return Waiting(self.time_us[chosen], self.offset[chosen])
+        return WaitingIndex(self.time_us[chosen], self.offset[chosen])
 
 
-def next_bounds(waiting: Waiting, before: Bounds, *, now_us: int, known: int, most: int, horizon: Due = FOREVER) -> Bounds:
+def next_bounds(
+    waiting: WaitingIndex, before: DeliveredBounds, *, now_us: int, known: int, most: int, horizon: DuePosition = FOREVER
+) -> DeliveredBounds:
     """The bounds that hold at most ``most`` of the messages that are due at ``now_us`` and sent below ``known``.
 
     ``waiting`` has all messages that may be due before ``horizon``, including those outside the bounds before. A due message is never
@@ -49,17 +51,17 @@ def next_bounds(waiting: Waiting, before: Bounds, *, now_us: int, known: int, mo
     """
     late = np.sort(waiting.offset[_before_or_at(waiting, before.due) & (waiting.offset < known)])
     if len(late) > most:
-        return Bounds(int(late[most]), before.due)
-    seen = waiting.only(_before_or_at(waiting, Due(horizon.time_us, horizon.offset - 1)))
-    return Bounds(known, _next_due(seen, before.due, now_us=now_us, known=known, most=most - len(late)))
+        return DeliveredBounds(int(late[most]), before.due)
+    seen = waiting.only(_before_or_at(waiting, DuePosition(horizon.time_us, horizon.offset - 1)))
+    return DeliveredBounds(known, _next_due(seen, before.due, now_us=now_us, known=known, most=most - len(late)))
 
 
-def within(waiting: Waiting, bounds: Bounds) -> npt.NDArray[np.bool_]:
+def within(waiting: WaitingIndex, bounds: DeliveredBounds) -> npt.NDArray[np.bool_]:
     """Whether each message lies within the bounds."""
     return _before_or_at(waiting, bounds.due) & (waiting.offset < bounds.known)
 
 
-def without(waiting: Waiting, some: Collection[Due]) -> Waiting:
+def without(waiting: WaitingIndex, some: Collection[DuePosition]) -> WaitingIndex:
     """The messages without these."""
     if not some:
         return waiting
@@ -67,15 +69,15 @@ def without(waiting: Waiting, some: Collection[Due]) -> Waiting:
     return waiting.only(np.fromiter((place not in some for place in places), np.bool_, len(waiting)))
 
 
-def _next_due(waiting: Waiting, before: Due, *, now_us: int, known: int, most: int) -> Due:
+def _next_due(waiting: WaitingIndex, before: DuePosition, *, now_us: int, known: int, most: int) -> DuePosition:
     """The due time of the last message that goes. So a clock that was ahead once makes nothing early that is sent afterwards."""
     fresh = ~_before_or_at(waiting, before) & (waiting.time_us <= now_us) & (waiting.offset < known)
     due = waiting.only(fresh)
     if len(due) == 0 or most == 0:
         return before
     last = np.lexsort((due.offset, due.time_us))[min(most, len(due)) - 1]
-    return Due(int(due.time_us[last]), int(due.offset[last]))
+    return DuePosition(int(due.time_us[last]), int(due.offset[last]))
 
 
-def _before_or_at(waiting: Waiting, due: Due) -> npt.NDArray[np.bool_]:
+def _before_or_at(waiting: WaitingIndex, due: DuePosition) -> npt.NDArray[np.bool_]:
     return (waiting.time_us < due.time_us) | ((waiting.time_us == due.time_us) & (waiting.offset <= due.offset))

@@ -18,7 +18,7 @@ RECALLED_MAX = 4_096
 """The number of recalled messages that may wait for their time in the cell; about 16 KiB."""
 
 
-class Due(NamedTuple):
+class DuePosition(NamedTuple):
     """The time when a message is due, and its place among those due at the same time."""
 
     time_us: int
@@ -27,18 +27,18 @@ class Due(NamedTuple):
     """The offset in the timer log."""
 
 
-NEVER = Due(-1, -1)
+NEVER = DuePosition(-1, -1)
 
 
-class Bounds(NamedTuple):
+class DeliveredBounds(NamedTuple):
     """The bounds of the delivered messages: those below offset ``known`` of the timer log that were not due after ``due``."""
 
     known: int = 0
     """The offset of the timer log below which every delivered message lies."""
-    due: Due = NEVER
+    due: DuePosition = NEVER
     """The latest due time, with its offset, of a delivered message."""
 
-    def within(self, due: Due) -> bool:
+    def within(self, due: DuePosition) -> bool:
         return due.offset < self.known and due <= self.due
 
 
@@ -46,20 +46,20 @@ class Bounds(NamedTuple):
 class Claim:
     """Messages on their way into the topic: those within ``bounds`` and not within the bounds before."""
 
-    bounds: Bounds
+    bounds: DeliveredBounds
     sequence: int
     """The sequence of the first of them, by delivery time and offset. The others follow without a gap."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TimerRun:
     """Waiting messages, by delivery time, in an object that is written once."""
 
     name: str
     rows: int
     size_bytes: int
-    last: Due
+    last: DuePosition
     """The message that is due last. Once it was delivered the run is not needed any more."""
 
 
@@ -84,7 +84,7 @@ def not_recallable(*, again: bool) -> NotRecallable:
 class TimerState:
     """The state of one topic's timers."""
 
-    settled: Bounds = field(default_factory=Bounds)
+    settled: DeliveredBounds = field(default_factory=DeliveredBounds)
     """The bounds within which every message is in the topic, or was recalled."""
     claim: Claim | None = None
     next_sequence: int = 0
@@ -92,26 +92,26 @@ class TimerState:
     gathered: int = 0
     """The offset of the timer log below which waiting messages are in runs. It does not rise above what is known to be delivered or to
     wait."""
-    runs: tuple[Run, ...] = ()
-    recalled: frozenset[Due] = frozenset()
+    runs: tuple[TimerRun, ...] = ()
+    recalled: frozenset[DuePosition] = frozenset()
     """Recalled messages, which go nowhere; listed until they are settled."""
-    recalls: tuple[Run, ...] = ()
+    recalls: tuple[TimerRun, ...] = ()
     """Objects with more recalled messages, which were known when the objects were written."""
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> DeliveredBounds:
         """The bounds of the messages that were delivered or are on their way, and so cannot be recalled."""
         return self.settled if self.claim is None else self.claim.bounds
 
-    def waits(self, due: Due) -> bool:
+    def waits(self, due: DuePosition) -> bool:
         """Whether a message is still to be delivered."""
         return not self.bounds.within(due) and due not in self.recalled
 
-    def claimed(self, due: Due) -> bool:
+    def claimed(self, due: DuePosition) -> bool:
         """Whether a message that was not recalled is on its way."""
         return self.bounds.within(due) and not self.settled.within(due) and due not in self.recalled
 
-    def with_claim(self, bounds: Bounds, count: int) -> TimerState:
+    def with_claim(self, bounds: DeliveredBounds, count: int) -> TimerState:
         """The state with the next messages on their way, once those before have arrived."""
         before = self.bounds
         if bounds.known < before.known or bounds.due < before.due:
@@ -131,7 +131,7 @@ class TimerState:
             recalls=tuple(run for run in self.recalls if run.last > settled.due),
         )
 
-    def with_recalled(self, due: Due) -> TimerState:
+    def with_recalled(self, due: DuePosition) -> TimerState:
         """The state with a recalled message. Raises `NotRecallable`, and `LimitExceeded` when too many recalled messages have time
         still to come.
         """
@@ -147,19 +147,19 @@ class TimerState:
             )
         return replace(self, recalled=self.recalled | {due})
 
-    def with_spilled(self, recalled: frozenset[Due], absorbed: frozenset[str], run: Run) -> TimerState:
+    def with_spilled(self, recalled: frozenset[DuePosition], absorbed: frozenset[str], run: TimerRun) -> TimerState:
         """The state with some recalled messages in an object, in place of objects that are included in it."""
         kept = tuple(one for one in self.recalls if one.name not in absorbed)
         more = (run,) if run.last > self.settled.due else ()
         return replace(self, recalled=self.recalled - recalled, recalls=(*kept, *more))
 
-    def with_run(self, run: Run | None, gathered: int) -> TimerState:
+    def with_run(self, run: TimerRun | None, gathered: int) -> TimerState:
         """The state with the messages below an offset of the timer log gathered in a run (None: none waited)."""
         if not self.gathered <= gathered <= self.settled.known:
             raise ValueError(f"only what is known is gathered: {self.gathered} to {gathered}, of {self.settled.known}")
         return replace(self, gathered=gathered, runs=self.runs if run is None else (*self.runs, run))
 
-    def with_merged(self, merged: frozenset[str], run: Run | None) -> TimerState:
+    def with_merged(self, merged: frozenset[str], run: TimerRun | None) -> TimerState:
         """The state with one run in place of some. Runs that are gone meanwhile held no waiting message any more."""
         kept = tuple(one for one in self.runs if one.name not in merged)
         more = () if run is None or run.last <= self.settled.due else (run,)

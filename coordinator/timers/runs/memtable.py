@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from ....log.limits import MIB
 from ....log.message.message import MESSAGE_SCHEMA
-from ..cell.selection import Waiting, within
-from ..cell.state import Bounds
+from ..cell.selection import WaitingIndex, within
+from ..cell.state import DeliveredBounds
 
 _ROW_BYTES = 300
 """The memory of a row beside what its sender gave."""
@@ -43,9 +43,9 @@ class TimedRows:
         return int(self._size.sum())
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingIndex:
         """The delivery times and offsets of all rows."""
-        return Waiting(self._time_us, self._offset)
+        return WaitingIndex(self._time_us, self._offset)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
@@ -58,11 +58,11 @@ class TimedRows:
         self._place = np.concatenate((self._place, np.arange(self._count, self._count + batch.num_rows)))
         self._keep(batch, found)
 
-    def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
+    def sizes_of(self, chosen: WaitingIndex) -> npt.NDArray[np.int64]:
         """The sizes of rows that are held here."""
         return self._size[self._find(chosen)]
 
-    def take(self, chosen: Waiting) -> pa.Table:
+    def take(self, chosen: WaitingIndex) -> pa.Table:
         """The chosen rows, which must be held here, in the order of ``chosen``."""
         places = self._place[self._find(chosen)]
         of_batch = np.searchsorted(self._firsts, places, side="right") - 1
@@ -76,7 +76,7 @@ class TimedRows:
         ranks = np.argsort(np.concatenate(order))
         return pa.Table.from_batches(pieces, MESSAGE_SCHEMA).combine_chunks().take(pa.array(ranks))
 
-    def drop(self, bounds: Bounds) -> None:
+    def drop(self, bounds: DeliveredBounds) -> None:
         """Drop all rows within the bounds."""
         self._only(~within(self.waiting, bounds))
 
@@ -84,11 +84,11 @@ class TimedRows:
         """Drop all rows that were sent before."""
         self._only(self._offset >= offset)
 
-    def has(self, waiting: Waiting) -> npt.NDArray[np.bool_]:
+    def has(self, waiting: WaitingIndex) -> npt.NDArray[np.bool_]:
         """Whether each of these is held here."""
         return np.isin(waiting.offset, self._offset)
 
-    def _find(self, chosen: Waiting) -> npt.NDArray[np.int64]:
+    def _find(self, chosen: WaitingIndex) -> npt.NDArray[np.int64]:
         order = np.argsort(self._offset, kind="stable")
         return order[np.searchsorted(self._offset, chosen.offset, sorter=order)]
 
@@ -111,17 +111,17 @@ class TimedRows:
         self._count += batch.num_rows
 
 
-class Together:
+class CombinedRows:
     """Rows that lie in several places, each row in one of them."""
 
     def __init__(self, places: Sequence[TimedRows]) -> None:
         self._places = [rows for rows in places if len(rows)]
-        self.waiting = Waiting(
+        self.waiting = WaitingIndex(
             np.concatenate([np.empty(0, np.int64), *(rows.waiting.time_us for rows in self._places)]),
             np.concatenate([np.empty(0, np.int64), *(rows.waiting.offset for rows in self._places)]),
         )
 
-    def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
+    def sizes_of(self, chosen: WaitingIndex) -> npt.NDArray[np.int64]:
         """The sizes of rows that are held here."""
         found = np.zeros(len(chosen), np.int64)
         for rows in self._places:
@@ -129,12 +129,12 @@ class Together:
             found[mine] = rows.sizes_of(chosen.only(mine))
         return found
 
-    def take(self, chosen: Waiting) -> pa.Table:
+    def take(self, chosen: WaitingIndex) -> pa.Table:
         """The chosen rows, in the order of ``chosen``."""
         pieces, order = [MESSAGE_SCHEMA.empty_table()], [np.empty(0, np.int64)]
         for rows in self._places:
             mine = np.flatnonzero(rows.has(chosen))
-            pieces.append(rows.take(Waiting(chosen.time_us[mine], chosen.offset[mine])))
+            pieces.append(rows.take(WaitingIndex(chosen.time_us[mine], chosen.offset[mine])))
             order.append(mine)
         ranks = np.argsort(np.concatenate(order))
         return pa.concat_tables(pieces).combine_chunks().take(pa.array(ranks))

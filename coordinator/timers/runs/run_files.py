@@ -25,8 +25,8 @@ from ....log.stores.protocol import ObjectStore
 from ....log.table.delta.segment_reader import SegmentReader
 from ....log.table.delta.segments import TableFile
 from ...cells.keys import timer_folder
-from ..cell.selection import Waiting
-from ..cell.state import Due, Run
+from ..cell.selection import WaitingIndex
+from ..cell.state import DuePosition, TimerRun
 from .memtable import TimedRows, due_times, sizes
 
 _GROUPS_KEY = "penstock.timers"
@@ -34,11 +34,11 @@ _NEVER_NULL = ("offset", "message_id", "born_timestamp")
 TimeUs: TypeAlias = Annotated[int, Meta(ge=0, le=1000 * TIME_MAX_MS + 999)]
 
 
-class Group(NamedTuple):
+class RunRowGroup(NamedTuple):
     """A row group of a run."""
 
-    first: Due
-    last: Due
+    first: DuePosition
+    last: DuePosition
     rows: int
 
 
@@ -63,7 +63,7 @@ class RunWriter:
             write_page_checksum=True,
             store_schema=False,
         )
-        self._groups: list[Group] = []
+        self._groups: list[RunRowGroup] = []
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, all after those that were written before."""
@@ -74,25 +74,25 @@ class RunWriter:
             count = max(1, int(np.searchsorted(ends, before + self._group_bytes, side="right")) - start)
             group = rows.slice(start, count)
             times, offsets = due_times(group), group.column("offset").to_numpy()
-            first, last = Due(int(times[0]), int(offsets[0])), Due(int(times[-1]), int(offsets[-1]))
-            self._groups.append(Group(first, last, count))
+            first, last = DuePosition(int(times[0]), int(offsets[0])), DuePosition(int(times[-1]), int(offsets[-1]))
+            self._groups.append(RunRowGroup(first, last, count))
             self._writer.write_table(group, row_group_size=count)
             start += count
 
-    def close(self, name: str) -> tuple[Run, bytes] | None:
+    def close(self, name: str) -> tuple[TimerRun, bytes] | None:
         """The run and its bytes. None without rows."""
         self._writer.add_key_value_metadata({_GROUPS_KEY: json.dumps(self._groups), **UNSEALED})
         self._writer.close()
         if not self._groups:
             return None
         data = seal(self._sink.getvalue())
-        return Run(name, sum(group.rows for group in self._groups), len(data), self._groups[-1].last), data
+        return TimerRun(name, sum(group.rows for group in self._groups), len(data), self._groups[-1].last), data
 
 
 class OpenRun:
     """A run whose footer was read."""
 
-    def __init__(self, run: Run, reader: SegmentReader, groups: Sequence[Group], runtime: Runtime) -> None:
+    def __init__(self, run: TimerRun, reader: SegmentReader, groups: Sequence[RunRowGroup], runtime: Runtime) -> None:
         self.run = run
         self.rows = TimedRows()
         """The rows that were loaded, and not dropped since."""
@@ -102,7 +102,7 @@ class OpenRun:
         self._loaded = 0
 
     @classmethod
-    async def open(cls, store: ObjectStore, runtime: Runtime, key: str, run: Run, *, whole_bytes_max: int) -> OpenRun:
+    async def open(cls, store: ObjectStore, runtime: Runtime, key: str, run: TimerRun, *, whole_bytes_max: int) -> OpenRun:
         """Read the footer, or all of a small run. Raises `ObjectMissing` and `DataDamaged`."""
         file = TableFile(
             path=key,
@@ -119,7 +119,7 @@ class OpenRun:
         return cls(run, reader, groups, runtime)
 
     @property
-    def next(self) -> Due | None:
+    def next(self) -> DuePosition | None:
         """The due time of the first message that was not loaded. None: all were."""
         return self._groups[self._loaded].first if self._loaded < len(self._groups) else None
 
@@ -128,7 +128,7 @@ class OpenRun:
         """The number of its messages that were not dropped or passed over."""
         return len(self.rows) + sum(group.rows for group in self._groups[self._loaded :])
 
-    def pass_over(self, due: Due) -> None:
+    def pass_over(self, due: DuePosition) -> None:
         """Skip messages up to this one, which are not needed any more."""
         while self._loaded < len(self._groups) and self._groups[self._loaded].last <= due:
             self._loaded += 1
@@ -146,12 +146,12 @@ class OpenRun:
                 self.rows.add(batch)
 
 
-def _check_rows(table: pa.Table, group: Group, key: str) -> None:
+def _check_rows(table: pa.Table, group: RunRowGroup, key: str) -> None:
     """Raise `DataDamaged` unless the rows match the run's footer."""
     nulls = [name for name in _NEVER_NULL if table.column(name).null_count]
     if not nulls and table.num_rows == group.rows > 0:
-        waiting = Waiting(due_times(table), table.column("offset").to_numpy())
-        first, last = (Due(int(waiting.time_us[at]), int(waiting.offset[at])) for at in (0, -1))
+        waiting = WaitingIndex(due_times(table), table.column("offset").to_numpy())
+        first, last = (DuePosition(int(waiting.time_us[at]), int(waiting.offset[at])) for at in (0, -1))
         if waiting.is_by_due and (first, last) == (group.first, group.last):
             return
     raise DataDamaged(
@@ -176,10 +176,10 @@ class _GroupForm(NamedTuple):
     rows: Number
 
 
-def _groups(reader: SegmentReader, key: str) -> list[Group]:
+def _groups(reader: SegmentReader, key: str) -> list[RunRowGroup]:
     stored = (reader.metadata.metadata or {}).get(_GROUPS_KEY.encode(), b"")
     found = parse_stored(stored, list[_GroupForm], what="a run of timers", where=key)
-    groups = [Group(Due(*one.first), Due(*one.last), one.rows) for one in found]
+    groups = [RunRowGroup(DuePosition(*one.first), DuePosition(*one.last), one.rows) for one in found]
     if len(groups) != reader.row_groups:
         raise DataDamaged("the run has other row groups than it says", object=key, expected=len(groups), observed=reader.row_groups)
     return groups

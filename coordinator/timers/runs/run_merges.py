@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ....log.runtime.runtime import Runtime
 from ....log.stores.protocol import ObjectStore
-from ..cell.selection import FOREVER, Waiting, within
-from ..cell.state import Bounds, Due, Run, TimerState
+from ..cell.selection import FOREVER, WaitingIndex, within
+from ..cell.state import DeliveredBounds, DuePosition, TimerRun, TimerState
 from ..options import TimerOptions
-from .memtable import TimedRows, Together
-from .recalls import Spilled
+from .memtable import CombinedRows, TimedRows
+from .recalls import RecallSpill
 from .run_files import OpenRun, RunWriter, next_unloaded, run_key
 
 _RUNS_MANY = 64
@@ -21,12 +21,12 @@ _NAMED_WITHIN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class UnnamedRun:
     """A run that was written and is not named yet. Nothing has changed before the cell names it."""
 
-    run: Run | None
+    run: TimerRun | None
     """The run. None: none of its messages waits any more."""
-    merged: tuple[Run, ...]
+    merged: tuple[TimerRun, ...]
     """The runs that it replaces; none: it was gathered from memory."""
     start: int
     """The first gathered offset of the timer log."""
@@ -36,20 +36,20 @@ class Gathered:
     """The time when writing it began, by the monotonic clock."""
 
 
-def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
+def may_name(state: TimerState, gathered: UnnamedRun | RecallSpill, *, now_s: float) -> bool:
     """Whether the cell may name a run: nobody has gathered or merged the same messages meanwhile, and it cannot count as an orphan."""
     if now_s - gathered.begun_s > _NAMED_WITHIN_S:
         return False
-    if isinstance(gathered, Spilled):
+    if isinstance(gathered, RecallSpill):
         return all(run in state.recalls or run.last <= state.settled.due for run in gathered.absorbed)
     if gathered.merged:
         return all(run in state.runs or run.last <= state.settled.due for run in gathered.merged)
     return state.gathered == gathered.start
 
 
-def named(state: TimerState, gathered: Gathered | Spilled) -> TimerState:
+def named(state: TimerState, gathered: UnnamedRun | RecallSpill) -> TimerState:
     """The state with a run that may be named."""
-    if isinstance(gathered, Spilled):
+    if isinstance(gathered, RecallSpill):
         return state.with_spilled(gathered.recalled, frozenset(run.name for run in gathered.absorbed), gathered.run)
     run = None if gathered.run is None or gathered.run.last <= state.settled.due else gathered.run
     if gathered.merged:
@@ -57,7 +57,7 @@ def named(state: TimerState, gathered: Gathered | Spilled) -> TimerState:
     return state.with_run(run, gathered.limit)
 
 
-def to_merge(runs: Sequence[Run], options: TimerOptions) -> tuple[Run, ...]:
+def to_merge(runs: Sequence[TimerRun], options: TimerOptions) -> tuple[TimerRun, ...]:
     """Runs of about one size, as many as are merged at once, the smallest first. None: there is nothing to merge."""
     count = options.merge_runs
     bytes_max = options.run_bytes * max(1, len(runs) // _RUNS_MANY)
@@ -79,28 +79,28 @@ class Gatherer:
         self._life = log_incarnation
         self._options = options
 
-    async def open(self, run: Run) -> OpenRun:
+    async def open(self, run: TimerRun) -> OpenRun:
         """Open a run. Raises `ObjectMissing` and `DataDamaged`."""
         key = run_key(self._topic, self._life, run.name)
         return await OpenRun.open(self._store, self._runtime, key, run, whole_bytes_max=self._options.group_bytes)
 
-    async def flush(self, rows: TimedRows, *, start: int, limit: int, settled: Bounds) -> Gathered:
+    async def flush(self, rows: TimedRows, *, start: int, limit: int, settled: DeliveredBounds) -> UnnamedRun:
         """Write a run of the waiting rows in memory, of the timer log's offsets from ``start`` to ``limit``."""
         begun_s = self._runtime.clock.monotonic_s()
         waiting = rows.waiting
         below = waiting.only((waiting.offset >= start) & (waiting.offset < limit))
-        ordered = below.within(Bounds(limit, FOREVER))
+        ordered = below.within(DeliveredBounds(limit, FOREVER))
         table = rows.take(_outside(ordered, settled))
 
-        def build() -> tuple[Run, bytes] | None:
+        def build() -> tuple[TimerRun, bytes] | None:
             writer = RunWriter(group_bytes=self._options.group_bytes)
             writer.write(table)
             return writer.close(name)
 
         name = self._runtime.new_id()
-        return Gathered(await self._put(await self._runtime.offload(build)), (), start, limit, begun_s)
+        return UnnamedRun(await self._put(await self._runtime.offload(build)), (), start, limit, begun_s)
 
-    async def merge(self, runs: tuple[Run, ...], *, settled: Bounds) -> Gathered:
+    async def merge(self, runs: tuple[TimerRun, ...], *, settled: DeliveredBounds) -> UnnamedRun:
         """Write one run of the messages that still wait in these runs. A few row groups of each are in memory at a time."""
         begun_s = self._runtime.clock.monotonic_s()
         opened = [await self.open(run) for run in runs]
@@ -112,9 +112,9 @@ class Gatherer:
             await following.load()
             horizon = next_unloaded(opened)
             limit = FOREVER if horizon is None or horizon.next is None else horizon.next
-            together = Together([one.rows for one in opened])
-            bounds = Bounds(FOREVER.offset, Due(limit.time_us, limit.offset - 1))
-            chosen = _outside(together.waiting.within(bounds), Bounds(FOREVER.offset, done))
+            together = CombinedRows([one.rows for one in opened])
+            bounds = DeliveredBounds(FOREVER.offset, DuePosition(limit.time_us, limit.offset - 1))
+            chosen = _outside(together.waiting.within(bounds), DeliveredBounds(FOREVER.offset, done))
             if len(chosen):
                 table = together.take(chosen)
                 await self._runtime.offload(lambda: writer.write(table))  # noqa: B023 - it ends before the next round
@@ -122,9 +122,9 @@ class Gatherer:
                 for one in opened:
                     one.rows.drop(bounds)
         name = self._runtime.new_id()
-        return Gathered(await self._put(await self._runtime.offload(lambda: writer.close(name))), runs, 0, 0, begun_s)
+        return UnnamedRun(await self._put(await self._runtime.offload(lambda: writer.close(name))), runs, 0, 0, begun_s)
 
-    async def _put(self, written: tuple[Run, bytes] | None) -> Run | None:
+    async def _put(self, written: tuple[TimerRun, bytes] | None) -> TimerRun | None:
         if written is None:
             return None
         run, data = written
@@ -132,5 +132,5 @@ class Gatherer:
         return run
 
 
-def _outside(waiting: Waiting, bounds: Bounds) -> Waiting:
+def _outside(waiting: WaitingIndex, bounds: DeliveredBounds) -> WaitingIndex:
     return waiting.only(~within(waiting, bounds))

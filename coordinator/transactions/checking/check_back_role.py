@@ -21,8 +21,8 @@ from ..errors import AcksDecide, HalfMessagesMissing, TransactionEnded, Transact
 from ..ids import member_of
 from ..members.member_cells import MemberCells
 from ..members.producer_groups import ProducerGroups
-from ..members.state import By, Decision, TransactionRow
-from .checker import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution, size_bytes
+from ..members.state import Decider, Decision, TransactionRow
+from .checker import AT_ONCE_MAX, CheckedTransaction, RegisteredChecker, TransactionResolution, size_bytes
 
 log = logging.getLogger("penstock.transactions")
 
@@ -37,12 +37,12 @@ LOOK_S = 5.0
 """The interval between two looks at the group's transactions."""
 
 
-class Finishing(Protocol):
+class TransactionFinisher(Protocol):
     """The operations on a transaction by others than its sender: `Transactions`."""
 
     async def keep_time(self) -> None: ...
 
-    async def decide(self, id: str, decision: Decision, by: By, /) -> TransactionRow: ...
+    async def decide(self, id: str, decision: Decision, by: Decider, /) -> TransactionRow: ...
 
     async def finish(self, id: str, /) -> TransactionRow | None: ...
 
@@ -51,16 +51,16 @@ class Finishing(Protocol):
     async def tidy(self, group: str, /) -> None: ...
 
 
-class CheckBacks:
+class CheckBackRole:
     """Plays the role for the producer groups whose checkers this process has. For the event loop's thread."""
 
     def __init__(
         self,
         names: ProducerGroups,
         members: MemberCells,
-        transactions: Finishing,
+        transactions: TransactionFinisher,
         clock: Clock,
-        asked: Asked,
+        asked: RegisteredChecker,
         *,
         look_s: float = LOOK_S,
     ) -> None:
@@ -134,13 +134,13 @@ class CheckBacks:
                 group,
                 row.checks,
             )
-            await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKS)
+            await self._carry_out(row, Decision.ROLLED_BACK, Decider.CHECKS)
             return
         match await self._answer(group, row):
             case TransactionResolution.COMMIT:
-                await self._carry_out(row, Decision.COMMITTED, By.CHECKER)
+                await self._carry_out(row, Decision.COMMITTED, Decider.CHECKER)
             case TransactionResolution.ROLLBACK:
-                await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKER)
+                await self._carry_out(row, Decision.ROLLED_BACK, Decider.CHECKER)
             case TransactionResolution.UNKNOWN:
                 log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, row.checks + 1)
 
@@ -183,7 +183,7 @@ class CheckBacks:
             member_of(row.id), lambda cell: cell.with_check(row.id, checks=checks, now_ms=now_ms, every_ms=CHECK_EVERY_MS)
         )
 
-    async def _carry_out(self, row: TransactionRow, decision: Decision, by: By) -> None:
+    async def _carry_out(self, row: TransactionRow, decision: Decision, by: Decider) -> None:
         await self._transactions.decide(row.id, decision, by)
         await self._transactions.finish(row.id)
 

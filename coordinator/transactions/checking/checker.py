@@ -58,7 +58,7 @@ Checker: TypeAlias = Callable[[CheckedTransaction], object]
 """A function that answers a `TransactionResolution`: an ordinary function, which runs in a thread, or a coroutine function."""
 
 
-class Answer(StrEnum):
+class CheckOutcome(StrEnum):
     """The outcome of a question."""
 
     COMMIT = "commit"
@@ -70,11 +70,11 @@ class Answer(StrEnum):
     """The checker took too long."""
 
 
-class Asked:
+class RegisteredChecker:
     """One registered checker, and its open questions. For the event loop's thread."""
 
     def __init__(
-        self, checker: Checker, *, group: str, on_question: Callable[[str, Answer | None], None] = lambda group, answer: None
+        self, checker: Checker, *, group: str, on_question: Callable[[str, CheckOutcome | None], None] = lambda group, answer: None
     ) -> None:
         """``on_question`` is called with every question when it is asked (None), and with its outcome."""
         self._checker = checker
@@ -126,7 +126,7 @@ class Asked:
         self._on_question(self._group, answer)
         return _RESOLUTIONS.get(answer, TransactionResolution.UNKNOWN)
 
-    async def _answer(self, question: asyncio.Future[object], transaction: CheckedTransaction) -> Answer:
+    async def _answer(self, question: asyncio.Future[object], transaction: CheckedTransaction) -> CheckOutcome:
         done, _ = await asyncio.wait((question,), timeout=ANSWER_S)
         if not done:
             self._late.add(question)
@@ -134,10 +134,10 @@ class Asked:
             if isinstance(question, asyncio.Task):
                 question.cancel()  # a thread cannot be cancelled
             log.error("%s did not answer within %g s: asked again later", self._where(transaction), ANSWER_S)
-            return Answer.LATE
+            return CheckOutcome.LATE
         if question.cancelled() or (error := question.exception()) is not None:
             log.error("%s raised: asked again later", self._where(transaction), exc_info=None if question.cancelled() else error)
-            return Answer.FAILED
+            return CheckOutcome.FAILED
         return self._understood(question.result(), transaction)
 
     def _begin(self, transaction: CheckedTransaction) -> asyncio.Future[object]:
@@ -159,21 +159,21 @@ class Asked:
         if not question.cancelled():
             question.exception()  # nobody else retrieves it
 
-    def _understood(self, answer: object, transaction: CheckedTransaction) -> Answer:
+    def _understood(self, answer: object, transaction: CheckedTransaction) -> CheckOutcome:
         if isinstance(answer, TransactionResolution):
-            return Answer(answer.value)
+            return CheckOutcome(answer.value)
         if isinstance(answer, Coroutine):
             answer.close()
             log.error("%s answered a coroutine; make it a coroutine function (async def)", self._where(transaction))
         else:
             log.error("%s answered %.200r, which is no TransactionResolution", self._where(transaction), answer)
-        return Answer.FAILED
+        return CheckOutcome.FAILED
 
     def _where(self, transaction: CheckedTransaction) -> str:
         return f"the checker of producer group {self._group}, asked about transaction {transaction.id},"
 
 
-_RESOLUTIONS = {Answer(one.value): one for one in TransactionResolution}
+_RESOLUTIONS = {CheckOutcome(one.value): one for one in TransactionResolution}
 
 
 def size_bytes(messages: Iterable[MessageView]) -> int:

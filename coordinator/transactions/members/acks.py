@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ....log.errors import InvalidArgument, LimitExceeded
-from ...queues.cell import Marker, QueueCell, State, Tries
+from ...queues.cell import Marker, MessageState, QueueCell, Tries
 from ...queues.invisibility import acknowledged
 from ...queues.receipt_handle import AlreadySettled, ReceiptAhead, ReceiptHandle, ReceiptOutdated, ReceiptRefused
 
@@ -38,7 +38,7 @@ class TooManyUnnoted(ReceiptRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Acked:
+class AckedDelivery:
     """One delivery of one message."""
 
     offset: int
@@ -54,7 +54,7 @@ class Acks:
     topic: str
     queue: int
     generation: int
-    acked: tuple[Acked, ...]
+    acked: tuple[AckedDelivery, ...]
     """The deliveries, by offset."""
 
 
@@ -99,7 +99,7 @@ def acks_of(handles: Sequence[ReceiptHandle]) -> Acks:
         topic=first.topic,
         queue=first.queue,
         generation=first.generation,
-        acked=tuple(Acked(handle.offset, handle.attempt, handle.lane) for handle in in_order(handles)),
+        acked=tuple(AckedDelivery(handle.offset, handle.attempt, handle.lane) for handle in in_order(handles)),
     )
 
 
@@ -146,7 +146,7 @@ def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
     return Verdict.OPEN if all(can_be_settled(cell, acks, one) for one in acks.acked) else Verdict.LOST
 
 
-def can_be_settled(cell: QueueCell, acks: Acks, one: Acked) -> bool:
+def can_be_settled(cell: QueueCell, acks: Acks, one: AckedDelivery) -> bool:
     """Whether the delivery is the current one, whose time is ignored here: it ends when somebody ends it."""
     handle = ReceiptHandle(
         group=acks.group,
@@ -186,14 +186,14 @@ def ended(cell: QueueCell, acks: Acks, *, now_ms: int | None) -> QueueCell:
     return cell
 
 
-def _is_among(marker: Marker, one: Acked) -> bool:
+def _is_among(marker: Marker, one: AckedDelivery) -> bool:
     return marker.head <= one.offset < marker.limit
 
 
-def _ends(tries: Tries, one: Acked, now_ms: int | None) -> bool:
+def _ends(tries: Tries, one: AckedDelivery, now_ms: int | None) -> bool:
     is_due = now_ms is None or tries.due_ms <= now_ms
-    return tries.state is State.OUT and tries.attempts == one.attempt and is_due
+    return tries.state is MessageState.OUT and tries.attempts == one.attempt and is_due
 
 
 def _waiting(tries: Tries) -> Tries:
-    return Tries(State.WAITING, tries.attempts, tries.strikes)
+    return Tries(MessageState.WAITING, tries.attempts, tries.strikes)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from ....log.errors import DataDamaged, NewerFormatError
 from ....log.limits import NUMBER_MAX
 from ...cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
-from .acks import Acked, Acks
-from .state import By, Decision, Destination, HalfPart, LinkedAs, MemberCell, TransactionRow
+from .acks import AckedDelivery, Acks
+from .state import Decider, Decision, Destination, HalfPart, LinkResult, MemberCell, TransactionRow
 
 _FORMAT = 1
 _CLAIMED, _CHECKED, _ACKS = 1, 2, 4
@@ -94,12 +94,12 @@ def _append_acks(data: bytearray, acks: Acks) -> None:
 def _read_acks(reader: VarintReader) -> Acks:
     group, topic = reader.text(), reader.text()
     queue, generation = reader.varint(), reader.varint()
-    acked: list[Acked] = []
+    acked: list[AckedDelivery] = []
     offset = 0
     for _ in range(reader.count(3)):
         offset += reader.varint(NUMBER_MAX - offset)
         attempt, lane = reader.varint(), reader.varint(HASH_MAX + 1)
-        acked.append(Acked(offset, attempt, lane - 1 if lane else None))
+        acked.append(AckedDelivery(offset, attempt, lane - 1 if lane else None))
     return Acks(group=group, topic=topic, queue=queue, generation=generation, acked=tuple(acked))
 
 
@@ -113,7 +113,7 @@ def _read_row(reader: VarintReader, topics: list[tuple[str, str]], where: str) -
         next_check_ms=reader.time_ms() if flags & _CHECKED else None,
         checks=reader.varint(),
         decision=Decision(reader.varint()),
-        by=By(reader.varint()),
+        by=Decider(reader.varint()),
         claimed=bool(flags & _CLAIMED),
         finished_ms=reader.time_ms(),
         destinations=tuple(_read_destination(reader, topics) for _ in range(reader.count(3))),
@@ -132,7 +132,7 @@ def _read_part(reader: VarintReader) -> HalfPart:
     return HalfPart(size_bytes, _id(reader), messages)
 
 
-def _append_linked(data: bytearray, linked: LinkedAs | None) -> None:
+def _append_linked(data: bytearray, linked: LinkResult | None) -> None:
     append_varint(data, _UNLINKED if linked is None else _GONE if linked.gone else _LINKED)
     if linked is None or linked.gone:
         return
@@ -144,12 +144,12 @@ def _append_linked(data: bytearray, linked: LinkedAs | None) -> None:
         append_varint(data, end - start)
 
 
-def _read_linked(reader: VarintReader) -> LinkedAs | None:
+def _read_linked(reader: VarintReader) -> LinkResult | None:
     kind = reader.varint()
     if kind == _UNLINKED:
         return None
     if kind == _GONE:
-        return LinkedAs(gone=True)
+        return LinkResult(gone=True)
     if kind != _LINKED:
         raise ValueError(f"no such kind of link: {kind}")
     entry, count = reader.varint(), reader.varint(1 + reader.left // 3)
@@ -157,7 +157,7 @@ def _read_linked(reader: VarintReader) -> LinkedAs | None:
     for _ in range(count - 1):
         queue, start = reader.varint(), reader.varint()
         offsets[queue] = (start, start + reader.varint(NUMBER_MAX - start))
-    return LinkedAs(entry - 1 if entry else None, offsets if count else None)
+    return LinkResult(entry - 1 if entry else None, offsets if count else None)
 
 
 def _id(reader: VarintReader) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ....log.errors import LimitExceeded, NotWritten, PenstockError
 from ....log.runtime.runtime import Runtime
-from ....log.runtime.shared import shared
+from ....log.runtime.shared_work import shared
 from ...cells.cells import CellChanged, Cells
 from ...cells.document import Codec, Document
 from ...cells.keys import transactions_key

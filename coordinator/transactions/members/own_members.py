@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ....log.errors import PenstockError
 from ....log.runtime.runtime import Runtime
-from ....log.runtime.shared import shared
+from ....log.runtime.shared_work import shared
 from ..ids import new_member
 from ..limits import ROOM_BYTES
 from .member_cells import MemberCells

@@ -35,7 +35,7 @@ class Decision(IntEnum):
     ROLLED_BACK = 2
 
 
-class By(IntEnum):
+class Decider(IntEnum):
     """The one who decided."""
 
     NOBODY = 0
@@ -60,7 +60,7 @@ class HalfPart:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkedAs:
+class LinkResult:
     """The outcome of a committed transaction's messages of one topic."""
 
     entry: int | None = None
@@ -80,14 +80,14 @@ class Destination:
     """The topic's life that they were sent to."""
     parts: tuple[HalfPart, ...] = ()
     """The parts. A finished transaction keeps one, which counts all the messages."""
-    linked: LinkedAs | None = None
+    linked: LinkResult | None = None
     """The outcome. None until the transaction is finished."""
 
     @property
     def messages(self) -> int:
         return sum(part.messages for part in self.parts)
 
-    def as_linked(self, linked: LinkedAs | None) -> Destination:
+    def as_linked(self, linked: LinkResult | None) -> Destination:
         """The part of it that may be asked for later."""
         return replace(self, linked=linked, parts=tuple(replace(part, messages=self.messages) for part in self.parts[:1]))
 
@@ -103,7 +103,7 @@ class TransactionRow:
     checks: int = 0
     """The number of questions to its checker."""
     decision: Decision = Decision.OPEN
-    by: By = By.NOBODY
+    by: Decider = Decider.NOBODY
     claimed: bool = False
     """Whether others than the owner have begun to finish it, so that their link may be late."""
     finished_ms: int = 0
@@ -201,7 +201,7 @@ class MemberCell:
             )
         row = self.row(id) if row is None else row
         check_open(row, operation="send in a transaction")
-        check_decidable(row, By.OWNER)  # once its commit has begun, its messages are settled too
+        check_decidable(row, Decider.OWNER)  # once its commit has begun, its messages are settled too
         known = row.destination(topic) or Destination(topic, incarnation)
         if known.incarnation != incarnation:
             raise TopicDeleted(
@@ -234,10 +234,10 @@ class MemberCell:
         if row.acks is not None:
             raise InternalError("a transaction settles other messages than before", object=id)
         if is_aged(row, now_ms):
-            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE))
+            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=Decider.AGE))
         return self._with(replace(row, acks=acks, next_check_ms=None))
 
-    def decided(self, id: str, decision: Decision, by: By, *, now_ms: int) -> MemberCell:
+    def decided(self, id: str, decision: Decision, by: Decider, *, now_ms: int) -> MemberCell:
         """The cell with a transaction decided; the same cell when it is so decided. A commit that comes too late rolls it back, if this
         row decides.
 
@@ -248,8 +248,8 @@ class MemberCell:
             return self
         check_open(row, operation="commit" if decision is Decision.COMMITTED else "roll back")
         check_decidable(row, by, decision)
-        if decision is Decision.COMMITTED and by is not By.ACKS and is_aged(row, now_ms):
-            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE))
+        if decision is Decision.COMMITTED and by is not Decider.ACKS and is_aged(row, now_ms):
+            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=Decider.AGE))
         return self._with(replace(row, decision=decision, by=by))
 
     def with_check(self, id: str, *, checks: int, now_ms: int, every_ms: int) -> MemberCell:
@@ -272,7 +272,7 @@ class MemberCell:
         row = self.row(id)
         return self if row.claimed or row.is_finished else self._with(replace(row, claimed=True))
 
-    def with_finished(self, id: str, linked: Mapping[str, LinkedAs], *, now_ms: int) -> MemberCell:
+    def with_finished(self, id: str, linked: Mapping[str, LinkResult], *, now_ms: int) -> MemberCell:
         """The cell with a decided transaction finished. A transaction that only its owner took part in is forgotten at once."""
         row = self.rows.get(id)
         if row is None or row.is_finished:
@@ -299,7 +299,7 @@ class MemberCell:
         No write that was sent before can count after this one. Raises `TransactionCommitted`.
         """
         if id in self.rows:
-            return self.decided(id, Decision.ROLLED_BACK, By.OWNER, now_ms=now_ms)
+            return self.decided(id, Decision.ROLLED_BACK, Decider.OWNER, now_ms=now_ms)
         return replace(self, used_ms=max(self.used_ms + 1, now_ms))
 
     def is_idle(self, now_ms: int) -> bool:
@@ -334,24 +334,24 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
             observed=_WHO[row.by],
         )
     if row.decision is Decision.ROLLED_BACK:
-        expired = row.by in (By.AGE, By.CHECKS)
+        expired = row.by in (Decider.AGE, Decider.CHECKS)
         raise (TransactionExpired if expired else TransactionRolledBack)(
             "the transaction has expired, and was rolled back" if expired else "the transaction was rolled back",
             operation=operation,
             object=row.id,
             expected="an open transaction",
-            observed=_NOT_SETTLED if row.by is By.ACKS else _WHO[row.by],
+            observed=_NOT_SETTLED if row.by is Decider.ACKS else _WHO[row.by],
             hint="none of its messages becomes visible; undo the local work, or send them in a new transaction",
         )
 
 
-def check_decidable(row: TransactionRow, by: By, decision: Decision = Decision.ROLLED_BACK) -> None:
+def check_decidable(row: TransactionRow, by: Decider, decision: Decision = Decision.ROLLED_BACK) -> None:
     """Raise `AcksDecide` where the row only records what the cell of a queue decides: a write of that cell may be on its way.
 
     Also, only its sender may commit a transaction that has no checker: the messages that it will settle are not known before.
     """
-    alone = decision is Decision.COMMITTED and row.next_check_ms is None and by in (By.CHECKER, By.OPERATOR)
-    if alone or (row.acks is not None and by is not By.ACKS):
+    alone = decision is Decision.COMMITTED and row.next_check_ms is None and by in (Decider.CHECKER, Decider.OPERATOR)
+    if alone or (row.acks is not None and by is not Decider.ACKS):
         raise AcksDecide(
             "the transaction settles messages, and the write that settles them decides it",
             operation="decide a transaction",
@@ -378,7 +378,7 @@ def is_aged(row: TransactionRow, now_ms: int) -> bool:
 
 def may_leave_at_once(row: TransactionRow) -> bool:
     """Whether a finished transaction need not be remembered: its owner decided it and has the answer, and nobody else links it late."""
-    return row.by in (By.OWNER, By.ACKS) and not row.claimed
+    return row.by in (Decider.OWNER, Decider.ACKS) and not row.claimed
 
 
 def may_be_forgotten(row: TransactionRow, now_ms: int) -> bool:
@@ -388,11 +388,11 @@ def may_be_forgotten(row: TransactionRow, now_ms: int) -> bool:
 
 _NOT_SETTLED = "its messages were settled elsewhere, or handed out again"
 _WHO = {
-    By.NOBODY: "nobody decided it",
-    By.OWNER: "by its sender",
-    By.CHECKER: "by a check-back",
-    By.OPERATOR: "by an operator",
-    By.CHECKS: "its checker did not know, as often as it was asked",
-    By.AGE: f"open for more than {AGE_MAX_MS // 3_600_000} hours",
-    By.ACKS: "by the messages that it settles",
+    Decider.NOBODY: "nobody decided it",
+    Decider.OWNER: "by its sender",
+    Decider.CHECKER: "by a check-back",
+    Decider.OPERATOR: "by an operator",
+    Decider.CHECKS: "its checker did not know, as often as it was asked",
+    Decider.AGE: f"open for more than {AGE_MAX_MS // 3_600_000} hours",
+    Decider.ACKS: "by the messages that it settles",
 }

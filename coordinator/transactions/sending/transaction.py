@@ -30,11 +30,11 @@ from ..errors import (
     TransactionRolledBack,
 )
 from ..ids import id_prefix
-from ..linking import Link
-from ..members.state import LINK_S, By, Decision, LinkedAs, TransactionRow, check_open
+from ..members.state import LINK_S, Decider, Decision, LinkResult, TransactionRow, check_open
 from ..service import Transactions, side_by_side
-from .sending import TIMEOUT, Sending, rolled_back
-from .settling import Settlement, Settler
+from ..transaction_linker import TransactionLinker
+from .half_message_sender import TIMEOUT, HalfMessageSender, rolled_back
+from .settlement import Settlement, Settler
 from .typed_halves import typed_halves
 
 
@@ -80,7 +80,7 @@ class Transaction:
         self._lake = transactions.lake
         self._runtime = transactions.lake.runtime
         self._group = group
-        self._half = Sending(transactions.cells, transactions.own, self._runtime, group, first_check=first_check)
+        self._half = HalfMessageSender(transactions.cells, transactions.own, self._runtime, group, first_check=first_check)
         self._settlement = None
         if settler is not None:
             self._settlement = Settlement(transactions.cells, transactions.queues, self._runtime.clock, settler)
@@ -233,7 +233,7 @@ class Transaction:
         """The row once the decision is durable. Raises the outcome of the transaction if it is decided otherwise."""
         transaction, clock = self._known_id, self._runtime.clock
         cell = await self._transactions.cells.change(
-            self._half.member, lambda cell: cell.decided(transaction, decision, By.OWNER, now_ms=clock.wall_ms())
+            self._half.member, lambda cell: cell.decided(transaction, decision, Decider.OWNER, now_ms=clock.wall_ms())
         )
         row = cell.row(transaction)
         if row.decision is not decision:
@@ -248,12 +248,12 @@ class Transaction:
         )
         return cell.rows.get(transaction)
 
-    async def _link(self, row: TransactionRow, sent_s: float) -> dict[str, LinkedAs]:
+    async def _link(self, row: TransactionRow, sent_s: float) -> dict[str, LinkResult]:
         if row.is_finished:
-            return {one.topic: one.linked or LinkedAs() for one in row.destinations}
+            return {one.topic: one.linked or LinkResult() for one in row.destinations}
         deadline_s = min(sent_s + LINK_S, self._runtime.clock.monotonic_s() + TIMEOUT.total_seconds())
         links = [
-            Link(
+            TransactionLinker(
                 self._lake,
                 row.id,
                 one,
@@ -285,13 +285,13 @@ class Transaction:
             return False
         return True
 
-    def _note(self, linked: Mapping[str, LinkedAs]) -> None:
+    def _note(self, linked: Mapping[str, LinkResult]) -> None:
         transaction, clock = self._known_id, self._runtime.clock
         self._transactions.cells.note(
             self._half.member, lambda cell: cell.with_finished(transaction, linked, now_ms=clock.wall_ms())
         )
 
-    def _tell_gone(self, linked: Mapping[str, LinkedAs]) -> None:
+    def _tell_gone(self, linked: Mapping[str, LinkResult]) -> None:
         for topic, one in linked.items():
             if one.gone:
                 log.warning(

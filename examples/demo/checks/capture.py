@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
-from penstock.cdc.delta import reading
+from penstock.cdc.delta import reader
 from penstock.cdc.delta.location import Location
 from penstock.log.errors import InvalidArgument
 
@@ -89,13 +89,13 @@ def read_dumps(folder: Path) -> list[Dump]:
 
 def query_table(url: str, query: str, storage_options: Mapping[str, str] | None = None) -> pa.Table | None:
     """The result of a query in the Delta table at ``url``, which it calls ``t``; read without Spark. None where there is no table."""
-    table = reading.open_table(Location(url, storage_options or {}))
-    return None if table is None else reading.query(table, query).read_all()
+    table = reader.open_table(Location(url, storage_options or {}))
+    return None if table is None else reader.query(table, query).read_all()
 
 
 def column_types(url: str, storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
     """The types of a Delta table's columns as Delta calls them, without the sync's own. An absent table has none."""
-    table = reading.open_table(Location(url, storage_options or {}))
+    table = reader.open_table(Location(url, storage_options or {}))
     fields = () if table is None else table.schema().fields
     return {one.name: str(getattr(one.type, "type", one.type)) for one in fields if not one.name.startswith("__")}
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
-from penstock.infra.console.parent import ParentsWords
+from penstock.infra.console.parent_input import ParentInput
 
 from ..outcome import DemoFailed
 from .reports import Failed, Report, decode_report, encode_report
@@ -83,7 +83,7 @@ class Parent:
         self._reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._lock = threading.Lock()
-        self._words = ParentsWords()
+        self._words = ParentInput()
 
     def task(self) -> dict[str, Any]:
         """The child's task."""

@@ -15,13 +15,13 @@ from penstock.cdc.scratch import scratch_folder
 from penstock.cdc.sync.options import NO_STEPS
 from penstock.log.errors import PenstockError
 from penstock.spark import S3, session, sync
-from penstock.spark.training import train
+from penstock.spark.warm_up import train
 
 from .child import Parent
 from .reports import DriverTask, Failed, Halted, Synced, Syncing
 
 if TYPE_CHECKING:
-    from penstock.cdc.sync.options import Batch
+    from penstock.cdc.sync.options import BatchReport
     from penstock.cdc.sync.run import SyncRun
 
 
@@ -35,7 +35,7 @@ class Halt:
         self._events = events
         self._applied = self._batches = 0
 
-    def note(self, batch: Batch) -> None:
+    def note(self, batch: BatchReport) -> None:
         """Note that a batch was applied as a whole."""
         self._applied += batch.events
         self._batches += 1

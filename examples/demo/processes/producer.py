@@ -16,7 +16,7 @@ from functools import partial
 
 import penstock
 from penstock.infra.files import open_file
-from penstock.infra.labels import Record
+from penstock.infra.labels import InputRecord
 from penstock.log.errors import PenstockError
 from penstock.log.limits import KIB, MIB
 from penstock.log.paths import TopicPaths
@@ -54,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def _send(share: Share, records: list[Record], parent: Parent, *, stick: bool) -> Done:
+def _send(share: Share, records: list[InputRecord], parent: Parent, *, stick: bool) -> Done:
     sequences = [record.sequence or 0 for record in records]
     counting = CountingStore(open_store(share.lake))
     producer: penstock.Producer | None = None
@@ -87,7 +87,7 @@ def _send(share: Share, records: list[Record], parent: Parent, *, stick: bool) -
     return Done(already, counting.statistics())
 
 
-def _message(record: Record) -> penstock.Message:
+def _message(record: InputRecord) -> penstock.Message:
     return penstock.Message(record.body, record.message_group, record.tag, record.keys, record.properties)
 
 

@@ -16,8 +16,8 @@ import click
 
 from ...console import output
 from ...console.listing import CommandGroup
-from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
-from ...console.values import Duration
+from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...console.values import DurationParam
 
 if TYPE_CHECKING:
     from ....coordinator.access.grants import Grant, Verb
@@ -109,7 +109,7 @@ def key(file: Path) -> None:
 @_by_option
 @group_options
 @click.pass_obj
-def reseal(session: Session, key_file: Path, by: str | None) -> None:
+def reseal(session: CommandSession, key_file: Path, by: str | None) -> None:
     """Seal all secrets by the first key of the key file."""
     keys = _keys(key_file)
     count = _change(session, by, lambda access: access.reseal(keys))
@@ -127,7 +127,9 @@ def reseal(session: Session, key_file: Path, by: str | None) -> None:
 @_by_option
 @group_options
 @click.pass_obj
-def add(session: Session, name: str, roles: tuple[str, ...], secret_file: TextIO | None, key_file: Path, by: str | None) -> None:
+def add(
+    session: CommandSession, name: str, roles: tuple[str, ...], secret_file: TextIO | None, key_file: Path, by: str | None
+) -> None:
     """Make a principal. It may do nothing until it is granted something."""
     keys, secret = _keys(key_file), _secret(secret_file)
     _change(session, by, lambda access: access.add(name, secret, keys, roles=roles))
@@ -141,13 +143,13 @@ def add(session: Session, name: str, roles: tuple[str, ...], secret_file: TextIO
 
 @user.command()
 @click.argument("name")
-@click.option("--keep", type=Duration(), default="1h", show_default=True, help="How long the former secret is valid still.")
+@click.option("--keep", type=DurationParam(), default="1h", show_default=True, help="How long the former secret is valid still.")
 @_secret_option
 @_key_file_option
 @_by_option
 @group_options
 @click.pass_obj
-def rotate(session: Session, name: str, keep: timedelta, secret_file: TextIO | None, key_file: Path, by: str | None) -> None:
+def rotate(session: CommandSession, name: str, keep: timedelta, secret_file: TextIO | None, key_file: Path, by: str | None) -> None:
     """Give a principal another secret. Gateways take it within seconds, and the former one for a while."""
     keys, secret = _keys(key_file), _secret(secret_file)
     record = _change(session, by, lambda access: access.rotate(name, secret, keys, keep=keep))
@@ -167,7 +169,7 @@ def rotate(session: Session, name: str, keep: timedelta, secret_file: TextIO | N
 @_by_option
 @group_options
 @click.pass_obj
-def remove(session: Session, name: str, yes: bool, dry_run: bool, by: str | None) -> None:
+def remove(session: CommandSession, name: str, yes: bool, dry_run: bool, by: str | None) -> None:
     """Remove a principal. Gateways refuse it within seconds; a later one of its name begins with no rights."""
     found = _run(session, lambda access: access.read(), read_only=True).principal(name)
     if not dry_run:
@@ -183,7 +185,7 @@ def remove(session: Session, name: str, yes: bool, dry_run: bool, by: str | None
 @group_options
 @click.pass_obj
 @exit_code_option
-def list_users(session: Session) -> bool:
+def list_users(session: CommandSession) -> bool:
     """List the principals, their roles, and since when their secrets are theirs."""
     record = _run(session, lambda access: access.read(), read_only=True)
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
@@ -215,7 +217,7 @@ def list_users(session: Session) -> bool:
 @group_options
 @click.pass_obj
 def grant(
-    session: Session,
+    session: CommandSession,
     who: str,
     send: tuple[str, ...],
     receive: tuple[str, ...],
@@ -238,7 +240,7 @@ def grant(
 @group_options
 @click.pass_obj
 def revoke(
-    session: Session,
+    session: CommandSession,
     who: str,
     send: tuple[str, ...],
     receive: tuple[str, ...],
@@ -256,7 +258,7 @@ def revoke(
 @group_options
 @click.pass_obj
 @exit_code_option
-def list_grants(session: Session, who: str | None) -> bool:
+def list_grants(session: CommandSession, who: str | None) -> bool:
     """List what principals and roles may do, and by which role."""
     record = _run(session, lambda access: access.read(), read_only=True)
     rows = [row for row in _all_grants(record) if who in (None, row[0])]
@@ -279,7 +281,7 @@ def list_grants(session: Session, who: str | None) -> bool:
 @group_options
 @click.pass_obj
 @exit_code_option
-def history(session: Session, who: str | None) -> bool:
+def history(session: CommandSession, who: str | None) -> bool:
     """Show who changed what when, the oldest first: the last 100 changes, also of principals that are gone.
 
     Names are as they were stated. Gateways write each change into their audit log as well.
@@ -311,7 +313,7 @@ def _all_grants(record: AccessRecord) -> list[tuple[str, Verb, str, str | None]]
     return found
 
 
-def _show(session: Session, who: str, record: AccessRecord) -> None:
+def _show(session: CommandSession, who: str, record: AccessRecord) -> None:
     """The grants of one, after a change."""
     principal: Principal | None = record.principals.get(who)
     own = record.roles.get(who.removeprefix("role:"), frozenset()) if principal is None else principal.grants
@@ -343,7 +345,7 @@ def _secret(file: TextIO | None) -> str:
     return secrets.token_urlsafe(_SECRET_BYTES) if file is None else file.read().rstrip("\r\n")
 
 
-def _change(session: Session, by: str | None, work: Callable[[AccessRegistry], Awaitable[T]]) -> T:
+def _change(session: CommandSession, by: str | None, work: Callable[[AccessRegistry], Awaitable[T]]) -> T:
     """Change something in the name of whoever runs this."""
     return _run(session, lambda access: work(access.acting(_user() if by is None else by)))
 
@@ -356,7 +358,7 @@ def _user() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _run(session: Session, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:
+def _run(session: CommandSession, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:
     """Work on the lake's principals."""
 
     async def run() -> T:

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import click
 
 from ...console import output
-from ...console.session import Session, command_options
+from ...console.session import CommandSession, command_options
 from . import capture_engine
 from .capture_mongodb import mongodb
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....cdc.postgres import Capture, CaptureOptions, Progress
+    from ....cdc.postgres import PostgresCapture, PostgresOptions, PostgresProgress
     from ....log.runtime.portal import Portal
     from ....log.schema.fields import Field
     from ....log.schema.topic_schema import TopicSchema
@@ -93,7 +93,7 @@ for _one in (
 @command_options
 @click.pass_obj
 def postgres(
-    session: Session,
+    session: CommandSession,
     /,
     *,
     dsn: str,
@@ -112,10 +112,10 @@ def postgres(
     DSN is postgresql://user@host:5432/database, or 'host=… dbname=… user=…'. The rows that are there come first, then every change, in
     order by row. Tables need a primary key or a replica identity index; the user needs REPLICATION and SELECT.
     """
-    from ....cdc.postgres import CaptureOptions
+    from ....cdc.postgres import PostgresOptions
 
     _check_password(dsn)
-    options = CaptureOptions(
+    options = PostgresOptions(
         tables=tables,
         slot=slot,
         publication=publication,
@@ -145,11 +145,11 @@ def _check_password(dsn: str) -> None:
 
 
 @contextmanager
-def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> Iterator[Capture]:
-    from ....cdc.postgres import Capture, StateStore, TypesStore
+def _opened(session: CommandSession, dsn: str, topic: str, options: PostgresOptions) -> Iterator[PostgresCapture]:
+    from ....cdc.postgres import PostgresCapture, StateStore, TypesStore
     from ....cdc.postgres.catalog import Catalog
-    from ....cdc.postgres.checked import Checked
-    from ....cdc.postgres.typed import fields_of_table
+    from ....cdc.postgres.preflight import CapturePreflight
+    from ....cdc.postgres.typed_events import fields_of_table
     from ....log import InvalidArgument, MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
     from ....log.runtime.portal import Portal
     from ....log.schema.topic_schema import first_schema
@@ -157,7 +157,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
     catalog = Catalog(dsn)
     fields: tuple[Field, ...] = ()
     try:
-        checked = capture_engine.answer(session, lambda: Checked(catalog, options), options)  # before anything is made
+        checked = capture_engine.answer(session, lambda: CapturePreflight(catalog, options), options)  # before anything is made
         if options.typed:
             (table,) = checked.tables
             fields = fields_of_table(catalog.typed_columns(table.schema, table.name), table.key)
@@ -189,7 +189,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
         lake, producer, life = portal.run(opened)
         try:
             states = StateStore(lake.store, portal.run, topic=topic, slot=options.slot)
-            yield Capture(
+            yield PostgresCapture(
                 dsn,
                 options,
                 producer=producer,
@@ -229,24 +229,24 @@ class _TopicSchema:
 class _Shown:
     """The lines printed during a capture."""
 
-    def __init__(self, session: Session, topic: str) -> None:
+    def __init__(self, session: CommandSession, topic: str) -> None:
         self._session, self._topic = session, topic
         self._started_s = self._line_s = time.monotonic()
         self._before = 0
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: PostgresProgress) -> None:
         """Print a line now and then."""
         now_s = time.monotonic()
         if now_s - self._line_s < _LINE_EVERY_S:
             return
         self._line(progress, now_s)
 
-    def end(self, progress: Progress) -> None:
+    def end(self, progress: PostgresProgress) -> None:
         """Print the total."""
         self._line_s, self._before = self._started_s, 0
         self._line(progress, time.monotonic())
 
-    def _line(self, progress: Progress, now_s: float) -> None:
+    def _line(self, progress: PostgresProgress, now_s: float) -> None:
         events = progress.events + progress.snapshot_rows
         rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
         self._line_s, self._before = now_s, events

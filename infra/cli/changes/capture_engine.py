@@ -15,14 +15,14 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from ...console import output
-from ...console.session import Session, command_options
-from ...console.values import Duration
+from ...console.session import CommandSession, command_options
+from ...console.values import DurationParam
 
 if TYPE_CHECKING:
     from ....aio import Lake
     from ....cdc.debezium import EngineCapture, EngineOptions, SourceProgress
-    from ....cdc.debezium.lives import Parts, SourceOptions
-    from ....cdc.postgres import CaptureOptions
+    from ....cdc.debezium.source_capture import CaptureResources, SourceCaptureOptions
+    from ....cdc.postgres import PostgresOptions
     from ....log.produce.producer import Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ EPILOG = (
 
 patience_option = click.option(
     "--patience",
-    type=Duration(),
+    type=DurationParam(),
     default="5m",
     show_default=True,
     help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
@@ -84,7 +84,7 @@ _driver = click.option(
 @_driver
 @source_options
 def debezium(
-    session: Session,
+    session: CommandSession,
     /,
     *,
     configuration: Path,
@@ -127,7 +127,7 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
     @_driver
     @source_options
     def command(
-        session: Session,
+        session: CommandSession,
         /,
         *,
         url: str,
@@ -194,11 +194,11 @@ def _given(settings: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _capture(session: Session, properties: dict[str, str], topic: str, driver_jar: str | None, **chosen: Any) -> None:  # noqa: ANN401 - of options
+def _capture(session: CommandSession, properties: dict[str, str], topic: str, driver_jar: str | None, **chosen: Any) -> None:  # noqa: ANN401 - of options
     from ....cdc.debezium import EngineOptions
 
     options = EngineOptions(**chosen)
-    shown = Shown(session, topic)
+    shown = CaptureOutput(session, topic)
     with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
         _spare_imports()
         shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
@@ -215,19 +215,19 @@ def _spare_imports() -> None:
 
 @contextmanager
 def _opened(
-    session: Session, properties: dict[str, str], topic: str, options: EngineOptions, driver_jar: str | None
+    session: CommandSession, properties: dict[str, str], topic: str, options: EngineOptions, driver_jar: str | None
 ) -> Iterator[EngineCapture]:
     from ....cdc.debezium import EngineCapture, connector_of
     from ....cdc.debezium.configuration import check_own
     from ....cdc.debezium.engine import start_java
     from ....cdc.debezium.jars import ensure, find_driver
-    from ....cdc.debezium.source import Server
+    from ....cdc.debezium.source import BinlogServer
 
     connector = connector_of(properties)
     check_own(properties)
     driver = find_driver(connector, driver_jar)
     start_java([*ensure(connector), driver])
-    server = Server(connector, properties)
+    server = BinlogServer(connector, properties)
     try:
         answer(session, server.check, options)  # before anything is made
     finally:
@@ -236,21 +236,23 @@ def _opened(
         yield EngineCapture(connector, properties, options, **parts)
 
 
-def answer(session: Session, ask: Callable[[], T], options: SourceOptions | CaptureOptions) -> T:
+def answer(session: CommandSession, ask: Callable[[], T], options: SourceCaptureOptions | PostgresOptions) -> T:
     """The first answer of a database, which may just be starting again. A signal ends the wait at once: nothing has begun."""
-    from ....cdc.patience import first_answer
+    from ....cdc.connection_retry import first_answer
 
     patience_s = options.patience.total_seconds()
     return session.signals.interruptible(lambda: first_answer(ask, patience_s, now_s=time.monotonic, pause=time.sleep))
 
 
 @contextmanager
-def opened_topic(session: Session, topic: str, options: SourceOptions, *, body_bytes: int = _BODY_BYTES) -> Iterator[Parts]:
+def opened_topic(
+    session: CommandSession, topic: str, options: SourceCaptureOptions, *, body_bytes: int = _BODY_BYTES
+) -> Iterator[CaptureResources]:
     """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
 
     ``body_bytes``: the limit of a topic that is made.
     """
-    from ....cdc.debezium import EngineStates
+    from ....cdc.debezium import EngineStateStore
     from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
     from ....log.runtime.portal import Portal
 
@@ -275,7 +277,7 @@ def opened_topic(session: Session, topic: str, options: SourceOptions, *, body_b
             yield {
                 "producer": producer,
                 "rows_producer": rows_producer,
-                "states": EngineStates(lake.store, portal.run, topic=topic, name=options.name, kind=options.kind),
+                "states": EngineStateStore(lake.store, portal.run, topic=topic, name=options.name, kind=options.kind),
                 "life": life,
                 "clock": lake.runtime.clock,
                 "pause": time.sleep,
@@ -292,13 +294,13 @@ def opened_topic(session: Session, topic: str, options: SourceOptions, *, body_b
 @click.option("--name", default="penstock", show_default=True, help="The capture's name.")
 @command_options
 @click.pass_obj
-def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: str) -> None:
+def signal(session: CommandSession, /, *, tables: tuple[str, ...], topic: str, name: str) -> None:
     """Ask a capture of a MariaDB, a MySQL or a MongoDB to read these tables' rows once more.
 
     It takes the signal within seconds, or when it runs next: it stops following for as long as it reads, then goes on. Rows come beside those
     that are in the topic; none is removed.
     """
-    from ....cdc.debezium import EngineStates
+    from ....cdc.debezium import EngineStateStore
     from ....cdc.debezium.state import KINDS
     from ....log import InvalidArgument
     from ....log.runtime.portal import Portal
@@ -307,7 +309,7 @@ def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: st
     try:
         lake = portal.run(lambda: _open(session))
         try:
-            kept = [EngineStates(lake.store, portal.run, topic=topic, name=name, kind=kind) for kind in KINDS]
+            kept = [EngineStateStore(lake.store, portal.run, topic=topic, name=name, kind=kind) for kind in KINDS]
             found = [states for states in kept if states.load() is not None]
             if not found:
                 raise InvalidArgument(
@@ -328,7 +330,7 @@ def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: st
     output.say(f"{', '.join(tables)}: asked for")
 
 
-async def _open(session: Session) -> Lake:
+async def _open(session: CommandSession) -> Lake:
     return session.open_async()
 
 
@@ -336,7 +338,7 @@ async def _open(session: Session) -> Lake:
 @click.argument("connector", type=click.Choice(["mariadb", "mysql"]), default="mariadb")
 @command_options
 @click.pass_obj
-def jars(session: Session, /, *, connector: str) -> None:
+def jars(session: CommandSession, /, *, connector: str) -> None:
     """Fetch the JARs of Debezium's engine into the cache, so that captures need no network for them."""
     from ....cdc.debezium.configuration import CONNECTORS
     from ....cdc.debezium.jars import ensure
@@ -347,10 +349,10 @@ def jars(session: Session, /, *, connector: str) -> None:
     output.say(f"{len(files)} JARs, {size_mb:.0f} MB, in {files[0].parent}")
 
 
-class Shown:
+class CaptureOutput:
     """The lines printed during a capture."""
 
-    def __init__(self, session: Session, topic: str) -> None:
+    def __init__(self, session: CommandSession, topic: str) -> None:
         self._session, self._topic = session, topic
         self._started_s = self._line_s = time.monotonic()
         self._before = 0

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from ...console.session import Session
-from .capture_engine import EPILOG, PASSWORD, Shown, answer, opened_topic, source_options
+from ...console.session import CommandSession
+from .capture_engine import EPILOG, PASSWORD, CaptureOutput, answer, opened_topic, source_options
 
 _URL = "PENSTOCK_MONGODB"
 _BODY_BYTES = 68 * 1024 * 1024
@@ -27,7 +27,7 @@ _BODY_BYTES = 68 * 1024 * 1024
 )
 @source_options
 def mongodb(
-    session: Session,
+    session: CommandSession,
     /,
     *,
     url: str,
@@ -49,7 +49,7 @@ def mongodb(
     server = MongoServer(url, password=None if _has_password(url) else os.environ.get(PASSWORD))
     try:
         answer(session, server.check, options)  # before anything is made
-        shown = Shown(session, topic)
+        shown = CaptureOutput(session, topic)
         with session.signals.held(), opened_topic(session, topic, options, body_bytes=_BODY_BYTES) as parts:
             capture = MongoCapture(server, options, **parts)
             shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))

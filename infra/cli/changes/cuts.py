@@ -12,7 +12,7 @@ import click
 from ....log.errors import InvalidArgument
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, command_options
+from ...console.session import CommandSession, command_options
 from ...console.values import ParamType, parse_instant
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def command() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Only the newest ones.")
 @command_options
 @click.pass_obj
-def list_(session: Session, into: str, name: str | None, limit: int) -> None:
+def list_(session: CommandSession, into: str, name: str | None, limit: int) -> None:
     """List the cuts that are kept, the newest last."""
     from ....cdc.cuts.at_cut import folder_of
-    from ....cdc.cuts.reading import kept_cuts
+    from ....cdc.cuts.cut_history import kept_cuts
 
     kept = kept_cuts(folder_of(into), sync=name)
     shown = kept.cuts[-limit:]
@@ -82,13 +82,13 @@ def list_(session: Session, into: str, name: str | None, limit: int) -> None:
 @_name
 @command_options
 @click.pass_obj
-def show(session: Session, into: str, cut: Any, name: str | None) -> int:  # noqa: ANN401 - as `_Which` made it
+def show(session: CommandSession, into: str, cut: Any, name: str | None) -> int:  # noqa: ANN401 - as `_Which` made it
     """Show a cut: the places in the sources' logs, and the version of each table. The exit code is 1 if a table stood still."""
     from ....cdc.cuts.at_cut import folder_of
-    from ....cdc.cuts.reading import kept_cuts
+    from ....cdc.cuts.cut_history import kept_cuts
 
     kept = kept_cuts(folder_of(into), sync=name, latest_only=cut == "latest")
-    found = kept.one(cut)
+    found = kept.find(cut)
     if session.as_json:
         output.emit({"kind": "cut", "sync": kept.sync, **_document(found)})
     else:
@@ -109,7 +109,7 @@ def show(session: Session, into: str, cut: Any, name: str | None) -> int:  # noq
 @_name
 @command_options
 @click.pass_obj
-def export(session: Session, into: str, folder: Path, cut: Any, tables: tuple[str, ...], name: str | None) -> int:  # noqa: ANN401
+def export(session: CommandSession, into: str, folder: Path, cut: Any, tables: tuple[str, ...], name: str | None) -> int:  # noqa: ANN401
     """Write the tables of a cut to FOLDER as Parquet, each under its name. The exit code is 1 if a table stood still."""
     from .... import at_cut
 

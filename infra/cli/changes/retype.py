@@ -11,7 +11,7 @@ import click
 
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, confirmed
+from ...console.session import CommandSession, confirmed
 
 if TYPE_CHECKING:
     from ....spark import RetypedTable
@@ -27,7 +27,7 @@ _UNTOLD = (
 
 
 def retype_targets(
-    session: Session, topic: str, *, given: Mapping[str, Any], s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
+    session: CommandSession, topic: str, *, given: Mapping[str, Any], s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
 ) -> int:
     """Say what would be done, ask, and do it. ``given``: the options of the sync. Returns the exit code."""
     from ....spark import TableOptions, retype
@@ -50,7 +50,7 @@ def retype_targets(
     return _shown(session, retype(session.lake_url, topic, **options), dry_run=False)
 
 
-def _shown(session: Session, tables: Sequence[RetypedTable], *, dry_run: bool) -> int:
+def _shown(session: CommandSession, tables: Sequence[RetypedTable], *, dry_run: bool) -> int:
     if session.as_json:
         for one in tables:
             output.emit({"kind": "retype", **asdict(one), **({"dry_run": True} if dry_run else {})})

@@ -22,9 +22,9 @@ import click
 from ....log import PenstockError, TopicNotFound
 from ...console import completion, output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, group_options
-from ...console.values import Duration, Size
-from ..lake.stored import run_async
+from ...console.session import CommandSession, group_options
+from ...console.values import DurationParam, SizeParam
+from ..lake.stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -145,7 +145,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
 @click.option("--once", is_flag=True, help="End with what is stored now.")
 @click.option(
     "--interval",
-    type=Duration(),
+    type=DurationParam(),
     default="5s",
     show_default=True,
     help="The time between the beginnings of two batches.",
@@ -153,7 +153,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
 @click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most events of one batch.")
 @click.option(
     "--max-bytes",
-    type=Size(),
+    type=SizeParam(),
     default="256MiB",
     show_default=True,
     help="The most bytes of one batch, by the bodies of its events; one event is always taken.",
@@ -179,7 +179,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
 )
 @click.option(
     "--keep-cuts",
-    type=Duration(),
+    type=DurationParam(),
     default="7d",
     show_default=True,
     help="How long cuts are kept at least.",
@@ -198,7 +198,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, with --retype.")
 @group_options
 @click.pass_obj
-def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as click parsed it
+def command(session: CommandSession, /, **given: Any) -> int:  # noqa: ANN401 - as click parsed it
     """Apply the change events of a topic to Delta tables, each exactly once, until Ctrl-C or SIGTERM.
 
     Events are Debezium's envelopes as JSON. Missing tables are made, and get columns that appear on the way. The batch under way is ended
@@ -303,7 +303,7 @@ def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
                 pipe.close()
 
 
-def _follow(session: Session, job: _Job, into: str) -> int:
+def _follow(session: CommandSession, job: _Job, into: str) -> int:
     epoch = None
     for report in job.reports():
         match report.pop("report"):
@@ -316,12 +316,12 @@ def _follow(session: Session, job: _Job, into: str) -> int:
                 raise error
             case "end":
                 return _show_end(session, report)
-    from .sync_failed import ended
+    from .sync_error import ended
 
     raise ended(job.process.wait(_END_S), job.tail(), into)
 
 
-def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None) -> None:
+def _show_batch(session: CommandSession, batch: Mapping[str, Any], *, after: int | None) -> None:
     """Show a batch. ``after`` is the epoch of the batch before it."""
     if session.as_json:
         output.emit({"kind": "batch", **batch})
@@ -341,7 +341,7 @@ def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None
     _show_behind(batch["behind"])
 
 
-def _show_end(session: Session, end: Mapping[str, Any]) -> int:
+def _show_end(session: CommandSession, end: Mapping[str, Any]) -> int:
     if session.as_json:
         output.emit({"kind": "end", **end})
     else:
@@ -387,7 +387,7 @@ def _show_behind(behind: Mapping[str, int]) -> None:
         )
 
 
-def _show_status(session: Session, topic: str, name: str) -> int:
+def _show_status(session: CommandSession, topic: str, name: str) -> int:
     from ....cdc.sync.lease import SyncRecord, read_record
     from ....cdc.targets import behind
 

@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from ....cdc.choice.tables import TableOptions
-from ....cdc.targets import Declared
+from ....cdc.targets import TableDeclarations
 from ....log.errors import InvalidArgument
 
 _TEXT: tuple[Callable[[object], bool], str] = (lambda value: isinstance(value, str), "text")
@@ -145,7 +145,7 @@ class _Reader:
         """Check some options of a table."""
         try:
             TableOptions(**options).checked(table)
-            Declared.of({table: options.get("columns", {})}, None)
+            TableDeclarations.of({table: options.get("columns", {})}, None)
         except InvalidArgument as error:
             raise self._wrong(error.message, keys, expected=error.expected, observed=error.observed, hint=error.hint) from error
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from ....cdc.scratch import scratch_folder
 from ....spark import S3, SyncRun, TableOptions, session, sync
-from ...console.parent import ParentsWords
-from .sync_failed import as_ours
+from ...console.parent_input import ParentInput
+from .sync_error import as_ours
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
             except BrokenPipeError:
                 os._exit(1)  # the parent is gone
 
-    heard = ParentsWords()
+    heard = ParentInput()
     task = json.loads(heard.next())
     words = _Words(heard)
     try:
@@ -92,7 +92,7 @@ def main() -> int:
 class _Words:
     """The parent's words: ``stop``, or nothing more when it is gone."""
 
-    def __init__(self, heard: ParentsWords) -> None:
+    def __init__(self, heard: ParentInput) -> None:
         self._heard = heard
         self._stopping = threading.Event()
         self._run: SyncRun | None = None

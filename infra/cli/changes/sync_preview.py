@@ -10,11 +10,11 @@ import click
 
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session
+from ...console.session import CommandSession
 
 if TYPE_CHECKING:
-    from ....cdc.sync.options import Options
-    from ....cdc.sync.preview import Preview, TablePreview
+    from ....cdc.sync.options import SyncOptions
+    from ....cdc.sync.preview import SyncPreview, TablePreview
 
 _WHAT = {
     "make": "to be made",
@@ -24,9 +24,9 @@ _WHAT = {
 }
 
 
-def show_preview(session: Session, topic: str, into: str, engine: str, given: Mapping[str, Any]) -> int:
+def show_preview(session: CommandSession, topic: str, into: str, engine: str, given: Mapping[str, Any]) -> int:
     """Show what a sync would do. ``given``: the options as `penstock.spark.sync` takes them."""
-    from ....cdc.delta.tables import DeltaTables
+    from ....cdc.delta.tables import DeltalakeTargets
     from ....cdc.sync.preview import preview
     from ....spark.sync.start import check_without_spark
 
@@ -34,7 +34,7 @@ def show_preview(session: Session, topic: str, into: str, engine: str, given: Ma
     if engine != "spark":
         check_without_spark(options)
     with output.progress(f"reading {topic}"):
-        found = preview(options, DeltaTables(options.into, guard=options.guard), keeps_history=engine == "spark")
+        found = preview(options, DeltalakeTargets(options.into, guard=options.guard), keeps_history=engine == "spark")
     if session.as_json:
         output.emit(
             {
@@ -50,19 +50,19 @@ def show_preview(session: Session, topic: str, into: str, engine: str, given: Ma
     return OTHER if found.broken or any(one.what == "refuse" for one in found.tables) else 0
 
 
-def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) -> Options:
+def _options(session: CommandSession, topic: str, into: str, given: Mapping[str, Any]) -> SyncOptions:
     from ....cdc.choice.tables import TableOptions, choices_of
-    from ....cdc.events.unavailable import Unavailable
-    from ....cdc.fold.reading import Reading
-    from ....cdc.sync.aside import check_aside_name
-    from ....cdc.sync.options import Options
-    from ....cdc.targets import Declared
+    from ....cdc.events.placeholders import UnavailablePlaceholder
+    from ....cdc.fold.row_reader import ValueOptions
+    from ....cdc.sync.options import SyncOptions
+    from ....cdc.sync.rejected_table import check_aside_name
+    from ....cdc.targets import TableDeclarations
     from ....coordinator.lakes import LakePlace
     from ....spark.sync.start import sync_name, target_folder
 
     choices = choices_of({table: TableOptions(**one) for table, one in given["table_options"].items()}, given["rename"])
-    declared = Declared.of(*choices.declared(given["columns"], given["keys"]))
-    return Options(
+    declared = TableDeclarations.of(*choices.declared(given["columns"], given["keys"]))
+    return SyncOptions(
         place=LakePlace.of(session.lake_url, read_only=True),
         topic=topic,
         into=target_folder(into),
@@ -70,7 +70,7 @@ def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) 
         tables=None if given["tables"] is None else frozenset(given["tables"]),
         history=given["history"] if isinstance(given["history"], bool) else frozenset(given["history"]),
         declared=declared,
-        reading=Reading(Unavailable.of(given["unavailable_value"]), given["unfit_times"], declared.forms),
+        reading=ValueOptions(UnavailablePlaceholder.of(given["unavailable_value"]), given["unfit_times"], declared.forms),
         guard=given["guard"] == "position",
         truncates=given["truncates"],
         choices=choices,
@@ -81,7 +81,7 @@ def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) 
     )
 
 
-def _show(found: Preview) -> None:
+def _show(found: SyncPreview) -> None:
     for one in found.tables:
         into = f" into {output.printable(one.target)}" if one.target else ""
         output.say(f"{output.printable(one.table)}: {one.events:,} events{into}: {_WHAT[one.what]}")

@@ -12,11 +12,11 @@ from ....cdc.verify import DumpFormat
 from ....log.errors import InvalidArgument
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, command_options
+from ...console.session import CommandSession, command_options
 from ...files import open_file
 
 if TYPE_CHECKING:
-    from ....cdc.verify import Comparison, DeltaRows, Difference, Rows
+    from ....cdc.verify import DeltaRows, RowDifference, Rows, TableComparison
     from ....cdc.verify.pairs import DumpOptions
 
 _EXAMPLES = 5
@@ -47,7 +47,7 @@ _VALUE_CELLS = 60
 @command_options
 @click.pass_obj
 def command(
-    session: Session,
+    session: CommandSession,
     source: str,
     target: str,
     keys: tuple[str, ...],
@@ -121,7 +121,7 @@ def _key_of(source: Rows, target: DeltaRows) -> Sequence[str]:
     )
 
 
-def _show_not_compared(session: Session, table: str, error: InvalidArgument) -> None:
+def _show_not_compared(session: CommandSession, table: str, error: InvalidArgument) -> None:
     """Show a table that cannot be compared: the others are compared all the same."""
     if session.as_json:
         output.emit({"table": table, "equal": False, "error": error.kind, "message": str(error)})
@@ -129,7 +129,7 @@ def _show_not_compared(session: Session, table: str, error: InvalidArgument) -> 
         output.say(f"{output.printable(table)}: NOT COMPARED: {error}")
 
 
-def _show(session: Session, found: Comparison) -> None:
+def _show(session: CommandSession, found: TableComparison) -> None:
     if session.as_json:
         output.emit({**output.fields(found), "equal": found.equal})
         return
@@ -147,7 +147,7 @@ def _show(session: Session, found: Comparison) -> None:
         output.table(("row", "key", "column", "source", "target"), lines)
 
 
-def _lines(difference: Difference) -> list[tuple[str, ...]]:
+def _lines(difference: RowDifference) -> list[tuple[str, ...]]:
     key = ", ".join(f"{name} {_value(value)}" for name, value in difference.key.items())
     if difference.kind != "different":
         return [(difference.kind, key, "", "", "")]

@@ -11,9 +11,9 @@ import click
 from ....log.errors import MissingDependency
 from ...console import output
 from ...console.log_options import log_options
-from ...console.session import Session, group_options
+from ...console.session import CommandSession, group_options
 from ...console.stopper import Stopper
-from ...console.values import Duration
+from ...console.values import DurationParam
 from .password import password
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--config", "config", type=_FILE, help="Serve the lakes of this TOML file instead: [lakes.NAME] with url and coordination."
 )
-@click.option("--refresh", type=Duration(), help="How long a look at a lake is kept.  [default: 2s for folders, else 60s]")
+@click.option("--refresh", type=DurationParam(), help="How long a look at a lake is kept.  [default: 2s for folders, else 60s]")
 @click.option(
     "--password-file", type=_FILE, help="Ask for a name and password of this file; `penstock console password` makes lines."
 )
@@ -72,9 +72,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - as c
     """
     if ctx.invoked_subcommand is not None:
         return
-    session = ctx.ensure_object(Session)
+    session = ctx.ensure_object(CommandSession)
     try:
-        from ...web.server.serve import serve
+        from ...web.server.http_server import serve
     except ImportError as error:
         raise MissingDependency(
             "the console needs Starlette, Jinja2 and uvicorn",
@@ -96,7 +96,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - as c
 command.add_command(password)
 
 
-def options_of(session: Session, given: dict[str, Any]) -> ConsoleOptions:
+def options_of(session: CommandSession, given: dict[str, Any]) -> ConsoleOptions:
     """The options, checked. Raises `InvalidArgument`, and a usage error for options that do not go together."""
     from ...web.lakes.lakes import DEFAULT_NAME, LakeOptions, lakes_of_file
     from ...web.server.login import check_header
@@ -130,7 +130,7 @@ def options_of(session: Session, given: dict[str, Any]) -> ConsoleOptions:
     )
 
 
-def tell(session: Session, options: ConsoleOptions, port: int) -> None:
+def tell(session: CommandSession, options: ConsoleOptions, port: int) -> None:
     """Say where the console is."""
     from ...web.server.options import is_loopback
 

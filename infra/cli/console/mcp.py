@@ -6,7 +6,7 @@ import click
 
 from ....log.errors import MissingDependency
 from ...console.log_options import log_options
-from ...console.session import Session, group_options
+from ...console.session import CommandSession, group_options
 from ...console.stopper import Stopper
 
 
@@ -15,14 +15,14 @@ from ...console.stopper import Stopper
 @log_options
 @group_options
 @click.pass_obj
-def command(session: Session, *, allow_writes: bool) -> None:
+def command(session: CommandSession, *, allow_writes: bool) -> None:
     """Serve the lake to a program that speaks the Model Context Protocol, over standard input and output.
 
     Its tools list, describe, read, trace and verify, as the console's pages do. Without --allow-writes nothing can be changed. Actions are
     logged in the lake's topic penstock-audit.
     """
     try:
-        from ...web.tools.serve import serve
+        from ...web.tools.mcp_server import serve
     except ImportError as error:
         raise MissingDependency(
             "the server needs the package mcp", operation="mcp", observed=str(error), hint="pip install 'penstock[mcp]'"

@@ -7,7 +7,7 @@ from typing import TextIO
 import click
 
 from ...console import output
-from ...console.session import Session, json_option
+from ...console.session import CommandSession, json_option
 
 
 @click.command()
@@ -18,17 +18,17 @@ from ...console.session import Session, json_option
 )
 @json_option
 @click.pass_obj
-def password(session: Session, name: str, role: str, password_from: TextIO | None) -> None:
+def password(session: CommandSession, name: str, role: str, password_from: TextIO | None) -> None:
     """Print a line for the console's password file: somebody's name, role, and the password as scrypt keeps it."""
     from ....log.runtime.runtime import Runtime
-    from ...web.server.options import Role
+    from ...web.server.options import ConsoleRole
     from ...web.server.passwords import SALT_BYTES, line_of
 
     if password_from is None:
         text = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         text = password_from.read().rstrip("\r\n")
-    line = line_of(name, Role(role), text, Runtime().random.randbytes(SALT_BYTES))
+    line = line_of(name, ConsoleRole(role), text, Runtime().random.randbytes(SALT_BYTES))
     if session.as_json:
         output.emit({"name": name, "role": role, "line": line})
     else:

@@ -11,11 +11,11 @@ import click
 from ....log.errors import MissingDependency
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, json_option
-from .places import place_of
+from ...console.session import CommandSession, json_option
+from .endpoints import endpoint_of
 
 if TYPE_CHECKING:
-    from ....gateway.checking.check import Target
+    from ....gateway.checking.check import CheckTarget
 
 
 @click.command()
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def check(
-    session: Session,
+    session: CommandSession,
     place: str,
     topic: str | None,
     group: str | None,
@@ -50,13 +50,13 @@ def check(
     if bool(access_key) != (secret_file is not None):
         raise click.UsageError("--access-key and --secret-file go together.")
     try:
-        from ....gateway.checking.check import Target
+        from ....gateway.checking.check import CheckTarget
     except ImportError as error:
         raise MissingDependency(
             "the gateway needs gRPC", operation="gateway check", observed=str(error), hint="pip install 'penstock[gateway]'"
         ) from error
-    target = Target(
-        place=place_of(place, "The place"),
+    target = CheckTarget(
+        place=endpoint_of(place, "The place"),
         topic=topic,
         group=group,
         namespace=namespace,
@@ -68,13 +68,13 @@ def check(
     return 0 if asyncio.run(_run(session, target, send=send)) else OTHER
 
 
-async def _run(session: Session, target: Target, *, send: bool) -> bool:
+async def _run(session: CommandSession, target: CheckTarget, *, send: bool) -> bool:
     """Whether all checks were well."""
-    from ....gateway.checking.check import Checker
+    from ....gateway.checking.check import GatewayChecker
     from ....log import Runtime
 
     all_well = True
-    async for found in Checker(target, Runtime()).run(send=send):
+    async for found in GatewayChecker(target, Runtime()).run(send=send):
         all_well = all_well and found.is_ok
         if session.as_json:
             output.emit({"check": found.name, "ok": found.is_ok, "observed": found.observed, "fix": found.fix or None})

@@ -13,15 +13,15 @@ from ....log.errors import MissingDependency
 from ....log.metrics import MemoryMetrics
 from ...console import output
 from ...console.log_options import log_options
-from ...console.session import Session, group_options
+from ...console.session import CommandSession, group_options
 from ...console.stopper import Stopper
-from ...console.values import Duration
+from ...console.values import DurationParam
 from ...metrics import served
-from ..lake.stored import run_async
+from ..lake.stored_topics import run_async
 from .check import check
-from .places import place_of
+from .endpoints import endpoint_of
+from .monitoring import watching_options
 from .security import access_of, security_options, tls_of
-from .watching import watching_options
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -61,12 +61,14 @@ _LOOPBACK = "127.0.0.1"
 @click.option("--own-port", type=click.IntRange(0, 65535), hidden=True, help="The second port of one of several processes.")
 @click.option(
     "--first-check",
-    type=Duration(),
+    type=DurationParam(),
     default="60s",
     show_default=True,
     help="When the sender of a transaction that it left open is asked first.",
 )
-@click.option("--drain", type=Duration(), default="5s", show_default=True, help="How long calls under way may last at the end.")
+@click.option(
+    "--drain", type=DurationParam(), default="5s", show_default=True, help="How long calls under way may last at the end."
+)
 @security_options
 @watching_options
 @log_options
@@ -96,7 +98,7 @@ def command(
         return
     from ....coordinator import DeliveryOrder
 
-    session = ctx.ensure_object(Session)
+    session = ctx.ensure_object(CommandSession)
     try:
         from ....gateway.server.options import GatewayOptions
     except ImportError as error:
@@ -107,7 +109,7 @@ def command(
     options = GatewayOptions(
         host=host,
         port=port,
-        advertise=None if advertise is None else place_of(advertise, "--advertise"),
+        advertise=None if advertise is None else endpoint_of(advertise, "--advertise"),
         address=address,
         create_topics=create_topics,
         create_groups=None if create_groups is None else DeliveryOrder(create_groups),
@@ -129,9 +131,9 @@ def command(
         run_async(session, lambda lake: _serve(session, lake, options, stopper, metrics, shown))
 
 
-def _run_several(session: Session, options: GatewayOptions, processes: int, stopper: Stopper) -> None:
+def _run_several(session: CommandSession, options: GatewayOptions, processes: int, stopper: Stopper) -> None:
     """Run processes of this same command, until told to stop."""
-    from ....gateway.server.options import Place
+    from ....gateway.server.options import Endpoint
     from ....gateway.server.processes import supervise
     from ....log.runtime.portal import Portal
 
@@ -142,7 +144,7 @@ def _run_several(session: Session, options: GatewayOptions, processes: int, stop
     commands = [[*again, "--own-port", str(options.port + 1 + at)] for at in range(processes)]
     portal = Portal()
     try:
-        where = str(Place(options.host, options.port))
+        where = str(Endpoint(options.host, options.port))
         output.note(f"Serving {output.printable(shown)} at {where} by {processes} processes. Ctrl-C or SIGTERM ends them.")
         portal.run(lambda: supervise(commands, stopper.attach(), drain=options.drain))
     finally:
@@ -153,10 +155,10 @@ command.add_command(check)
 
 
 async def _serve(
-    session: Session, lake: Lake, options: GatewayOptions, stopper: Stopper, metrics: MemoryMetrics, metrics_port: int | None
+    session: CommandSession, lake: Lake, options: GatewayOptions, stopper: Stopper, metrics: MemoryMetrics, metrics_port: int | None
 ) -> None:
     from ....gateway.gateway import Gateway
-    from ....gateway.server.options import Place
+    from ....gateway.server.options import Endpoint
     from ....gateway.server.processes import end_with_parent
 
     stopped = stopper.attach()
@@ -172,8 +174,8 @@ async def _serve(
             }
             output.emit({**place, "signed": options.access is not None, "lake": session.lake_shown})
         else:
-            ports = [str(Place(options.host, gateway.port))] if options.plaintext else []
-            ports += [f"{Place(options.host, gateway.server.tls_port)} (TLS)"] if options.tls is not None else []
+            ports = [str(Endpoint(options.host, gateway.port))] if options.plaintext else []
+            ports += [f"{Endpoint(options.host, gateway.server.tls_port)} (TLS)"] if options.tls is not None else []
             signed = ", to clients that sign" if options.access is not None else ""
             counted = "" if metrics_port is None else f" Metrics: port {metrics_port}."
             lake_shown = output.printable(session.lake_shown)

@@ -12,8 +12,8 @@ from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
 from ...console import completion, output
 from ...console.log_options import log_options
-from ...console.session import Session, group_options
-from ...console.values import Duration, Position
+from ...console.session import CommandSession, group_options
+from ...console.values import DurationParam, PositionParam
 from ...metrics import LOOPBACK, served
 
 _DEFAULTS = PushOptions()
@@ -46,7 +46,7 @@ _NO_TIME = timedelta(0)
     "--filter", "tags", metavar="FILTER", help="What the group takes of the topic: 'paid || refunded' or 'SQL92: price > 10'."
 )
 @click.option(
-    "--start", type=Position(), default="earliest", show_default=True, help="Where a group that is new to the topic begins."
+    "--start", type=PositionParam(), default="earliest", show_default=True, help="Where a group that is new to the topic begins."
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Messages handled at once; 1 when printing, else 20 by default.")
 @click.option(
@@ -61,13 +61,13 @@ _NO_TIME = timedelta(0)
 )
 @click.option(
     "--timeout",
-    type=Duration(),
+    type=DurationParam(),
     default=output.duration_text(_DEFAULTS.consume_timeout),
     show_default=True,
     help="What takes longer has failed; commands are killed.",
 )
 @click.option("--max", "most", type=click.IntRange(min=1), help="End once this many messages are done.")
-@click.option("--until-idle", type=Duration(), metavar="DURATION", help="End once there was nothing to do for this long.")
+@click.option("--until-idle", type=DurationParam(), metavar="DURATION", help="End once there was nothing to do for this long.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
 @click.option(
     "--metrics-host",
@@ -80,7 +80,7 @@ _NO_TIME = timedelta(0)
 @click.pass_obj
 @log_options
 def command(
-    session: Session,
+    session: CommandSession,
     /,
     *,
     topic: str,
@@ -105,8 +105,8 @@ def command(
     and SIGTERM: it takes nothing more, lets what runs end, acknowledges, and hands its queues over; a second signal does not wait.
     """
     from ....consumers.arguments import check_listener
-    from .handlers import Commands, Printing, imported
-    from .work import Work
+    from .consume_run import ConsumeRun
+    from .handlers import CommandRunner, MessagePrinter, imported
 
     if command_line is not None and function is not None:
         raise click.UsageError("Either --exec or --call.")
@@ -119,12 +119,12 @@ def command(
         handle = imported(function)
         check_listener(handle, batch=batch is not None)
     elif command_line is not None:
-        handle = commands = Commands(
+        handle = commands = CommandRunner(
             command_line, group=group, lake=lake_url, timeout_s=timeout.total_seconds(), batch=batch is not None
         )
     else:
-        handle = Printing(topic, as_json=session.as_json)
-    work = Work(handle, one_by_one=batch is None and function is None, most=most)
+        handle = MessagePrinter(topic, as_json=session.as_json)
+    work = ConsumeRun(handle, one_by_one=batch is None and function is None, most=most)
     metrics = MemoryMetrics()
     with served(metrics, metrics_port, metrics_host), session.connect() as lake:
         consumer = lake.push_consumer(
@@ -134,7 +134,7 @@ def command(
             delivery_order=delivery_order,
             filter=tags,
             start=start,
-            threads=_threads(threads or (1 if isinstance(handle, Printing) else _DEFAULTS.threads), most),
+            threads=_threads(threads or (1 if isinstance(handle, MessagePrinter) else _DEFAULTS.threads), most),
             batch=batch,
             batch_messages=batch_messages,
             consume_timeout=timeout,

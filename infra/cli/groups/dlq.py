@@ -11,8 +11,8 @@ from ....log import TopicNotFound
 from ....log.paths import DLQ_PREFIX
 from ...console import completion, output
 from ...console.listing import CommandGroup
-from ...console.session import Session, command_options, exit_code_option
-from ..lake.stored import run_async
+from ...console.session import CommandSession, command_options, exit_code_option
+from ..lake.stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....lake import Lake
@@ -60,7 +60,7 @@ def chosen(function: F) -> F:
 @command_options
 @click.pass_obj
 @exit_code_option
-def list_groups(session: Session) -> bool:
+def list_groups(session: CommandSession) -> bool:
     """List the groups that have a dead-letter queue; the first message that dies makes one."""
     with session.connect(read_only=True) as lake:
         names = [name for name in lake.topics() if name.startswith(DLQ_PREFIX)]
@@ -97,7 +97,7 @@ def _standing(lake: Lake, topic: str) -> dict[str, Any]:
 @click.pass_obj
 @exit_code_option
 def read(
-    session: Session,
+    session: CommandSession,
     /,
     group: str,
     file: str | None,
@@ -109,7 +109,7 @@ def read(
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
     from ..messages.export import export, written
-    from ..messages.selection import Selection
+    from ..messages.selection import MessageSelection
     from .letters import at_most, of_origin, show, show_json
 
     letters = dead_letter_topic(group)
@@ -118,7 +118,7 @@ def read(
             reader = lake.reader(letters)
         except TopicNotFound:
             raise no_dead_letters(group) from None
-        selection = Selection(group=where.pop("message_group"), **where)
+        selection = MessageSelection(group=where.pop("message_group"), **where)
         batches = at_most(limit, of_origin(topic, reason, selection.batches(reader)))
         if file is not None:
             with export(file, letters) as sink:
@@ -146,7 +146,7 @@ def read(
 @click.pass_obj
 @exit_code_option
 def send_back(
-    session: Session,
+    session: CommandSession,
     /,
     group: str,
     limit: int | None,

@@ -20,8 +20,8 @@ from ....coordinator import (
 )
 from ...console import completion, output
 from ...console.listing import CommandGroup
-from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
-from ...console.values import Duration, ParamType, Position
+from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...console.values import DurationParam, ParamType, PositionParam
 from .lag import describe, lag, settings_document, settings_facts
 from .parked import parked, release, skip
 
@@ -74,8 +74,8 @@ def changeable(function: F) -> F:
     for option in reversed(
         (
             click.option("--retry", type=schedules, help="The waits before retries; rocketmq: its table, 10s to 2h."),
-            click.option("--retry-interval", type=Duration(), help="fixed: each wait; exponential: the first."),
-            click.option("--retry-interval-max", type=Duration(), help="exponential: the longest."),
+            click.option("--retry-interval", type=DurationParam(), help="fixed: each wait; exponential: the first."),
+            click.option("--retry-interval-max", type=DurationParam(), help="exponential: the longest."),
             click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
             click.option(
                 "--max-attempts",
@@ -113,7 +113,7 @@ def changeable(function: F) -> F:
 @changeable
 @group_options
 @click.pass_obj
-def create(session: Session, /, group: str, delivery_order: str, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def create(session: CommandSession, /, group: str, delivery_order: str, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Create a consumer group. Fine when it exists with the same settings; a consumer creates its group by itself, too.
 
     A message that fails is retried after a wait (ORDERLY: 1s, and its message group waits with it; CONCURRENT: RocketMQ's table), and given
@@ -129,7 +129,7 @@ def create(session: Session, /, group: str, delivery_order: str, **settings: Any
 @group_options
 @click.pass_obj
 @exit_code_option
-def list_groups(session: Session) -> bool:
+def list_groups(session: CommandSession) -> bool:
     """List the consumer groups of the lake."""
     with session.connect(read_only=True) as lake:
         groups = lake.groups()
@@ -148,7 +148,7 @@ def list_groups(session: Session) -> bool:
 @click.option("--dry-run", is_flag=True, help="Say what would change, and do nothing.")
 @group_options
 @click.pass_obj
-def alter(session: Session, /, group: str, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def alter(session: CommandSession, /, group: str, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Change settings that may be changed; consumers see it within seconds. A --filter changes that of its topic, 'orders=*' removes it."""
     if not any(value not in (None, ()) for value in settings.values()):
         raise click.UsageError("Change what? See penstock group alter --help.")
@@ -170,7 +170,7 @@ def alter(session: Session, /, group: str, dry_run: bool, **settings: Any) -> No
 @confirm_options
 @group_options
 @click.pass_obj
-def delete(session: Session, group: str, force: bool, yes: bool, dry_run: bool) -> None:
+def delete(session: CommandSession, group: str, force: bool, yes: bool, dry_run: bool) -> None:
     """Delete a consumer group. A later group of its name begins anew: the former progress is forgotten.
 
     Refused while members live. A member that seems dead is watched for its lease and a quarter more: some seconds, or 75 when it was idle.
@@ -196,12 +196,14 @@ def delete(session: Session, group: str, force: bool, yes: bool, dry_run: bool) 
 @command.command(epilog="A position is earliest, latest, an offset, a time (2026-01-31T12:00) or a time ago (-10m).")
 @click.argument("group", shell_complete=completion.groups)
 @click.argument("topic", shell_complete=completion.topics)
-@click.option("--to", type=Position(), required=True, help="Where to go on.")
+@click.option("--to", type=PositionParam(), required=True, help="Where to go on.")
 @click.option("--queue", "queues", type=int, multiple=True, help="Only this queue; more than once for more.")
 @confirm_options
 @group_options
 @click.pass_obj
-def reset(session: Session, group: str, topic: str, to: LogPosition, queues: tuple[int, ...], yes: bool, dry_run: bool) -> None:
+def reset(
+    session: CommandSession, group: str, topic: str, to: LogPosition, queues: tuple[int, ...], yes: bool, dry_run: bool
+) -> None:
     """Let a group go on from another place on a topic, while its consumers run: backtrack, or skip.
 
     Messages in flight are fenced, nothing before the new place is handed out again, and nothing after it is lost.
@@ -269,7 +271,7 @@ def _settings_of(groups: Mapping[str, GroupSettings], group: str) -> GroupSettin
     return groups[group]
 
 
-def _show(session: Session, group: str, settings: GroupSettings) -> None:
+def _show(session: CommandSession, group: str, settings: GroupSettings) -> None:
     if session.as_json:
         output.emit({"group": group, **settings_document(settings)})
     else:

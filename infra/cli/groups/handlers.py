@@ -19,7 +19,7 @@ from ....consumers import ConsumeResult
 from ....log import CallError, MessageView
 from ...console import output
 from ...console.session import writing_output
-from ..messages.rendering import JsonLines, Lines, delivery
+from ..messages.rendering import JsonLineOutput, LineOutput, delivery
 
 Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
 
@@ -41,11 +41,11 @@ class CommandFailed(Exception):
     """A command ended with an exit code other than 0, or took too long."""
 
 
-class Printing:
+class MessagePrinter:
     """Prints messages, and returns once the lines are out of this process."""
 
     def __init__(self, topic: str, *, as_json: bool) -> None:
-        self._sink = JsonLines(topic, spelt=delivery) if as_json else Lines(topic)
+        self._sink = JsonLineOutput(topic, spelt=delivery) if as_json else LineOutput(topic)
         self._lock = threading.Lock()
 
     def __call__(self, messages: Sequence[MessageView]) -> ConsumeResult:
@@ -55,7 +55,7 @@ class Printing:
         return ConsumeResult.SUCCESS
 
 
-class Commands:
+class CommandRunner:
     """Runs a shell command for each message, or batch."""
 
     def __init__(self, command: str, *, group: str, lake: str, timeout_s: float, batch: bool) -> None:

@@ -12,14 +12,14 @@ import click
 
 from ....coordinator.groups.record import setting_text
 from ...console import completion, output
-from ...console.session import Session, group_options
-from ...console.values import Duration
+from ...console.session import CommandSession, group_options
+from ...console.values import DurationParam
 from .owners import SUSPICIOUS, WATCHED, owner_text, verdicts
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ....coordinator import GroupDescription, GroupSettings, QueueStanding
+    from ....coordinator import GroupDescription, GroupSettings, QueueProgress
     from ....lake import Lake
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -75,7 +75,7 @@ def settings_document(settings: GroupSettings) -> dict[str, object]:
 
 def _watch_options(command: F) -> F:
     interval = click.option(
-        "--interval", type=Duration(), default="2s", show_default=True, help="With --watch: the time between two looks."
+        "--interval", type=DurationParam(), default="2s", show_default=True, help="With --watch: the time between two looks."
     )
     return click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")(interval(command))
 
@@ -85,7 +85,7 @@ def _watch_options(command: F) -> F:
 @_watch_options
 @group_options
 @click.pass_obj
-def describe(session: Session, group: str, watch: bool, interval: timedelta) -> None:
+def describe(session: CommandSession, group: str, watch: bool, interval: timedelta) -> None:
     """Show settings, and for every queue its owner, its progress, and the messages in flight, waiting, blocked or parked.
 
     The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest. Where
@@ -101,7 +101,7 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
             for part in _parts(found):
                 output.draw(part)
             if found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
-                output.note(f"\nIs {found.name} at work? Its owners are watched, for {output.shown(WATCHED)} at most.")
+                output.note(f"\nIs {found.name} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
                 for line in verdicts(found, lake.workers(watch=WATCHED, group=group)):
                     output.say(line)
 
@@ -111,7 +111,7 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
 @_watch_options
 @group_options
 @click.pass_obj
-def lag(session: Session, group: str | None, watch: bool, interval: timedelta) -> None:
+def lag(session: CommandSession, group: str | None, watch: bool, interval: timedelta) -> None:
     """Show how far a group, or each, is behind: in messages that are not settled, and by the age of the oldest of them."""
     with session.connect(read_only=True) as lake:
         if watch:
@@ -156,7 +156,7 @@ def _shown(rows: Sequence[_Lag]) -> list[_Lag]:
 
 
 def _watch(
-    session: Session,
+    session: CommandSession,
     interval: timedelta,
     look: Callable[[], T],
     documents: Callable[[T], list[dict[str, object]]],
@@ -187,13 +187,13 @@ def _parts(found: GroupDescription) -> list[Table | str]:
     facts = [*settings_facts(found.settings), ("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time))]
     if found.lost_letters:
         facts.append(("lost letters", found.lost_letters))
-    return [output.grid((found.name, ""), [(name, output.shown(value)) for name, value in facts]), *_queues(found)]
+    return [output.grid((found.name, ""), [(name, output.format_value(value)) for name, value in facts]), *_queues(found)]
 
 
 def _brief(found: GroupDescription) -> list[Table | str]:
     """The parts in short form, so that 16 queues fit on a terminal."""
     facts = (("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time)))
-    line = "   ".join(f"{name} {output.shown(value)}" for name, value in facts)
+    line = "   ".join(f"{name} {output.format_value(value)}" for name, value in facts)
     return [f"{found.name}   {found.settings.delivery_order}   {line}", *_queues(found)]
 
 
@@ -209,7 +209,7 @@ def _age(age: timedelta) -> timedelta:
     return timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
 
 
-def _row(one: QueueStanding) -> tuple[object, ...]:
+def _row(one: QueueProgress) -> tuple[object, ...]:
     return (
         one.queue,
         owner_text(one.owner) or "-",
@@ -227,8 +227,8 @@ def _row(one: QueueStanding) -> tuple[object, ...]:
     )
 
 
-def _by_topic(queues: Sequence[QueueStanding]) -> dict[str, list[QueueStanding]]:
-    found: dict[str, list[QueueStanding]] = {}
+def _by_topic(queues: Sequence[QueueProgress]) -> dict[str, list[QueueProgress]]:
+    found: dict[str, list[QueueProgress]] = {}
     for one in queues:
         found.setdefault(one.topic, []).append(one)
     return found

@@ -92,4 +92,4 @@ def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
 
 
 def _joined(row: dict[str, str], cells: dict[str, int]) -> str:
-    return "  ".join(output.fitted(row[name], width) for name, width in cells.items()).rstrip()
+    return "  ".join(output.fit_width(row[name], width) for name, width in cells.items()).rstrip()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...console import output
 
 if TYPE_CHECKING:
-    from ....coordinator import GroupDescription, WorkerSeen
+    from ....coordinator import GroupDescription, WorkerStatus
 
 SUSPICIOUS = timedelta(seconds=5)
 """The age of the oldest message from which the owners are watched: that of the messages of a group at work is usually below it."""
@@ -17,7 +17,7 @@ WATCHED = timedelta(seconds=25)
 """The longest watch: the 20 s between two heartbeats of an idle worker, and a quarter more. The usual leases are shorter."""
 _ENDED = "ended"
 _DEAD = "is dead: it did not renew its lease"
-_SAID = {"silent": f"has been silent for {output.shown(WATCHED)}", "expired": _DEAD, "fenced": _DEAD, _ENDED: "has ended"}
+_SAID = {"silent": f"has been silent for {output.format_value(WATCHED)}", "expired": _DEAD, "fenced": _DEAD, _ENDED: "has ended"}
 """What is said of an owner by its state, unless it lives."""
 _SHOWN = 8
 """The number of characters shown of a worker's id; enough to tell workers apart."""
@@ -28,7 +28,7 @@ def owner_text(owner: str) -> str:
     return f"{owner[:_SHOWN]}…{owner[owner.rfind('/') :]}" if len(owner) > 2 * _SHOWN else owner
 
 
-def verdicts(found: GroupDescription, workers: Sequence[WorkerSeen]) -> Iterator[str]:
+def verdicts(found: GroupDescription, workers: Sequence[WorkerStatus]) -> Iterator[str]:
     """A line for each owner that may not live, and one that says whether anybody takes its queues."""
     by_worker = {one.worker: one for one in workers}
     states: set[str] = set()
@@ -50,7 +50,7 @@ def verdicts(found: GroupDescription, workers: Sequence[WorkerSeen]) -> Iterator
         yield f"No worker of {found.name} lives, so nobody takes its queues: start one."
 
 
-def _state(owner: str, seen: WorkerSeen | None) -> str:
+def _state(owner: str, seen: WorkerStatus | None) -> str:
     """The state of an owner's worker. A worker that lists the owner no more has outlived it."""
     if seen is None or seen.heartbeat is None:
         return _ENDED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...console import completion, output
-from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
+from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 
 if TYPE_CHECKING:
     from ....coordinator import ParkedGroup
@@ -35,7 +35,7 @@ def chosen(function: F) -> F:
 @group_options
 @click.pass_obj
 @exit_code_option
-def parked(session: Session, /, group: str, **which: Any) -> bool:  # noqa: ANN401 - as the library takes them
+def parked(session: CommandSession, /, group: str, **which: Any) -> bool:  # noqa: ANN401 - as the library takes them
     """List the message groups that are parked, with the message that each stands at."""
     with session.connect(read_only=True) as lake:
         found = lake.parked(group, **which)
@@ -56,7 +56,7 @@ def parked(session: Session, /, group: str, **which: Any) -> bool:  # noqa: ANN4
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")
 @group_options
 @click.pass_obj
-def release(session: Session, /, group: str, everything: bool, dry_run: bool, **which: Any) -> None:  # noqa: ANN401 - as the library takes them
+def release(session: CommandSession, /, group: str, everything: bool, dry_run: bool, **which: Any) -> None:  # noqa: ANN401 - as the library takes them
     """Try the messages that parked message groups stand at again, with no failure counted against them."""
     _check_chosen(everything, which)
     with session.connect(read_only=dry_run) as lake:
@@ -71,7 +71,7 @@ def release(session: Session, /, group: str, everything: bool, dry_run: bool, **
 @confirm_options
 @group_options
 @click.pass_obj
-def skip(session: Session, /, group: str, everything: bool, yes: bool, dry_run: bool, **which: Any) -> None:  # noqa: ANN401 - as the library takes them
+def skip(session: CommandSession, /, group: str, everything: bool, yes: bool, dry_run: bool, **which: Any) -> None:  # noqa: ANN401 - as the library takes them
     """Give up the messages that parked message groups stand at: each becomes a dead letter, and its message group goes on behind it."""
     _check_chosen(everything, which)
     with session.connect(read_only=True) as lake:
@@ -89,7 +89,7 @@ def _check_chosen(everything: bool, which: dict[str, object]) -> None:
         raise click.UsageError("Which? Give --message-group, --queue or --topic, or --all.")
 
 
-def _tell(session: Session, group: str, found: Sequence[ParkedGroup], order: str, done: str, *, dry_run: bool) -> None:
+def _tell(session: CommandSession, group: str, found: Sequence[ParkedGroup], order: str, done: str, *, dry_run: bool) -> None:
     if session.as_json:
         for one in found:
             output.emit({"group": group, "order": order, **({"dry_run": True} if dry_run else {}), **output.fields(one)})

@@ -7,15 +7,15 @@ from datetime import timedelta
 import click
 
 from ...console import output
-from ...console.session import Session, exit_code_option, group_options
-from ...console.values import Duration
-from ...operating.workers import consumed
+from ...console.session import CommandSession, exit_code_option, group_options
+from ...console.values import DurationParam
+from ...operating.workers import consumption_text
 
 
 @click.command()
 @click.option(
     "--patience",
-    type=Duration(),
+    type=DurationParam(),
     default="20s",
     show_default=True,
     help="How long to watch those of which it is not known yet; 0s: only look.",
@@ -23,7 +23,7 @@ from ...operating.workers import consumed
 @group_options
 @click.pass_obj
 @exit_code_option
-def command(session: Session, patience: timedelta) -> bool:
+def command(session: CommandSession, patience: timedelta) -> bool:
     """Show the processes that consume, and whether each lives.
 
     Each is watched until its heart beats, which takes up to a third of its lease, or until its lease has run out. The states are lives: it
@@ -41,7 +41,7 @@ def command(session: Session, patience: timedelta) -> bool:
         if session.as_json:
             document: dict[str, object] = {"worker": one.worker, "label": heartbeat.label, "state": one.state.value}
             output.emit({**document, "lease_s": lease, "members": members})
-        consumes = ", ".join(map(consumed, heartbeat.members))
+        consumes = ", ".join(map(consumption_text, heartbeat.members))
         rows.append((one.worker, heartbeat.label or None, one.state.value, lease, consumes or None))
     if not session.as_json:
         output.table(("worker", "process", "state", "lease", "consumes"), rows)

@@ -13,15 +13,15 @@ from ....log import PenstockError
 from ....log.metrics import MemoryMetrics, Metrics
 from ...console import completion, output
 from ...console.exit_codes import exit_code
-from ...console.session import Session, group_options
+from ...console.session import CommandSession, group_options
 from ...console.stopper import Stopper
-from ...console.values import Duration
+from ...console.values import DurationParam
 from ...metrics import LOOPBACK, served
-from .stored import run_async
+from .stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....coordinator.upkeep import OnStep
+    from ....coordinator.maintenance import OnStep
 
 _QUIET = {"caught_up", "floor", "lag_ms"}
 """Figures of a step that alone do not make it worth a line."""
@@ -36,7 +36,7 @@ _QUIET_OF = {"publish": {*_QUIET, "entries"}, "iceberg": {"version", "delta_vers
 @click.option("--once", is_flag=True, help="Every step once, then end; the exit code tells whether all went well.")
 @click.option(
     "--publish-interval",
-    type=Duration(),
+    type=DurationParam(),
     default="3.6s",
     show_default=True,
     help="The time between commits to a topic's Delta table.",
@@ -51,7 +51,7 @@ _QUIET_OF = {"publish": {*_QUIET, "entries"}, "iceberg": {"version", "delta_vers
 )
 @click.option(
     "--metrics-interval",
-    type=Duration(),
+    type=DurationParam(),
     metavar="DURATION",
     help=f"With --metrics-port: the time between two looks at all groups, 1s to 1h.  [default: {output.duration_text(_LOOKS)}]",
 )
@@ -59,7 +59,7 @@ _QUIET_OF = {"publish": {*_QUIET, "entries"}, "iceberg": {"version", "delta_vers
 @group_options
 @click.pass_obj
 def command(
-    session: Session,
+    session: CommandSession,
     topics: tuple[str, ...],
     once: bool,
     publish_interval: timedelta,
@@ -79,7 +79,7 @@ def command(
     process that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step
     under way is ended in order.
     """
-    from .upkeep import maintain_once
+    from .maintenance import maintain_once
 
     if once and metrics_port is not None:
         raise click.UsageError("--metrics-port is for who keeps running: leave --once out.")
@@ -87,7 +87,8 @@ def command(
         raise click.UsageError("--metrics-interval is for --metrics-port: give that too.")
     if metrics_interval is not None and not _LOOKS_MIN <= metrics_interval <= _LOOKS_MAX:
         raise click.UsageError(
-            f"--metrics-interval is {output.shown(_LOOKS_MIN)} to {output.shown(_LOOKS_MAX)}, not {output.shown(metrics_interval)}."
+            f"--metrics-interval is {output.format_value(_LOOKS_MIN)} to {output.format_value(_LOOKS_MAX)}, "
+            f"not {output.format_value(metrics_interval)}."
         )
     looks = None if metrics_port is None else metrics_interval or _LOOKS
     errors: list[PenstockError] = []
@@ -123,7 +124,7 @@ async def _until(
     metrics: Metrics,
     look_interval: timedelta | None,
 ) -> None:
-    from .upkeep import maintain_forever
+    from .maintenance import maintain_forever
 
     await maintain_forever(
         lake,
@@ -147,13 +148,15 @@ def _did_something(step: str, result: object) -> bool:
     return any(value for name, value in _figures(result).items() if name not in quiet)
 
 
-def _show(session: Session, topic: str, step: str, result: object) -> None:
+def _show(session: CommandSession, topic: str, step: str, result: object) -> None:
     now = datetime.now(UTC)
     error = result if isinstance(result, PenstockError) else None
     if session.as_json:
         outcome: dict[str, object] = {"error": error.kind, "message": str(error)} if error else _figures(result)
         output.emit({"time": now, "topic": topic, "step": step, **outcome})
         return
-    figures = ", ".join(f"{name.replace('_', ' ')} {output.shown(value)}" for name, value in _figures(result).items() if value)
+    figures = ", ".join(
+        f"{name.replace('_', ' ')} {output.format_value(value)}" for name, value in _figures(result).items() if value
+    )
     outcome_text = f"FAILED: {error}" if error else figures or "nothing to do"
     output.say(f"{output.time_text(now)}  {topic}  {step:<10}  {outcome_text}")

@@ -10,13 +10,13 @@ from ....log.paths import TopicPaths
 from ....log.stores import probe_conditional_writes
 from ...console import completion, output
 from ...console.exit_codes import DAMAGED
-from ...console.session import Session, command_options, confirm_options, confirmed
-from .stored import run_async, stored_topic
+from ...console.session import CommandSession, command_options, confirm_options, confirmed
+from .stored_topics import run_async, stored_topic
 
 if TYPE_CHECKING:
-    from ....log import Lake
+    from ....log import LogLake
     from ....log.repair import RepairReport
-    from ....log.table.delta.foreign import ForeignCommits
+    from ....log.table.delta.foreign_commits import ForeignCommits
 
 
 @click.command()
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @confirm_options
 @command_options
 @click.pass_obj
-def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
+def command(session: CommandSession, topic: str, yes: bool, dry_run: bool) -> int:
     """Repair a topic's log that stops at a damaged entry, by an entry that carries the whole state and names what is lost.
 
     Commits of other engines to the topic's table, such as OPTIMIZE, are undone. Run `penstock verify` first. Of the log nothing is
@@ -47,7 +47,7 @@ def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
     return 0
 
 
-async def _repair(lake: Lake, topic: str, *, dry_run: bool) -> RepairReport:
+async def _repair(lake: LogLake, topic: str, *, dry_run: bool) -> RepairReport:
     from ....log.repair import repair
 
     await stored_topic(lake.store, topic)
@@ -56,10 +56,10 @@ async def _repair(lake: Lake, topic: str, *, dry_run: bool) -> RepairReport:
     return await repair(lake.store, TopicPaths.of(topic), lake.runtime, dry_run=dry_run)
 
 
-async def _table(lake: Lake, topic: str, undo: ForeignCommits | None = None) -> ForeignCommits | None:
+async def _table(lake: LogLake, topic: str, undo: ForeignCommits | None = None) -> ForeignCommits | None:
     """The commits of others to a topic's table; these are undone."""
     from ....log.table.delta.delta_log import DeltaLog
-    from ....log.table.delta.foreign import find_foreign, undo_foreign
+    from ....log.table.delta.foreign_commits import find_foreign, undo_foreign
 
     record = await stored_topic(lake.store, topic)
     delta = DeltaLog(lake.store, TopicPaths.of(topic), record.table, lake.runtime, keep_removes=False)
@@ -69,7 +69,7 @@ async def _table(lake: Lake, topic: str, undo: ForeignCommits | None = None) -> 
     return undo
 
 
-def _undo(session: Session, topic: str, found: ForeignCommits, *, yes: bool, dry_run: bool) -> int:
+def _undo(session: CommandSession, topic: str, found: ForeignCommits, *, yes: bool, dry_run: bool) -> int:
     versions = ", ".join(f"version {version} ({said})" for version, said in sorted(found.operations.items()))
     output.note(f"{topic}: others have committed to its table, and everybody stops at what they did: {versions}")
     if found.missing:
@@ -90,7 +90,7 @@ def _undo(session: Session, topic: str, found: ForeignCommits, *, yes: bool, dry
     return 0 if undone else DAMAGED
 
 
-def _show(session: Session, topic: str, report: RepairReport) -> None:
+def _show(session: CommandSession, topic: str, report: RepairReport) -> None:
     if session.as_json:
         lost = [{"queue": queue, "first_offset": first, "limit_offset": limit} for queue, first, limit in report.lost]
         output.emit({"topic": topic, **output.fields(report), "lost": lost})

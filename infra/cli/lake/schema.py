@@ -13,7 +13,7 @@ from ....log import InvalidArgument, LimitExceeded
 from ...console import completion, output
 from ...console.exit_codes import OTHER, show
 from ...console.listing import CommandGroup
-from ...console.session import Session, command_options
+from ...console.session import CommandSession, command_options
 
 if TYPE_CHECKING:
     from ....lake import Lake
@@ -44,7 +44,7 @@ def _changes_of_names(function: F) -> F:
 @click.argument("topic", shell_complete=completion.topics)
 @command_options
 @click.pass_obj
-def show_schema(session: Session, topic: str) -> None:
+def show_schema(session: CommandSession, topic: str) -> None:
     """Show the schema of a topic: as SQL that --schema takes, or with --json field by field."""
     with session.connect(read_only=True) as lake:
         schema = _schema(lake, topic)
@@ -58,7 +58,7 @@ def show_schema(session: Session, topic: str) -> None:
 @click.argument("topic", shell_complete=completion.topics)
 @command_options
 @click.pass_obj
-def history(session: Session, topic: str) -> None:
+def history(session: CommandSession, topic: str) -> None:
     """Show the versions of a topic's schema, oldest first: when each came, and what it changed. The last 100 are remembered."""
     with session.connect(read_only=True) as lake:
         _schema(lake, topic)
@@ -79,7 +79,9 @@ def history(session: Session, topic: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would change, and do nothing.")
 @command_options
 @click.pass_obj
-def evolve(session: Session, topic: str, schema: str, rename: tuple[str, ...], retire: tuple[str, ...], dry_run: bool) -> None:
+def evolve(
+    session: CommandSession, topic: str, schema: str, rename: tuple[str, ...], retire: tuple[str, ...], dry_run: bool
+) -> None:
     """Give a topic a new schema, while producers and consumers of the former one go on.
 
     New nullable fields, wider types (int to bigint, float to double, decimals with more digits before the point), relaxed NOT NULLs,
@@ -98,7 +100,7 @@ def evolve(session: Session, topic: str, schema: str, rename: tuple[str, ...], r
 @_changes_of_names
 @command_options
 @click.pass_obj
-def check(session: Session, topic: str, file: Path, rename: tuple[str, ...], retire: tuple[str, ...]) -> int:
+def check(session: CommandSession, topic: str, file: Path, rename: tuple[str, ...], retire: tuple[str, ...]) -> int:
     """Check whether a topic may get the schema of FILE next, and change nothing: exit code 1 if not. For CI, before a deployment.
 
     FILE holds SQL, JSON Schema or Avro.
@@ -135,7 +137,7 @@ def _renames(given: tuple[str, ...]) -> Mapping[str, str]:
     return {old: new for old, _, new in pairs}
 
 
-def _tell(session: Session, topic: str, before: TopicSchema, after: TopicSchema, *, would: bool) -> None:
+def _tell(session: CommandSession, topic: str, before: TopicSchema, after: TopicSchema, *, would: bool) -> None:
     from ....log.schema.evolution import changes
 
     changed = [str(one) for one in changes(before, after)]

@@ -11,11 +11,11 @@ import click
 from ....log import MessageNotFound, PenstockError
 from ...console import completion, output
 from ...console.listing import CommandGroup
-from ...console.session import Session, command_options, exit_code_option
-from ...console.values import Instant
+from ...console.session import CommandSession, command_options, exit_code_option
+from ...console.values import InstantParam
 from ...operating.documents import body_fields
 from ..messages.rendering import body_start
-from .stored import run_async
+from .stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....log import WaitingMessage
@@ -30,12 +30,12 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("topic", required=False, shell_complete=completion.topics)
-@click.option("--until", type=Instant(), help="Only what is due before: 2026-01-31T12:00 or +10m.")
+@click.option("--until", type=InstantParam(), help="Only what is due before: 2026-01-31T12:00 or +10m.")
 @click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most this many messages.")
 @command_options
 @click.pass_obj
 @exit_code_option
-def list_waiting(session: Session, topic: str | None, until: datetime | None, limit: int) -> bool:
+def list_waiting(session: CommandSession, topic: str | None, until: datetime | None, limit: int) -> bool:
     """List the messages that wait for a topic, by delivery time; --json gives the handles by which they are recalled.
 
     Without a topic: the topics for which messages wait, how many, and when the next is due.
@@ -59,8 +59,8 @@ def list_waiting(session: Session, topic: str | None, until: datetime | None, li
     return bool(shown)
 
 
-def _list_topics(session: Session) -> bool:
-    from .pending import due_of, pending_document, waiting_by_topic
+def _list_topics(session: CommandSession) -> bool:
+    from .pending_messages import due_of, pending_document, waiting_by_topic
 
     found = run_async(session, waiting_by_topic, read_only=True)
     if session.as_json:
@@ -87,7 +87,7 @@ def _list_topics(session: Session) -> bool:
 )
 @command_options
 @click.pass_obj
-def recall(session: Session, handles: tuple[str, ...], topic: str | None, ids: tuple[str, ...]) -> None:
+def recall(session: CommandSession, handles: tuple[str, ...], topic: str | None, ids: tuple[str, ...]) -> None:
     """Recall messages, so that they are never delivered: by the recall handles of their senders, or by their ids.
 
     Ends at the first message that cannot be recalled.

@@ -15,18 +15,18 @@ from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
 from ...console import completion, output
 from ...console.exit_codes import show
 from ...console.listing import CommandGroup
-from ...console.session import Session, command_options, confirm_options, confirmed, exit_code_option, group_options
+from ...console.session import CommandSession, command_options, confirm_options, confirmed, exit_code_option, group_options
 from ...console.sparkline import sparkline
-from ...console.values import FOREVER, Duration, Retention, Size
+from ...console.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from .schema import command as schema_command
 from .schema import schema_source
-from .stored import run_async, run_on_store, stored, stored_topic
+from .stored_topics import run_async, run_on_store, stored_topic, stored_topics
 
 if TYPE_CHECKING:
     from ....aio import Lake
     from ....log import TopicDescription, TopicSettings
     from ....log.schema.topic_schema import TopicSchema
-    from .pending import Pending
+    from .pending_messages import Pending
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -42,13 +42,13 @@ def command() -> None:
 command.add_command(schema_command)
 
 _CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
-    "retention": (Retention(), "How long messages are kept, e.g. 3d; forever keeps them."),
-    "retention_bytes": (Size(), "How much of a queue's table files is kept; 0: any amount."),
-    "body_bytes": (Size(), "The largest body."),
-    "properties_bytes": (Size(), "Properties, tag and keys of a message together."),
+    "retention": (RetentionParam(), "How long messages are kept, e.g. 3d; forever keeps them."),
+    "retention_bytes": (SizeParam(), "How much of a queue's table files is kept; 0: any amount."),
+    "body_bytes": (SizeParam(), "The largest body."),
+    "properties_bytes": (SizeParam(), "Properties, tag and keys of a message together."),
     "properties": (click.IntRange(min=1), "The most properties of a message."),
-    "group_bytes": (Size(), "The longest message group."),
-    "delay": (Duration(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
+    "group_bytes": (SizeParam(), "The longest message group."),
+    "delay": (DurationParam(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
 }
 
 
@@ -129,7 +129,7 @@ def _listed(fields: str | None) -> list[str]:
 @command_options
 @click.pass_obj
 def create(
-    session: Session,
+    session: CommandSession,
     /,
     topic: str,
     message_type: str,
@@ -174,9 +174,9 @@ def create(
 @command_options
 @click.pass_obj
 @exit_code_option
-def list_topics(session: Session) -> bool:
+def list_topics(session: CommandSession) -> bool:
     """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
-    found = run_on_store(session, stored)
+    found = run_on_store(session, stored_topics)
     topics = sorted(found.records.items())
     if session.as_json:
         for name, record in topics:
@@ -199,11 +199,11 @@ def list_topics(session: Session) -> bool:
 @click.option("--all-queues", is_flag=True, help=f"Show every queue, also where there are more than {_QUEUES_SHOWN}.")
 @group_options
 @click.pass_obj
-def describe(session: Session, topic: str, all_queues: bool) -> None:
+def describe(session: CommandSession, topic: str, all_queues: bool) -> None:
     """Show settings, offsets of every queue, and the hottest queues and message groups of the messages stored last. A topic of type DELAY
     also shows its waiting messages, one of type TRANSACTION its messages that are not visible yet.
     """
-    from .pending import pending_document, pending_of
+    from .pending_messages import pending_document, pending_of
 
     async def look(lake: Lake) -> tuple[TopicDescription, Pending, TopicSchema | None]:
         described = await lake.describe_topic(topic)
@@ -226,7 +226,7 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 @confirm_options
 @command_options
 @click.pass_obj
-def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def alter(session: CommandSession, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Change settings that may be changed. Keeping less asks first, as maintenance then drops older or further messages."""
     before = run_on_store(session, lambda store: stored_topic(store, topic)).settings
     changes = _changes(before.limits, settings)
@@ -258,7 +258,7 @@ def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings:
 @confirm_options
 @command_options
 @click.pass_obj
-def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
+def delete(session: CommandSession, topic: str, yes: bool, dry_run: bool) -> None:
     """Delete a topic with all its messages. A new topic of the name may follow at once."""
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         kept = sum(end - start for start, end in reader.offsets().values())
@@ -339,7 +339,7 @@ def _schema_facts(settings: TopicSettings, schema: TopicSchema | None) -> list[t
 
 
 def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None, *, all_queues: bool) -> None:
-    from .pending import pending_facts
+    from .pending_messages import pending_facts
 
     settings = found.settings
     facts = [
@@ -355,7 +355,7 @@ def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None,
         ("last stored", found.last_stored),
     ]
     facts += pending_facts(found.name, pending)
-    output.table((found.name, ""), [(name, output.shown(value)) for name, value in facts])
+    output.table((found.name, ""), [(name, output.format_value(value)) for name, value in facts])
     if (stored_lately := found.over_time) is not None:
         slot = (stored_lately.end - stored_lately.start) / len(stored_lately.counts)
         output.say(click.style(f"\nStored, {sum(stored_lately.counts):,} messages", bold=True))

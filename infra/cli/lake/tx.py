@@ -10,11 +10,11 @@ import click
 from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.listing import CommandGroup
-from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
+from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 from ...operating.documents import body_fields
-from ...operating.transactions import WHO, Found, entry_of, gone_sentence, rows_of, sentence, state_of, time_of
+from ...operating.transactions import WHO, Found, entry_of, missing_topics_sentence, rows_of, sentence, state_of, time_of
 from ..messages.rendering import body_start
-from .stored import run_async
+from .stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -33,7 +33,7 @@ def command() -> None:
 @group_options
 @click.pass_obj
 @exit_code_option
-def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> bool:
+def list_transactions(session: CommandSession, groups: tuple[str, ...], everything: bool) -> bool:
     """List the transactions that are not done with, of these producer groups or of all, the oldest first.
 
     A producer group is known from its first transaction on, for good; one that never had any is an error.
@@ -59,7 +59,7 @@ def list_transactions(session: Session, groups: tuple[str, ...], everything: boo
 @click.option("--messages", "shows_messages", is_flag=True, help="Also show the messages, as far as they are not visible yet.")
 @group_options
 @click.pass_obj
-def describe(session: Session, transaction: str, shows_messages: bool) -> None:
+def describe(session: CommandSession, transaction: str, shows_messages: bool) -> None:
     """Show a transaction: who decided it, what it sends where, how often its checker was asked."""
 
     async def look(lake: Lake) -> tuple[Found, frozenset[str], Sequence[MessageView]]:
@@ -74,7 +74,7 @@ def describe(session: Session, transaction: str, shows_messages: bool) -> None:
         output.emit({**_document(group, row, gone), **sent})
         return
     for name, value in _facts(group, row):
-        output.say(f"{name + ':':<13}{output.shown(value)}")
+        output.say(f"{name + ':':<13}{output.format_value(value)}")
     rows = [(one.topic, one.messages, entry_of(one), "gone" if one.topic in gone else None) for one in row.destinations]
     output.table(("topic", "messages", "entry", ""), rows)
     if messages:
@@ -89,7 +89,7 @@ def describe(session: Session, transaction: str, shows_messages: bool) -> None:
 @confirm_options
 @group_options
 @click.pass_obj
-def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
+def commit(session: CommandSession, transaction: str, yes: bool, dry_run: bool) -> int:
     """Commit an open transaction, as its checker would: its messages become visible.
 
     Do so when its local work is known to be done, and its checkers cannot say so. Messages to a topic that was deleted since are gone with
@@ -105,7 +105,7 @@ def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
 @confirm_options
 @group_options
 @click.pass_obj
-def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
+def rollback(session: CommandSession, transaction: str, yes: bool, dry_run: bool) -> int:
     """Roll an open transaction back, as its checker would: none of its messages ever becomes visible.
 
     If its commit has begun to settle messages of a consumer group, it is rolled back by ending their deliveries: they are handed out again.
@@ -116,8 +116,8 @@ def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> in
     return _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
 
 
-def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> int:
-    from ....coordinator.transactions.members.state import By, Decision
+def _decide(session: CommandSession, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> int:
+    from ....coordinator.transactions.members.state import Decider, Decision
 
     commits = decision is Decision.COMMITTED
 
@@ -126,11 +126,11 @@ def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool
 
     async def look(lake: Lake) -> tuple[Found, frozenset[str]]:
         group, row = await lake.transactions.find(transaction)
-        row = await lake.transactions.check(transaction, decision, By.OPERATOR) if dry_run else row
+        row = await lake.transactions.check(transaction, decision, Decider.OPERATOR) if dry_run else row
         return (group, row), await gone_of(lake, row)
 
     async def work(lake: Lake) -> tuple[TransactionRow, frozenset[str]]:
-        await lake.transactions.decide(transaction, decision, By.OPERATOR)
+        await lake.transactions.decide(transaction, decision, Decider.OPERATOR)
         row = await lake.transactions.finish(transaction)
         return row, await gone_of(lake, row)
 
@@ -139,7 +139,7 @@ def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool
     if not dry_run:
         if row.is_open:
             what = sentence("Commit" if commits else "Roll back", group, row, gone)
-            confirmed(f"{what} {gone_sentence(row, gone)}Go on?", yes=yes)
+            confirmed(f"{what} {missing_topics_sentence(row, gone)}Go on?", yes=yes)
         row, gone = run_async(session, work)
     if session.as_json:
         output.emit({**_document(group, row, gone), **({"dry_run": True} if dry_run else {})})
@@ -148,7 +148,7 @@ def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool
     else:
         output.say(sentence(done, group, row, gone))
     if gone and not session.as_json:
-        output.note(gone_sentence(row, gone).rstrip())
+        output.note(missing_topics_sentence(row, gone).rstrip())
     return OTHER if gone else 0
 
 

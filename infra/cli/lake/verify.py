@@ -9,11 +9,11 @@ import click
 from ....log import TopicNotFound
 from ...console import completion, output
 from ...console.exit_codes import DAMAGED
-from ...console.session import Session, command_options
-from .stored import run_async, stored
+from ...console.session import CommandSession, command_options
+from .stored_topics import run_async, stored_topics
 
 if TYPE_CHECKING:
-    from ....log import Lake
+    from ....log import LogLake
     from ....log.verify import Finding, VerifyReport
 
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
 @command_options
 @click.pass_obj
-def command(session: Session, topics: tuple[str, ...]) -> int:
+def command(session: CommandSession, topics: tuple[str, ...]) -> int:
     """Check everything that topics (default: all) have stored: every entry, checkpoint and table file, and log against table.
 
     Reads all of it once and changes nothing. Ranges that an earlier repair names as lost are shown and are no damage.
     """
     from ....log.verify import VerifyReport
-    from ...operating.verify import finding_of, verified
+    from ...operating.verify import finding_of, verify_findings
 
-    async def check(lake: Lake) -> bool:
-        found = await stored(lake.store, topics)
+    async def check(lake: LogLake) -> bool:
+        found = await stored_topics(lake.store, topics)
         if not found.records and not found.unreadable:
             hint = "check the lake's URL; `penstock topic list` names what is there"
             raise TopicNotFound("there are no topics to verify", operation="verify", object=lake.store.url, hint=hint)
@@ -39,7 +39,7 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
             _show(session, VerifyReport(name, findings=(finding_of(error),)))
             ok = False
         for name, record in found.records.items():
-            report = await verified(lake, name, record)
+            report = await verify_findings(lake, name, record)
             _show(session, report)
             ok = ok and report.ok
         return ok
@@ -48,7 +48,7 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
         return 0 if run_async(session, check, read_only=True) else DAMAGED
 
 
-def _show(session: Session, report: VerifyReport) -> None:
+def _show(session: CommandSession, report: VerifyReport) -> None:
     if session.as_json:
         output.emit({**output.fields(report), "ok": report.ok})
         return

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from ....log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
 from ....log.message.message import OF_A_DELIVERY, VALUE
 from ...console import output
-from ...console.session import Session
+from ...console.session import CommandSession
 from ...files import is_packed, open_file, plain_name
 from ...operating.documents import document
 from .fields import FieldCells, csv_cell, documents_asked_for
-from .rendering import Sink
+from .rendering import MessageSink
 
 _ROW_GROUP_BYTES = 64 * 2**20
 CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", VALUE}), "body_base64")
@@ -28,7 +28,9 @@ _NOT_IN_CSV = {"body", "key", "headers"}
 
 
 @contextmanager
-def export(url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, asked: bool = False, as_csv: bool = False) -> Iterator[Sink]:
+def export(
+    url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, asked: bool = False, as_csv: bool = False
+) -> Iterator[MessageSink]:
     """A file of Parquet, JSON lines or CSV, by its name (``-``: JSON lines or CSV on standard output). It is complete when the block has
     ended.
 
@@ -57,7 +59,7 @@ def export(url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, asked: bo
         )
 
 
-def lines(topic: str, shown: pa.Schema, *, asked: bool, as_csv: bool) -> Sink:
+def lines(topic: str, shown: pa.Schema, *, asked: bool, as_csv: bool) -> MessageSink:
     """JSON lines or CSV on standard output."""
     return _csv_lines(topic, shown, asked, output.write_text) if as_csv else _Lines(_json(topic, asked), output.write_text)
 
@@ -94,7 +96,7 @@ class _RowGroups:
         self._batches, self._bytes = [], 0
 
 
-def check_csv(session: Session, file: str | None, *, as_csv: bool) -> None:
+def check_csv(session: CommandSession, file: str | None, *, as_csv: bool) -> None:
     """Raise a usage error where ``--csv`` contradicts another option."""
     if as_csv and session.as_json:
         raise click.UsageError("Either --csv or --json.")
@@ -118,7 +120,7 @@ def _json(topic: str, asked: bool) -> Callable[[pa.RecordBatch], str]:
     return lambda batch: "".join(map(output.json_line, documents(batch)))
 
 
-def _csv_lines(topic: str, shown: pa.Schema, asked: bool, write: Callable[[str], object]) -> Sink:
+def _csv_lines(topic: str, shown: pa.Schema, asked: bool, write: Callable[[str], object]) -> MessageSink:
     """CSV, whose heading is written at once. The fields of a topic with a schema are columns."""
     if not asked and VALUE not in shown.names:
         write(csv_text([CSV_COLUMNS]))
@@ -141,7 +143,7 @@ def _csv_row(message: MessageView) -> list[object]:
     return [csv_cell(found[name]) for name in CSV_COLUMNS]
 
 
-def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
+def written(batches: Iterable[pa.RecordBatch], sink: MessageSink) -> int:
     """Write all batches. Returns the number of messages."""
     count = 0
     for batch in batches:

@@ -33,7 +33,7 @@ def chosen(columns: str | None) -> tuple[str, ...] | None:
     return names
 
 
-class FieldLines:
+class FieldLineOutput:
     """One line a message, under one heading. The widths are those that the first batch needs."""
 
     def __init__(self, *, asked: bool = False) -> None:
@@ -55,7 +55,7 @@ class FieldLines:
     def _joined(self, row: Mapping[str, str]) -> str:
         assert self._cells is not None, "set by the first batch"
         # A schema that evolved meanwhile may have other fields.
-        return "  ".join(output.fitted(row.get(name, "-"), cells) for name, cells in self._cells.items()).rstrip()
+        return "  ".join(output.fit_width(row.get(name, "-"), cells) for name, cells in self._cells.items()).rstrip()
 
 
 class FieldCells:

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....log import InvalidArgument
-from ...labels import Labels
+from ...labels import MessageLabels
 
 _NUMBER = "record_number"
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class LabelColumns:
     """The way to make a table for ``send_batch`` from a batch of the file."""
 
-    labels: Labels
+    labels: MessageLabels
     read: list[str]
     """The columns of the file that are needed."""
 
@@ -49,7 +49,7 @@ class Columns:
         return int(pc.sum(pc.less_equal(table["sequence"], last_sequence)).as_py() or 0)
 
 
-def columns_of(schema: pa.Schema, labels: Labels) -> Columns | None:
+def columns_of(schema: pa.Schema, labels: MessageLabels) -> LabelColumns | None:
     """The plan for a file with this schema; None where only a loop over records gives the same messages.
 
     Columns give the same where the body is text or bytes, and labels are text or whole numbers. There may be at most one key, no
@@ -73,7 +73,7 @@ def columns_of(schema: pa.Schema, labels: Labels) -> Columns | None:
         kind = _type(schema, name)
         if kind is None or not (_is_text(kind) or pa.types.is_integer(kind)):
             return None
-    return Columns(labels, [name for name in schema.names if name in names | {labels.body}])
+    return LabelColumns(labels, [name for name in schema.names if name in names | {labels.body}])
 
 
 def _type(schema: pa.Schema, name: str) -> pa.DataType | None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ....consumers.trace.status import Fate
+from ....consumers.trace.status import DeliveryState
 from ....consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 from ....coordinator.transactions.tracing import TransactionTrace
 from ...console import output
 from ...operating.documents import document
-from ...operating.life import DELAYS, fate_text, redrive_text, times_text
+from ...operating.life import DELAYS, delivery_state_text, redrive_text, times_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -125,11 +125,11 @@ def _transacted(one: TransactionTrace) -> Iterator[tuple[str, str]]:
 
 
 def _group(one: GroupTrace) -> tuple[object, ...]:
-    return one.group, fate_text(one), _until(one.fate, one.due), one.attempts, one.strikes, one.owner or None, one.epoch
+    return one.group, delivery_state_text(one), _until(one.fate, one.due), one.attempts, one.strikes, one.owner or None, one.epoch
 
 
-def _until(fate: Fate, due: datetime | None) -> str:
-    return "-" if due is None else f"{'invisible until' if fate is Fate.RECEIVED else 'due'} {output.time_text(due)}"
+def _until(fate: DeliveryState, due: datetime | None) -> str:
+    return "-" if due is None else f"{'invisible until' if fate is DeliveryState.RECEIVED else 'due'} {output.time_text(due)}"
 
 
 def _member(one: MemberTrace) -> tuple[object, ...]:

@@ -12,22 +12,22 @@ from ....log import DELAY_LEVELS, InvalidArgument, delay_level
 from ....log.paths import AUDIT_TOPIC
 from ...console import completion, output
 from ...console.exit_codes import WRONG_CALL
-from ...console.session import Session, command_options
-from ...console.values import Duration, parse_instant
+from ...console.session import CommandSession, command_options
+from ...console.values import DurationParam, parse_instant
 from ...files import plain_name
-from ...formats import DEBEZIUM_LABELS, Format
-from ...labels import Labels
+from ...formats import DEBEZIUM_LABELS, FileFormat
+from ...labels import MessageLabels
 
 if TYPE_CHECKING:
-    from .sending import Summary
+    from .file_import import ImportSummary
 
 _SUFFIXES = {
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
-    ".json": Format.JSONL,
-    ".csv": Format.CSV,
-    ".parquet": Format.PARQUET,
-    ".pq": Format.PARQUET,
+    ".jsonl": FileFormat.JSONL,
+    ".ndjson": FileFormat.JSONL,
+    ".json": FileFormat.JSONL,
+    ".csv": FileFormat.CSV,
+    ".parquet": FileFormat.PARQUET,
+    ".pq": FileFormat.PARQUET,
 }
 
 
@@ -38,7 +38,7 @@ _SUFFIXES = {
 @click.argument("topic", shell_complete=completion.topics)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option(
-    "--format", "form", type=click.Choice([form.value for form in Format]), help="Guessed from the name; standard input: jsonl."
+    "--format", "form", type=click.Choice([form.value for form in FileFormat]), help="Guessed from the name; standard input: jsonl."
 )
 @click.option("--group", metavar="SPEC", help="The message group, within which order is kept.")
 @click.option("--key", "keys", multiple=True, metavar="SPEC", help="A key for lookup; may be repeated.")
@@ -52,7 +52,7 @@ _SUFFIXES = {
     "--sequence", metavar="SPEC", help="With --name: an increasing number, or 'line'; run again, it goes on where it had ended."
 )
 @click.option(
-    "--delay", type=Duration(), help="Deliver each this long after it was sent: 30m, 1h30m, 500ms (topics of type DELAY)."
+    "--delay", type=DurationParam(), help="Deliver each this long after it was sent: 30m, 1h30m, 500ms (topics of type DELAY)."
 )
 @click.option(
     "--level", type=click.IntRange(1, len(DELAY_LEVELS)), help="The same by RocketMQ's levels: 1 is 1 s, 3 is 10 s, 18 is 2 h."
@@ -67,7 +67,7 @@ _SUFFIXES = {
 )
 @command_options
 @click.pass_obj
-def command(session: Session, /, topic: str, files: tuple[str, ...], form: str | None, on_error: str, **given: Any) -> int:  # noqa: ANN401
+def command(session: CommandSession, /, topic: str, files: tuple[str, ...], form: str | None, on_error: str, **given: Any) -> int:  # noqa: ANN401
     """Send the records of FILEs (paths, any URL fsspec opens, - for standard input) to a topic, plain or gzip.
 
     In a topic with a schema each record is a row: its JSON (times are texts there), a line of CSV, or a row of Parquet. The rows of a file
@@ -75,12 +75,12 @@ def command(session: Session, /, topic: str, files: tuple[str, ...], form: str |
 
     Without --group, --key, --tag and --property, Debezium events get the group and key '{table}-{key}', the tag table and the property op.
     """
-    from .sending import Import, Source
+    from .file_import import FileImport, ImportFile
 
     if topic == AUDIT_TOPIC:
         raise click.UsageError(f"{AUDIT_TOPIC} says who did what by the console, which alone writes it. Send to another topic.")
     given["delay"] = _delay(given["delay"], given.pop("level"), given["deliver_at"])
-    sources = [Source(file, _format(file, form)) for file in files or ["-"]]
+    sources = [ImportFile(file, _format(file, form)) for file in files or ["-"]]
     labels = {source.format: _labels(source.format, given) for source in sources}
     if given["sequence"] and not given["name"]:
         raise click.UsageError("--sequence needs --name: sequences are kept under the producer's name.")
@@ -88,19 +88,19 @@ def command(session: Session, /, topic: str, files: tuple[str, ...], form: str |
         raise click.UsageError("--sequence line takes one file: line numbers start again in the next.")
     with session.connect() as lake:
         producer = lake.producer(topic, name=given["name"])
-        importing = Import(producer, labels, skip=on_error == "skip", signals=session.signals, schema=lake.topic_schema(topic))
+        importing = FileImport(producer, labels, skip=on_error == "skip", signals=session.signals, schema=lake.topic_schema(topic))
         summary = importing.run(sources, report=lambda it: _report(session, topic, it))
     return WRONG_CALL if summary.skipped and not summary.sent and not summary.duplicates else 0
 
 
-def _format(file: str, form: str | None) -> Format:
+def _format(file: str, form: str | None) -> FileFormat:
     if form is not None:
-        return Format(form)
+        return FileFormat(form)
     if file == "-":
-        return Format.JSONL
+        return FileFormat.JSONL
     name = plain_name(file)
     if "debezium" in os.path.basename(name):
-        return Format.DEBEZIUM
+        return FileFormat.DEBEZIUM
     suffix = os.path.splitext(name)[1]
     if suffix not in _SUFFIXES:
         raise InvalidArgument(
@@ -112,11 +112,11 @@ def _format(file: str, form: str | None) -> Format:
     return _SUFFIXES[suffix]
 
 
-def _labels(form: Format, given: dict[str, Any]) -> Labels:
+def _labels(form: FileFormat, given: dict[str, Any]) -> MessageLabels:
     plain = not (given["group"] or given["keys"] or given["tag"] or given["properties"])
-    base = DEBEZIUM_LABELS if form is Format.DEBEZIUM and plain else Labels()
+    base = DEBEZIUM_LABELS if form is FileFormat.DEBEZIUM and plain else MessageLabels()
     sequence = given["sequence"]
-    return Labels(
+    return MessageLabels(
         message_group=given["group"] or base.message_group,
         tag=given["tag"] or base.tag,
         keys=given["keys"] or base.keys,
@@ -141,7 +141,7 @@ def _property(text: str) -> tuple[str, str]:
     return name, spec
 
 
-def _report(session: Session, topic: str, summary: Summary) -> None:
+def _report(session: CommandSession, topic: str, summary: ImportSummary) -> None:
     if session.as_json:
         output.emit({"topic": topic, **output.fields(summary), "messages_per_s": round(summary.messages_per_s)})
         return

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...console import completion, output
-from ...console.session import Session, command_options, exit_code_option
-from ...console.values import Position
-from .rendering import Lines, Sink
+from ...console.session import CommandSession, command_options, exit_code_option
+from ...console.values import PositionParam
+from .rendering import LineOutput, MessageSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +52,8 @@ def conditions(function: F) -> F:
 @click.command(epilog="A position is earliest, latest, an offset (with --queue), a time (2026-01-31T12:00) or a time ago (-10m).")
 @click.argument("topic", shell_complete=completion.topics)
 @conditions
-@click.option("--start", type=Position(), default="earliest", show_default=True, help="The first position.")
-@click.option("--end", type=Position(), default="latest", show_default=True, help="The position to stop before.")
+@click.option("--start", type=PositionParam(), default="earliest", show_default=True, help="The first position.")
+@click.option("--end", type=PositionParam(), default="latest", show_default=True, help="The position to stop before.")
 @click.option(
     "-o",
     "--output",
@@ -70,30 +70,30 @@ def conditions(function: F) -> F:
 @command_options
 @click.pass_obj
 @exit_code_option
-def command(session: Session, /, topic: str, file: str | None, as_csv: bool, columns: str | None, **where: Any) -> bool:  # noqa: ANN401 - the fields of a Selection
+def command(session: CommandSession, /, topic: str, file: str | None, as_csv: bool, columns: str | None, **where: Any) -> bool:  # noqa: ANN401 - the fields of a Selection
     """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything.
 
     Rows of a topic with a schema are shown field by field, and CSV has a column for each.
     """
-    from ....log.read.shown_rows import shown_columns
+    from ....log.read.projection import projection_of
     from .export import check_csv, export, lines, written
-    from .fields import FieldLines, chosen
-    from .selection import Selection, checked
+    from .fields import FieldLineOutput, chosen
+    from .selection import MessageSelection, checked
 
     check_csv(session, file, as_csv=as_csv)
     asked = chosen(columns)
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(Selection(**where, columns=asked), reader)
+        selection = checked(MessageSelection(**where, columns=asked), reader)
         if asked is not None and selection.labelled:
             raise click.UsageError("--columns reads the topic: leave --id, --key and --group out.")
         schema = lake.topic_schema(topic)
-        shown = shown_columns(None if asked is None else list(asked), schema).arrow
+        shown = projection_of(None if asked is None else list(asked), schema).arrow
         if file is None:
-            sink: Sink
+            sink: MessageSink
             if as_csv or session.as_json:
                 sink = lines(topic, shown, asked=asked is not None, as_csv=as_csv)
             else:
-                sink = Lines(topic) if schema is None and asked is None else FieldLines(asked=asked is not None)
+                sink = LineOutput(topic) if schema is None and asked is None else FieldLineOutput(asked=asked is not None)
             count = written(selection.batches(reader), sink)
             if not count and not session.as_json:
                 output.note("No messages.")

@@ -21,7 +21,7 @@ _BODY_CELLS_MIN = 20
 _BODY_START_BYTES = 60
 
 
-class Sink(Protocol):
+class MessageSink(Protocol):
     """The destination of messages."""
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -39,7 +39,7 @@ def delivery(message: MessageView) -> dict[str, object]:
     return {**document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
 
 
-class JsonLines:
+class JsonLineOutput:
     """One JSON object a message, on standard output."""
 
     def __init__(self, topic: str, *, spelt: Callable[[MessageView], dict[str, object]] = document) -> None:
@@ -57,7 +57,7 @@ class JsonLines:
             output.emit(self._spelt(message))
 
 
-class Lines:
+class LineOutput:
     """One line a message, under one heading; long values are shortened. The widths are those that the first batch needs."""
 
     def __init__(self, topic: str) -> None:
@@ -79,7 +79,7 @@ class Lines:
 
     def _joined(self, row: dict[str, str]) -> str:
         assert self._cells is not None, "set by the first batch"
-        return "  ".join(output.fitted(row[name], cells) for name, cells in self._cells.items()).rstrip()
+        return "  ".join(output.fit_width(row[name], cells) for name, cells in self._cells.items()).rstrip()
 
 
 def _line(message: MessageView) -> dict[str, str]:

@@ -21,7 +21,7 @@ Position: TypeAlias = int | datetime | Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Selection:
+class MessageSelection:
     """Conditions, all of which hold; None is no condition."""
 
     queue: int | None = None
@@ -89,7 +89,7 @@ class Selection:
             yield passing(batch, keep)
 
 
-def checked(selection: Selection, reader: Reader) -> Selection:
+def checked(selection: MessageSelection, reader: Reader) -> MessageSelection:
     """The selection, checked: an offset has a meaning in one queue only, so a topic with several queues needs to know which.
 
     A lookup takes no positions. A read of an empty range, which reads nothing, refuses what a plain read would refuse.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from ...console import completion, output
-from ...console.session import Session, exit_code_option, group_options
+from ...console.session import CommandSession, exit_code_option, group_options
 
 
 @click.command(
@@ -20,7 +20,7 @@ from ...console.session import Session, exit_code_option, group_options
 @group_options
 @click.pass_obj
 @exit_code_option
-def command(session: Session, /, message_id: str, topic: str | None) -> bool:
+def command(session: CommandSession, /, message_id: str, topic: str | None) -> bool:
     """Tell the life of one message: where it is stored, and how it stands in every consumer group."""
     from .life import as_json_values, pictured
     from .timeline import timeline

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....log import InvalidArgument
-from ....log.schema.fields import Field, Kind, StructType, parts_of
+from ....log.schema.fields import Field, PrimitiveType, StructType, parts_of
 from ....log.schema.topic_schema import TopicSchema
 from ....log.schema.value_json import value_of_json
 from ....log.schema.values import convert
 
-_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_INTEGERS = (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT)
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -46,9 +46,9 @@ def _typed(text: object, field: Field) -> object:
     read: Callable[[str], object] = str
     if field.type in _INTEGERS:
         read = int
-    elif field.type in (Kind.FLOAT, Kind.DOUBLE):
+    elif field.type in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
         read = _finite
-    elif field.type is Kind.BOOLEAN:
+    elif field.type is PrimitiveType.BOOLEAN:
         read = _truth
     elif parts_of(field.type):
         read = json.loads

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ...console import output
-from ...console.session import Session, command_options
-from ...console.values import Duration, Size
+from ...console.session import CommandSession, command_options
+from ...console.values import DurationParam, SizeParam
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from ...cost import Estimate, Prices, Requests, Workload
+    from ...cost import CostEstimate, Prices, RequestRates, Workload
 
 _CELLS = ("dynamodb", "sqlite", "store")
 _PARTS = ("producers", "consumers", "readers", "maintenance")
@@ -22,7 +22,9 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 
 @click.command()
 @click.option("--messages-per-second", "messages_per_s", type=float, required=True, help="Of all topics together; 0: all are idle.")
-@click.option("--message-bytes", type=Size(), default="1KB", show_default=True, help="The mean size of a message as it is stored.")
+@click.option(
+    "--message-bytes", type=SizeParam(), default="1KB", show_default=True, help="The mean size of a message as it is stored."
+)
 @click.option("--topics", type=int, default=1, show_default=True, help="Topics, which have equal shares.")
 @click.option("--queues", type=int, default=16, show_default=True, help="Queues of each topic.")
 @click.option("--producers", type=int, default=1, show_default=True, help="Processes that send to each topic.")
@@ -31,15 +33,15 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 @click.option(
     "--readers", type=int, default=0, show_default=True, help="Other processes that follow each topic: readers, Spark, syncs."
 )
-@click.option("--linger", type=Duration(), default="25ms", show_default=True, help="The producers' linger, up to 1h.")
+@click.option("--linger", type=DurationParam(), default="25ms", show_default=True, help="The producers' linger, up to 1h.")
 @click.option(
     "--publish-interval",
-    type=Duration(),
+    type=DurationParam(),
     default="3.6s",
     show_default=True,
     help="The time between commits to a topic's Delta table.",
 )
-@click.option("--retention", type=Duration(), default="3d", show_default=True, help="How long messages are kept.")
+@click.option("--retention", type=DurationParam(), default="3d", show_default=True, help="How long messages are kept.")
 @click.option(
     "--cells", type=click.Choice(_CELLS), default="dynamodb", show_default=True, help="The place of the coordination table."
 )
@@ -56,7 +58,7 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 )
 @command_options
 @click.pass_obj
-def command(session: Session, /, no_maintenance: bool, iceberg: bool, cells: str, **given: float | timedelta) -> None:
+def command(session: CommandSession, /, no_maintenance: bool, iceberg: bool, cells: str, **given: float | timedelta) -> None:
     """Estimate a workload's requests a second and a month, its storage, and what both cost.
 
     No lake is opened. The formulas are of a steady state, and were fitted to counted requests: expect them to be right within a quarter
@@ -64,10 +66,10 @@ def command(session: Session, /, no_maintenance: bool, iceberg: bool, cells: str
 
     The default prices are the list prices of S3 Standard and of DynamoDB on demand in us-east-1, October 2026.
     """
-    from ...cost import Cells, Prices, Workload, estimate
+    from ...cost import CellStorage, Prices, Workload, estimate
 
     prices = Prices(**{one.name: given.pop(one.name) for one in fields(Prices)})  # type: ignore[arg-type]
-    workload = Workload(**given, cells=Cells(cells), iceberg=iceberg, maintained=not no_maintenance)  # type: ignore[arg-type]
+    workload = Workload(**given, cells=CellStorage(cells), iceberg=iceberg, maintained=not no_maintenance)  # type: ignore[arg-type]
     found = estimate(workload, prices)
     if session.as_json:
         output.emit(_document(found, workload, prices))
@@ -75,11 +77,11 @@ def command(session: Session, /, no_maintenance: bool, iceberg: bool, cells: str
         _show(found, workload, prices)
 
 
-def _parts(found: Estimate) -> dict[str, Requests]:
+def _parts(found: CostEstimate) -> dict[str, RequestRates]:
     return {name: getattr(found, name) for name in _PARTS} | {"all": found.total}
 
 
-def _document(found: Estimate, workload: Workload, prices: Prices) -> dict[str, object]:
+def _document(found: CostEstimate, workload: Workload, prices: Prices) -> dict[str, object]:
     from ...cost import SECONDS_A_MONTH, month_usd
 
     return {
@@ -94,7 +96,7 @@ def _document(found: Estimate, workload: Workload, prices: Prices) -> dict[str, 
     }
 
 
-def _show(found: Estimate, workload: Workload, prices: Prices) -> None:
+def _show(found: CostEstimate, workload: Workload, prices: Prices) -> None:
     from ...cost import SECONDS_A_MONTH, month_usd
 
     kinds = {"put": "PUT", "get": "GET", "list": "LIST", "table_write": "table writes", "table_read": "table reads"}

@@ -21,7 +21,7 @@ from ....log.limits import CLOCK_SKEW_MAX_MS
 from ....log.stores import Put, probe_conditional_writes
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, command_options
+from ...console.session import CommandSession, command_options
 from ...console.wording import in_shell
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _KEY = ".doctor/{}"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """The result of one check."""
 
     name: str
@@ -42,7 +42,7 @@ class Check:
     fix: str = ""
 
 
-Found: TypeAlias = Callable[[Check], None]
+Found: TypeAlias = Callable[[DoctorCheck], None]
 """Called with each check as soon as it is done: one that waits for a network may take a minute."""
 
 
@@ -53,7 +53,7 @@ def check_store(url: str, found: Found) -> None:
     except PenstockError as error:
         found(_problem("URL", error, "Give a folder, s3://bucket/prefix, gs://… or az://…"))
         return
-    found(Check("URL", "ok", store.url))
+    found(DoctorCheck("URL", "ok", store.url))
     asyncio.run(_check_store(store, Runtime(), found))
 
 
@@ -94,24 +94,24 @@ async def _check_store(store: ObjectStore, runtime: Runtime, found: Found) -> No
     await store.close()
 
 
-async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> Check:
+async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> DoctorCheck:
     try:
-        return Check(name, "ok", await asyncio.wait_for(work(), _PATIENCE_S))
+        return DoctorCheck(name, "ok", await asyncio.wait_for(work(), _PATIENCE_S))
     except PenstockError as error:
         return _problem(name, error, fix)
     except TimeoutError:
-        return Check(name, "problem", f"no answer within {_PATIENCE_S:.0f} s", "Check the network, the endpoint and proxies")
+        return DoctorCheck(name, "problem", f"no answer within {_PATIENCE_S:.0f} s", "Check the network, the endpoint and proxies")
 
 
-def _problem(name: str, error: PenstockError, fix: str) -> Check:
+def _problem(name: str, error: PenstockError, fix: str) -> DoctorCheck:
     from ....log.stores.remote_errors import REFUSED_HINT
 
     observed = f"{error.message} ({error.observed})" if error.observed else error.message
     # The store's own hint knows more, unless it only says that something is not allowed. Then `fix` says what is to be allowed.
-    return Check(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
+    return DoctorCheck(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
 
 
-async def _clock(store: ObjectStore, runtime: Runtime) -> Check:
+async def _clock(store: ObjectStore, runtime: Runtime) -> DoctorCheck:
     fix = "Set this machine's clock, by NTP for example"
     try:
         before_ms = runtime.clock.wall_ms()
@@ -121,25 +121,25 @@ async def _clock(store: ObjectStore, runtime: Runtime) -> Check:
         return _problem("clock", error, fix)
     observed = f"{abs(offset_ms) / 1000:.1f} s {'ahead of' if offset_ms > 0 else 'behind'} the store's"
     if abs(offset_ms) > CLOCK_SKEW_MAX_MS:
-        return Check("clock", "problem", f"{observed}; five minutes is too much", fix)
-    return Check("clock", "ok", observed)
+        return DoctorCheck("clock", "problem", f"{observed}; five minutes is too much", fix)
+    return DoctorCheck("clock", "ok", observed)
 
 
-def machine_checks() -> Iterator[Check]:
+def machine_checks() -> Iterator[DoctorCheck]:
     """The checks of this machine: Python, libraries, Java, JARs."""
     yield _python()
     yield from _libraries()
     yield from _spark()
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     observed = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.version_info < _PYTHON:
-        return Check("Python", "problem", observed, f"Install Python {_PYTHON[0]}.{_PYTHON[1]} or newer")
-    return Check("Python", "ok", observed)
+        return DoctorCheck("Python", "problem", observed, f"Install Python {_PYTHON[0]}.{_PYTHON[1]} or newer")
+    return DoctorCheck("Python", "ok", observed)
 
 
-def _libraries() -> Iterator[Check]:
+def _libraries() -> Iterator[DoctorCheck]:
     """Every requirement of this installation. The core's must be there; those of extras must fit where they are there."""
     seen = {"penstock"}
     for requirement in map(Requirement.parse, importlib.metadata.requires("penstock") or []):
@@ -152,14 +152,14 @@ def _libraries() -> Iterator[Check]:
         except importlib.metadata.PackageNotFoundError:
             if requirement.extra:
                 needed = f"pip install 'penstock[{requirement.extra}]'"
-                yield Check(name, "note", f"not installed; only the extra {requirement.extra} needs it", needed)
+                yield DoctorCheck(name, "note", f"not installed; only the extra {requirement.extra} needs it", needed)
             else:
-                yield Check(name, "problem", "not installed", f"pip install '{name}{requirement.versions}'")
+                yield DoctorCheck(name, "problem", "not installed", f"pip install '{name}{requirement.versions}'")
             continue
         if requirement.fits(version):
-            yield Check(name, "ok", version)
+            yield DoctorCheck(name, "ok", version)
         else:
-            yield Check(name, "problem", f"{version} does not fit", f"pip install '{name}{requirement.versions}'")
+            yield DoctorCheck(name, "problem", f"{version} does not fit", f"pip install '{name}{requirement.versions}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _numbers(version: str) -> list[int]:
     return numbers + [0] * (4 - len(numbers))
 
 
-def _spark() -> Iterator[Check]:
+def _spark() -> Iterator[DoctorCheck]:
     """The checks of Spark's version, Java and the JARs, which matter where Spark is installed."""
     from ....spark import jars, java, versions
 
@@ -208,20 +208,22 @@ def _spark() -> Iterator[Check]:
         wanted = "problem"
         try:
             versions.check_versions()
-            yield Check("Spark", "ok", f"pyspark {release} with delta-spark {versions.DELTA}")
+            yield DoctorCheck("Spark", "ok", f"pyspark {release} with delta-spark {versions.DELTA}")
         except MissingDependency as error:
-            yield Check("Spark", "note", f"{error.observed}; Delta tables in Spark need {error.expected}", error.hint or "")
+            yield DoctorCheck("Spark", "note", f"{error.observed}; Delta tables in Spark need {error.expected}", error.hint or "")
     try:
         found = java.find_java()
-        yield Check("Java", "ok", f"{found.major} in {found.home}")
+        yield DoctorCheck("Java", "ok", f"{found.major} in {found.home}")
     except MissingDependency as error:
-        yield Check("Java", wanted, f"{error.observed}; Spark needs {error.expected}", error.hint or "")
+        yield DoctorCheck("Java", wanted, f"{error.observed}; Spark needs {error.expected}", error.hint or "")
     missing = jars.missing()
     if missing:
         names = f"{len(missing)} of {len(jars.listed())} are not in {jars.cache_folder()}"
-        yield Check("JARs", "note", f"{names}; the first session fetches them", "python -m penstock.spark.prefetch, with a network")
+        yield DoctorCheck(
+            "JARs", "note", f"{names}; the first session fetches them", "python -m penstock.spark.prefetch, with a network"
+        )
     else:
-        yield Check("JARs", "ok", f"{len(jars.listed())} in {jars.cache_folder()}")
+        yield DoctorCheck("JARs", "ok", f"{len(jars.listed())} in {jars.cache_folder()}")
 
 
 _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
@@ -231,7 +233,7 @@ _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 @click.argument("url", required=False)
 @command_options
 @click.pass_obj
-def command(session: Session, url: str | None) -> int:
+def command(session: CommandSession, url: str | None) -> int:
     """Check the store at URL (default: the lake) and this machine, and say what to do about every problem.
 
     Writes a few objects under .probe/ and .doctor/, and removes them. The exit code is 1 when there is a problem. Notes are about parts
@@ -239,7 +241,7 @@ def command(session: Session, url: str | None) -> int:
     """
     problems = 0
 
-    def found(check: Check) -> None:
+    def found(check: DoctorCheck) -> None:
         nonlocal problems
         problems += check.status == "problem"
         _show(session, check)
@@ -250,7 +252,7 @@ def command(session: Session, url: str | None) -> int:
     return OTHER if problems else 0
 
 
-def _show(session: Session, check: Check) -> None:
+def _show(session: CommandSession, check: DoctorCheck) -> None:
     if session.as_json:
         output.emit(output.fields(check))
         return

@@ -12,7 +12,7 @@ import click
 
 from ...console import output
 from ...console.listing import CommandGroup
-from ...console.session import Session, command_options, group_options
+from ...console.session import CommandSession, command_options, group_options
 
 _ROLES = ("reader", "producer", "transactions", "consumer", "gateway", "capture", "sync", "maintenance")
 
@@ -34,7 +34,7 @@ def command() -> None:
 @group_options
 @click.pass_obj
 def policy(
-    session: Session,
+    session: CommandSession,
     /,
     roles: tuple[str, ...],
     topics: tuple[str, ...],
@@ -51,11 +51,11 @@ def policy(
     writes are a `producer`'s; its source is a `reader`'s, and with `group` a `consumer`'s. The folder of a sync's targets needs a policy of
     its own.
     """
-    from ...deploy.access import Role
+    from ...deploy.access import ProcessRole
     from ...deploy.policies import policy as made
 
     document = made(
-        [Role(role) for role in roles],
+        [ProcessRole(role) for role in roles],
         session.lake_url,
         coordination=session.coordination,
         topics=topics,
@@ -74,7 +74,7 @@ def _add_writer(kind: str, text: str) -> None:
     @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
     @command_options
     @click.pass_obj
-    def write(session: Session, folder: Path) -> None:
+    def write(session: CommandSession, folder: Path) -> None:
         _write(session, kind, folder)
 
 
@@ -88,8 +88,8 @@ for _kind, _text in {
     _add_writer(_kind, _text)
 
 
-def _write(session: Session, kind: str, folder: Path) -> None:
-    from ...deploy.written import KINDS
+def _write(session: CommandSession, kind: str, folder: Path) -> None:
+    from ...deploy.generated_files import KINDS
 
     found = KINDS[kind].files()
     try:
@@ -112,7 +112,7 @@ def table() -> None:
 @table.command()
 @group_options
 @click.pass_obj
-def create(session: Session) -> None:
+def create(session: CommandSession) -> None:
     """Create the table and wait until it can be used; fine when it is there. It is billed by request."""
     from ....coordinator.tables import create_table
 
@@ -130,7 +130,7 @@ def create(session: Session) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1; default: any that is free.")
 @command_options
 @click.pass_obj
-def local(session: Session, port: int) -> NoReturn:
+def local(session: CommandSession, port: int) -> NoReturn:
     """Run S3 and DynamoDB on this machine, with a bucket and a table, until Ctrl-C.
 
     It prints the environment that makes Penstock use them. Their content is in memory, and gone at the end.

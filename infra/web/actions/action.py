@@ -1,6 +1,6 @@
 """The seam of the actions. An action is one value of `Action`: its arguments as a dataclass, what it would do, and the doing.
 
-To add an action: write a module with a frozen dataclass of arguments, a ``preview`` and a ``do``, and an `Action`. Name it in `all.py`. Its
+To add an action: write a module with a frozen dataclass of arguments, a ``preview`` and a ``do``, and an `Action`. Name it in `registry.py`. Its
 page (preview, confirmation, result), its JSON below ``/api``, the check of who may, and its lines in the audit topic follow.
 """
 
@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar
 
 from ....log.errors import InvalidArgument
 from ..documents import UNTOLD
-from ..views.page import Crumb, Scene
+from ..views.page import Breadcrumb, PageContext
 
 A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class ActionCount:
     """One figure of what an action does."""
 
     name: str
@@ -29,7 +29,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class AffectedRows:
     """A table of some of what an action touches."""
 
     title: str
@@ -38,7 +38,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class ActionPreview:
     """What an action would do now."""
 
     summary: str
@@ -47,8 +47,8 @@ class Preview:
     """The state of what it touches, as a text of any length: when it is another one at the doing, the viewer sees the preview again
     instead. The `Runner` makes a short stamp of it that holds for this action alone.
     """
-    counts: tuple[Count, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    counts: tuple[ActionCount, ...] = ()
+    samples: tuple[AffectedRows, ...] = ()
     is_nothing: bool = False
     """Whether there is nothing to do."""
     type_name: str | None = None
@@ -58,11 +58,11 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class ActionResult:
     """What was done."""
 
     summary: str
-    counts: tuple[Count, ...] = ()
+    counts: tuple[ActionCount, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +76,16 @@ class Action(Generic[A]):
     about: str
     arguments: type[A]
     """A frozen dataclass with fields of type `str`, ``str | None``, `int` and ``int | None``."""
-    preview: Callable[[Scene, A], Awaitable[Preview]]
+    preview: Callable[[PageContext, A], Awaitable[ActionPreview]]
     """Tells what would be done; writes nothing. `Runner.preview` calls it, which makes the stamp that viewers get."""
-    do: Callable[[Scene, A, Preview], Awaitable[Done]]
+    do: Callable[[PageContext, A, ActionPreview], Awaitable[ActionResult]]
     """Does what the preview was about, which was confirmed."""
     command: Callable[[A], Sequence[str]]
     """The words behind ``penstock`` that do the same in a shell."""
-    back: Callable[[A], Crumb]
+    back: Callable[[A], Breadcrumb]
     """The page to which a viewer returns."""
 
-    def given(self, values: Mapping[str, str]) -> A:
+    def parse_arguments(self, values: Mapping[str, str]) -> A:
         """The arguments from a query or a JSON object of texts. Raises `InvalidArgument`."""
         hints = typing.get_type_hints(self.arguments)
         fields = dataclasses.fields(self.arguments)  # type: ignore[arg-type] # a dataclass, as its docstring says

@@ -20,7 +20,7 @@ KEPT = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AuditRecord:
     """One line of the audit topic. An action has two with the same id: it began, and it ended."""
 
     id: str
@@ -35,11 +35,11 @@ class Record:
     outcome: str
     """What was done, or why not; while it runs, what its preview said."""
 
-    def ended(self, at: datetime, outcome: str, *, failed: bool) -> Record:
+    def ended(self, at: datetime, outcome: str, *, failed: bool) -> AuditRecord:
         return replace(self, at=at.astimezone(UTC), state="failed" if failed else "done", outcome=outcome)
 
 
-async def write(lake: Lake, record: Record) -> None:
+async def write(lake: Lake, record: AuditRecord) -> None:
     """Write a record, durably. The topic is made if it is missing."""
     with suppress(TopicExists):  # with other settings: the operators altered its retention
         await lake.create_topic(AUDIT_TOPIC, TopicSettings(queues=1, retention=KEPT))

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from ....aio import Lake
 from ....coordinator.timers.cell.cell import timer_cells
-from ....coordinator.timers.waiting import waiting
+from ....coordinator.timers.waiting_messages import waiting
 from ....log import WaitingMessage
 from ....log.produce.delays import RecallHandle, waiting_messages
 from ..texts import time_text
-from ..views.page import Crumb, Scene
+from ..views.page import Breadcrumb, PageContext
 from ..views.timers import delayed_of
-from .action import Action, Count, Done, Preview, Sample
+from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 _COLUMNS = ("topic", "message id", "message group", "tag", "sent", "due", "bytes", "body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
+class MessageRecall:
     """A message that waits, by its recall handle."""
 
     handle: str
@@ -31,11 +31,11 @@ async def _found(lake: Lake, meant: RecallHandle) -> WaitingMessage | None:
     return next((one for one in waiting_messages(meant.topic, rows) if one.recall_handle == meant.encode()), None)
 
 
-async def preview(scene: Scene, recall: Recall) -> Preview:
+async def preview(scene: PageContext, recall: MessageRecall) -> ActionPreview:
     meant = RecallHandle.decode(recall.handle)
     message = await scene.using(lambda lake: _found(lake, meant))
     if message is None:
-        return Preview(
+        return ActionPreview(
             summary=f"Message {meant.message_id} does not wait for {meant.topic} any more: it was delivered or recalled.",
             stamp="gone",
             is_nothing=True,
@@ -43,20 +43,20 @@ async def preview(scene: Scene, recall: Recall) -> Preview:
     shown = delayed_of(message, scene.now)
     body = shown.body.decode(errors="replace")
     row = (message.topic, shown.message_id, shown.message_group, shown.tag, shown.born, shown.due, shown.body_bytes, body)
-    return Preview(
+    return ActionPreview(
         summary=f"Message {shown.message_id}, due {time_text(shown.due)}, will never be delivered to {message.topic}.",
         stamp=recall.handle,
-        counts=(Count(name="messages", value=1),),
-        samples=(Sample(title="The message", columns=_COLUMNS, rows=(row,)),),
+        counts=(ActionCount(name="messages", value=1),),
+        samples=(AffectedRows(title="The message", columns=_COLUMNS, rows=(row,)),),
         type_name=message.topic,
     )
 
 
-async def do(scene: Scene, recall: Recall, _: Preview) -> Done:
+async def do(scene: PageContext, recall: MessageRecall, _: ActionPreview) -> ActionResult:
     message = await scene.using(lambda lake: lake.recall(recall.handle))
-    return Done(
+    return ActionResult(
         summary=f"Recalled {message.message_id} of {message.topic}, due {time_text(message.delivery_timestamp)}.",
-        counts=(Count(name="messages", value=1),),
+        counts=(ActionCount(name="messages", value=1),),
     )
 
 
@@ -64,9 +64,9 @@ RECALL = Action(
     name="recall",
     title="Recall the delayed message",
     about="Recalls a delayed message, so that it is never delivered.",
-    arguments=Recall,
+    arguments=MessageRecall,
     preview=preview,
     do=do,
     command=lambda recall: ["timer", "recall", recall.handle],
-    back=lambda recall: Crumb("Delayed messages", "timers"),
+    back=lambda recall: Breadcrumb("Delayed messages", "timers"),
 )

@@ -13,8 +13,8 @@ from ....log import MessageView
 from ....log.errors import InvalidArgument
 from ...operating.letters import condition, redriven_sentence
 from ..views.letters import letters_topic, redriven_cell, words
-from ..views.page import Crumb, Scene
-from .action import Action, Count, Done, Preview, Sample
+from ..views.page import Breadcrumb, PageContext
+from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 SENT_MAX = 10_000
 """The letters that one action sends at most; the next one sends the rest."""
@@ -26,7 +26,7 @@ _COLUMNS = ("offset", "goes to", "message group", "message id", "stored", "reaso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenLetters:
+class DeadLetterSelection:
     """Dead letters of a group: all, those that match, or those at some offsets."""
 
     group: str
@@ -97,7 +97,9 @@ def _sample(letter: MessageView) -> tuple[object, ...]:
     return letter.offset, topic, letter.message_group, letter.message_id, letter.store_timestamp, reason
 
 
-async def _run(scene: Scene, chosen: ChosenLetters, *, only: frozenset[int] | None = None) -> tuple[RedriveReport, _Watched]:
+async def _run(
+    scene: PageContext, chosen: DeadLetterSelection, *, only: frozenset[int] | None = None
+) -> tuple[RedriveReport, _Watched]:
     """Send the chosen letters back that are at these offsets; None: only look which those would be."""
     offsets, until = chosen.offsets, chosen.until
     matches = condition(**chosen.given, offsets=offsets)
@@ -118,16 +120,16 @@ async def _run(scene: Scene, chosen: ChosenLetters, *, only: frozenset[int] | No
     return await scene.using(work)
 
 
-async def preview(scene: Scene, chosen: ChosenLetters) -> Preview:
+async def preview(scene: PageContext, chosen: DeadLetterSelection) -> ActionPreview:
     report, watched = await _run(scene, chosen)
     topics = tuple((name, count) for name, count in sorted(report.topics.items()))
     refused = tuple((reason, count) for reason, count in report.refused.items())
     samples = (
-        Sample(title="Where they go", columns=("topic", "messages"), rows=topics),
-        Sample(title="Left where they are", columns=("reason", "messages"), rows=refused),
-        Sample(title="The first of them", columns=_COLUMNS, rows=tuple(watched.samples)),
+        AffectedRows(title="Where they go", columns=("topic", "messages"), rows=topics),
+        AffectedRows(title="Left where they are", columns=("reason", "messages"), rows=refused),
+        AffectedRows(title="The first of them", columns=_COLUMNS, rows=tuple(watched.samples)),
     )
-    return Preview(
+    return ActionPreview(
         summary=f"{redriven_sentence(chosen.group, report, dry_run=True)} Every group that reads the topic gets them.",
         stamp=repr((watched.offsets, topics, refused)),
         counts=_counts(report, "would go back"),
@@ -137,12 +139,12 @@ async def preview(scene: Scene, chosen: ChosenLetters) -> Preview:
     )
 
 
-async def do(scene: Scene, chosen: ChosenLetters, preview: Preview) -> Done:
+async def do(scene: PageContext, chosen: DeadLetterSelection, preview: ActionPreview) -> ActionResult:
     report, _ = await _run(scene, chosen, only=cast("frozenset[int]", preview.meant))
-    return Done(summary=redriven_sentence(chosen.group, report, dry_run=False), counts=_counts(report, "sent back"))
+    return ActionResult(summary=redriven_sentence(chosen.group, report, dry_run=False), counts=_counts(report, "sent back"))
 
 
-def _counts(report: RedriveReport, sent: str) -> tuple[Count, ...]:
+def _counts(report: RedriveReport, sent: str) -> tuple[ActionCount, ...]:
     refused = sum(report.refused.values())
     counts = (
         (sent, report.sent),
@@ -150,10 +152,10 @@ def _counts(report: RedriveReport, sent: str) -> tuple[Count, ...]:
         ("cannot go back", refused),
         ("not chosen", report.skipped - refused),
     )
-    return tuple(Count(name=name, value=value) for name, value in counts)
+    return tuple(ActionCount(name=name, value=value) for name, value in counts)
 
 
-def _words(chosen: ChosenLetters) -> list[str]:
+def _words(chosen: DeadLetterSelection) -> list[str]:
     found = words("redrive", chosen.group, chosen.given)
     for offset in sorted(chosen.offsets):
         found += ["--offset", str(offset)]
@@ -164,9 +166,9 @@ REDRIVE = Action(
     name="redrive",
     title="Send dead letters back",
     about="Sends dead letters of a group back to the topics that they came from, each once: chosen ones, or all that match.",
-    arguments=ChosenLetters,
+    arguments=DeadLetterSelection,
     preview=preview,
     do=do,
     command=_words,
-    back=lambda chosen: Crumb(f"Dead letters of {chosen.group}", "letters", {"group": chosen.group}),
+    back=lambda chosen: Breadcrumb(f"Dead letters of {chosen.group}", "letters", {"group": chosen.group}),
 )

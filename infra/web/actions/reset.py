@@ -8,9 +8,9 @@ from typing import cast
 
 from ....aio import Lake
 from ....log.read.reader import Position, Reader
-from ..views.page import Crumb, Scene
+from ..views.page import Breadcrumb, PageContext
 from ..views.positions import position_of
-from .action import Action, Count, Done, Preview, Sample
+from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 SAMPLE = 10
 _COLUMNS = ["queue", "offset", "message_id", "message_group", "tag", "store_timestamp"]
@@ -20,7 +20,7 @@ _QUEUES_SHOWN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reset:
+class OffsetReset:
     """A reset of a group on a topic, or on one queue of it."""
 
     group: str
@@ -48,10 +48,10 @@ class _Move:
         return 0 if self.floor is None else max(0, self.to - self.floor)
 
 
-async def preview(scene: Scene, reset: Reset) -> Preview:
+async def preview(scene: PageContext, reset: OffsetReset) -> ActionPreview:
     to = position_of(reset.to, operation="reset")  # once: "an hour ago" is another moment later
 
-    async def look(lake: Lake) -> Preview:
+    async def look(lake: Lake) -> ActionPreview:
         found = await lake.describe_group(reset.group)
         reader = await lake.reader(reset.topic)
         queues = None if reset.queue is None else [reset.queue]
@@ -63,22 +63,22 @@ async def preview(scene: Scene, reset: Reset) -> Preview:
     return await scene.using(look)
 
 
-def _preview_of(reset: Reset, to: Position, moves: list[_Move], samples: tuple[Sample, ...]) -> Preview:
+def _preview_of(reset: OffsetReset, to: Position, moves: list[_Move], samples: tuple[AffectedRows, ...]) -> ActionPreview:
     again, left_out = sum(one.again for one in moves), sum(one.left_out for one in moves)
     rows = tuple((one.queue, one.floor, one.to, one.again, one.left_out) for one in moves[:_QUEUES_SHOWN])
     # "latest" moves on by itself; what was shown is then still what was meant.
     meant = reset.to if reset.to in ("latest", "earliest") else repr([(one.queue, one.to) for one in moves])
-    return Preview(
+    return ActionPreview(
         summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}: {again:,} messages again, {left_out:,} left out.",
         stamp=meant,
-        counts=(Count(name="messages again", value=again), Count(name="messages left out", value=left_out)),
-        samples=(Sample(title="Queues", columns=_QUEUE_COLUMNS, rows=rows), *samples),
+        counts=(ActionCount(name="messages again", value=again), ActionCount(name="messages left out", value=left_out)),
+        samples=(AffectedRows(title="Queues", columns=_QUEUE_COLUMNS, rows=rows), *samples),
         type_name=reset.group,
         meant=to,
     )
 
 
-async def _samples(reader: Reader, moves: list[_Move]) -> tuple[Sample, ...]:
+async def _samples(reader: Reader, moves: list[_Move]) -> tuple[AffectedRows, ...]:
     """The first messages that would run again, and the first that would be left out."""
     again: Mapping[int, tuple[int, int]] = {one.queue: (one.to, one.to + one.again) for one in moves if one.again}
     left_out = {one.queue: (one.floor, one.to) for one in moves if one.left_out and one.floor is not None}
@@ -86,7 +86,7 @@ async def _samples(reader: Reader, moves: list[_Move]) -> tuple[Sample, ...]:
         ("The first messages that run again", await _read(reader, again)),
         ("The first messages that are left out", await _read(reader, left_out)),
     )
-    return tuple(Sample(title=title, columns=_MESSAGE_COLUMNS, rows=rows) for title, rows in found if rows)
+    return tuple(AffectedRows(title=title, columns=_MESSAGE_COLUMNS, rows=rows) for title, rows in found if rows)
 
 
 async def _read(reader: Reader, spans: Mapping[int, tuple[int, int]]) -> tuple[tuple[object, ...], ...]:
@@ -104,17 +104,17 @@ async def _read(reader: Reader, spans: Mapping[int, tuple[int, int]]) -> tuple[t
     return tuple(rows)
 
 
-async def do(scene: Scene, reset: Reset, preview: Preview) -> Done:
+async def do(scene: PageContext, reset: OffsetReset, preview: ActionPreview) -> ActionResult:
     queues = None if reset.queue is None else [reset.queue]
     to = cast("Position", preview.meant)
     offsets = await scene.using(lambda lake: lake.reset_offsets(reset.group, reset.topic, to, queues=queues))
-    return Done(
+    return ActionResult(
         summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}; its members carry it out within seconds.",
-        counts=(Count(name="queues", value=len(offsets)),),
+        counts=(ActionCount(name="queues", value=len(offsets)),),
     )
 
 
-def _words(reset: Reset) -> list[str]:
+def _words(reset: OffsetReset) -> list[str]:
     queue = [] if reset.queue is None else ["--queue", str(reset.queue)]
     return ["group", "reset", reset.group, reset.topic, "--to", reset.to, *queue]
 
@@ -123,9 +123,9 @@ RESET = Action(
     name="reset",
     title="Reset offsets",
     about="Lets a group go on from another place on a topic, while its consumers run.",
-    arguments=Reset,
+    arguments=OffsetReset,
     preview=preview,
     do=do,
     command=_words,
-    back=lambda reset: Crumb(f"Consumer group {reset.group}", "group", {"group": reset.group}),
+    back=lambda reset: Breadcrumb(f"Consumer group {reset.group}", "group", {"group": reset.group}),
 )

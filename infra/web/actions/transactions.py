@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ....aio import Lake
-from ....coordinator.transactions.members.state import By, Decision, TransactionRow
+from ....coordinator.transactions.members.state import Decider, Decision, TransactionRow
 from ....log import MessageView
-from ...operating.transactions import gone_sentence, sentence, state_of
-from ..views.page import Crumb, Scene
+from ...operating.transactions import missing_topics_sentence, sentence, state_of
+from ..views.page import Breadcrumb, PageContext
 from ..views.transactions import first_messages, half_of
-from .action import Action, Count, Done, Preview, Sample
+from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 _COLUMNS = ("topic", "queue", "message id", "message group", "tag", "bytes", "body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class TransactionKey:
     """A transaction, by its id."""
 
     transaction: str
@@ -28,13 +28,13 @@ async def _gone(lake: Lake, row: TransactionRow, decision: Decision) -> frozense
     return await lake.transactions.gone(row) if decision is Decision.COMMITTED else frozenset()
 
 
-def previewing(decision: Decision) -> Callable[[Scene, Transaction], Awaitable[Preview]]:
+def decision_preview(decision: Decision) -> Callable[[PageContext, TransactionKey], Awaitable[ActionPreview]]:
     """The preview of one decision."""
 
-    async def preview(scene: Scene, chosen: Transaction) -> Preview:
-        async def look(lake: Lake) -> Preview:
+    async def preview(scene: PageContext, chosen: TransactionKey) -> ActionPreview:
+        async def look(lake: Lake) -> ActionPreview:
             group, _ = await lake.transactions.find(chosen.transaction)
-            row = await lake.transactions.check(chosen.transaction, decision, By.OPERATOR)
+            row = await lake.transactions.check(chosen.transaction, decision, Decider.OPERATOR)
             gone = await _gone(lake, row, decision)
             return _preview_of(decision, group, row, gone, tuple(map(_sample, await first_messages(lake, row))))
 
@@ -51,25 +51,25 @@ def _sample(message: MessageView) -> tuple[object, ...]:
 
 def _preview_of(
     decision: Decision, group: str, row: TransactionRow, gone: frozenset[str], samples: tuple[tuple[object, ...], ...]
-) -> Preview:
+) -> ActionPreview:
     commits = decision is Decision.COMMITTED
     if row.is_open:
         done = "Would commit" if commits else "Would roll back"
-        summary = f"{sentence(done, group, row, gone)} {gone_sentence(row, gone)}".rstrip()
+        summary = f"{sentence(done, group, row, gone)} {missing_topics_sentence(row, gone)}".rstrip()
     else:
         summary = f"Transaction {row.id} is {state_of(row)}."
     state = (row.id, row.decision, row.is_finished, sorted(gone), [(one.topic, one.messages) for one in row.destinations])
     title = "What it would send" if commits else "What nobody will ever see"
     topics = tuple((one.topic, one.messages, "gone" if one.topic in gone else "is there") for one in row.destinations)
-    return Preview(
+    return ActionPreview(
         summary=summary,
         stamp=repr(state),
-        counts=(Count(name="messages", value=row.messages), Count(name="questions to its checker", value=row.checks)),
+        counts=(ActionCount(name="messages", value=row.messages), ActionCount(name="questions to its checker", value=row.checks)),
         samples=tuple(
             one
             for one in (
-                Sample(title="Topics", columns=("topic", "messages", "state"), rows=topics),
-                Sample(title=f"{title}: the first messages", columns=_COLUMNS, rows=samples),
+                AffectedRows(title="Topics", columns=("topic", "messages", "state"), rows=topics),
+                AffectedRows(title=f"{title}: the first messages", columns=_COLUMNS, rows=samples),
             )
             if one.rows
         ),
@@ -78,35 +78,35 @@ def _preview_of(
     )
 
 
-def doing(decision: Decision) -> Callable[[Scene, Transaction, Preview], Awaitable[Done]]:
+def decision_action(decision: Decision) -> Callable[[PageContext, TransactionKey, ActionPreview], Awaitable[ActionResult]]:
     """The doing of one decision."""
 
-    async def do(scene: Scene, chosen: Transaction, _: Preview) -> Done:
-        async def work(lake: Lake) -> Done:
+    async def do(scene: PageContext, chosen: TransactionKey, _: ActionPreview) -> ActionResult:
+        async def work(lake: Lake) -> ActionResult:
             group, _ = await lake.transactions.find(chosen.transaction)
-            await lake.transactions.decide(chosen.transaction, decision, By.OPERATOR)
+            await lake.transactions.decide(chosen.transaction, decision, Decider.OPERATOR)
             row = await lake.transactions.finish(chosen.transaction)
             gone = await _gone(lake, row, decision)
             done = "Committed" if decision is Decision.COMMITTED else "Rolled back"
-            summary = f"{sentence(done, group, row, gone)} {gone_sentence(row, gone)}".rstrip()
-            return Done(summary=summary, counts=(Count(name="messages", value=row.messages),))
+            summary = f"{sentence(done, group, row, gone)} {missing_topics_sentence(row, gone)}".rstrip()
+            return ActionResult(summary=summary, counts=(ActionCount(name="messages", value=row.messages),))
 
         return await scene.using(work)
 
     return do
 
 
-def _back(chosen: Transaction) -> Crumb:
-    return Crumb("Transactions", "transactions")
+def _back(chosen: TransactionKey) -> Breadcrumb:
+    return Breadcrumb("Transactions", "transactions")
 
 
 COMMIT = Action(
     name="commit",
     title="Commit the transaction",
     about="Commits an open transaction, as its checker would: its messages become visible.",
-    arguments=Transaction,
-    preview=previewing(Decision.COMMITTED),
-    do=doing(Decision.COMMITTED),
+    arguments=TransactionKey,
+    preview=decision_preview(Decision.COMMITTED),
+    do=decision_action(Decision.COMMITTED),
     command=lambda chosen: ["tx", "commit", chosen.transaction],
     back=_back,
 )
@@ -115,9 +115,9 @@ ROLL_BACK = Action(
     name="rollback",
     title="Roll the transaction back",
     about="Rolls an open transaction back, as its checker would: none of its messages ever becomes visible.",
-    arguments=Transaction,
-    preview=previewing(Decision.ROLLED_BACK),
-    do=doing(Decision.ROLLED_BACK),
+    arguments=TransactionKey,
+    preview=decision_preview(Decision.ROLLED_BACK),
+    do=decision_action(Decision.ROLLED_BACK),
     command=lambda chosen: ["tx", "rollback", chosen.transaction],
     back=_back,
 )

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
 
-from ....coordinator.operators.lake_view import LakeSeen
+from ....coordinator.operators.lake_view import LakeOverview
 
 HOUR_S = 3600.0
 APART_S = 5.0
@@ -14,7 +14,7 @@ APART_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class MetricsPoint:
     """A lake's sums at one moment."""
 
     at: datetime
@@ -33,11 +33,11 @@ class Point:
     """The dead letters ever written."""
 
 
-def point_of(at: datetime, seen: LakeSeen) -> Point:
+def point_of(at: datetime, seen: LakeOverview) -> MetricsPoint:
     """The sums of one look. Pure."""
     queues = [queue for group in seen.groups for queue in group.queues]
     stored = {(group.topic, one.standing.queue): one.standing.next_offset or 0 for group in seen.groups for one in group.queues}
-    return Point(
+    return MetricsPoint(
         at=at,
         at_s=seen.ended_s,
         lag=sum(one.standing.lag for one in queues),
@@ -50,13 +50,13 @@ def point_of(at: datetime, seen: LakeSeen) -> Point:
     )
 
 
-class History:
+class MetricsHistory:
     """The points of the last hour. Where nobody looked there are none."""
 
     def __init__(self) -> None:
-        self._points: deque[Point] = deque()
+        self._points: deque[MetricsPoint] = deque()
 
-    def add(self, point: Point) -> None:
+    def add(self, point: MetricsPoint) -> None:
         """Add the newest point, unless it comes too soon after the one before."""
         if self._points and point.at_s - self._points[-1].at_s < APART_S:
             return
@@ -65,6 +65,6 @@ class History:
             self._points.popleft()
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MetricsPoint, ...]:
         """All points, the oldest first."""
         return tuple(self._points)

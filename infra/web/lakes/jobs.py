@@ -17,7 +17,7 @@ KEPT = 20
 
 
 @dataclass(slots=True)
-class Job:
+class BackgroundJob:
     """One job."""
 
     began: datetime
@@ -30,22 +30,22 @@ class Job:
         return not self.task.done()
 
 
-class Jobs:
+class BackgroundJobs:
     """The jobs of one lake, of which one runs at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BackgroundJob] = {}
 
-    def get(self, key: str) -> Job | None:
+    def get(self, key: str) -> BackgroundJob | None:
         """The job of this key that was begun last."""
         return self._jobs.get(key)
 
-    def took(self, job: Job) -> timedelta:
+    def took(self, job: BackgroundJob) -> timedelta:
         """How long a job took, or has taken so far."""
         return timedelta(seconds=job.took_s if job.took_s is not None else self._clock.monotonic_s() - job.began_s)
 
-    def start(self, key: str, work: Callable[[], Awaitable[Any]]) -> Job:
+    def start(self, key: str, work: Callable[[], Awaitable[Any]]) -> BackgroundJob:
         """The job of this key, begun now unless it runs. Raises `BackPressureError` while another one runs."""
         known = self._jobs.get(key)
         if known is not None and known.runs:
@@ -58,7 +58,7 @@ class Jobs:
         while len(self._jobs) >= KEPT:
             del self._jobs[next(iter(self._jobs))]
         task = asyncio.ensure_future(work())
-        job = self._jobs[key] = Job(from_ms(self._clock.wall_ms()), self._clock.monotonic_s(), task)
+        job = self._jobs[key] = BackgroundJob(from_ms(self._clock.wall_ms()), self._clock.monotonic_s(), task)
         task.add_done_callback(lambda done: self._ended(job, done))
         return job
 
@@ -69,7 +69,7 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
+    def _ended(self, job: BackgroundJob, task: asyncio.Task[Any]) -> None:
         job.took_s = self._clock.monotonic_s() - job.began_s
         if not task.cancelled():
             task.exception()  # looked at, as perhaps no viewer comes back

@@ -105,14 +105,14 @@ def _lake_of_table(path: Path, name: str, table: object, refresh: timedelta | No
     return LakeOptions(name=name, url=table["url"], coordination=table.get("coordination"), refresh=refresh)
 
 
-class Lakes:
+class ServedLakes:
     """The lakes by name, for as long as the console runs."""
 
     def __init__(self, sources: Sequence[LakeSource]) -> None:
         self._sources: Mapping[str, LakeSource] = {one.name: one for one in sources}
 
     @staticmethod
-    def of(options: Sequence[LakeOptions], runtime: Runtime, *, read_only: bool) -> Lakes:
+    def of(options: Sequence[LakeOptions], runtime: Runtime, *, read_only: bool) -> ServedLakes:
         """The lakes of a console. With ``read_only`` none can be written to."""
 
         def source(one: LakeOptions) -> LakeSource:
@@ -124,7 +124,7 @@ class Lakes:
                 one.name, open_it, runtime, one.looks_kept, one.coordination, is_far=one.is_far, is_thrifty=one.is_thrifty
             )
 
-        return Lakes([source(one) for one in options])
+        return ServedLakes([source(one) for one in options])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ class _Kept:
     running: asyncio.Task[Any] | None = None
 
 
-class Memo:
+class LookCache:
     """Results by key, at most ``entries`` of them: the least recently used go first.
 
     All who ask while a look is made wait for that one. A result is given for ``fresh_s`` seconds; for ``stale_s`` more it is given at once

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar, cast
 
 from ....aio import Lake
-from ....coordinator.operators.lake_view import GroupSeen, LakeSeen, LakeView, Unread
+from ....coordinator.operators.lake_view import GroupOverview, LakeOverview, LakeView, UnreadKind
 from ....log.errors import PenstockError, ReopenError, RetryError
 from ....log.message.message import from_ms
 from ....log.runtime.runtime import Runtime
@@ -19,10 +19,10 @@ from ....log.stores.counting import CountingStore
 from ....log.stores.wrapper import StoreWrapper
 from ....log.topic.records import topic_names
 from ...lake_metrics import view_of
-from ..faults import Fault
-from .history import History, point_of
-from .jobs import Jobs
-from .memo import Memo
+from ..faults import ErrorView
+from .history import MetricsHistory, point_of
+from .jobs import BackgroundJobs
+from .memo import LookCache
 
 T = TypeVar("T")
 
@@ -42,39 +42,39 @@ STALE_LOOKS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadThing:
+class UnreadableItem:
     """Something of the lake that a look could not read."""
 
     kind: str
     name: str
-    fault: Fault
+    fault: ErrorView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class LakeSnapshot:
     """All groups and timers of a lake as one look found them, and the topics' names."""
 
     at: datetime
     topics: tuple[str, ...]
-    seen: LakeSeen
-    before: LakeSeen | None = None
+    seen: LakeOverview
+    before: LakeOverview | None = None
     """The look before, from which rates follow."""
-    unread: tuple[UnreadThing, ...] = ()
+    unread: tuple[UnreadableItem, ...] = ()
     had_topics: bool = False
     """Whether this console has seen topics in the lake, now or before."""
-    _made: dict[Callable[[Looked], object], object] = field(init=False, default_factory=dict, repr=False, compare=False)
+    _made: dict[Callable[[LakeSnapshot], object], object] = field(init=False, default_factory=dict, repr=False, compare=False)
 
-    def once(self, make: Callable[[Looked], T]) -> T:
+    def memoized(self, make: Callable[[LakeSnapshot], T]) -> T:
         """What ``make`` gives of this look: made once, for all who ask while the look is kept."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast("T", self._made[make])
 
-    def group(self, name: str) -> tuple[GroupSeen, ...]:
+    def group(self, name: str) -> tuple[GroupOverview, ...]:
         """A consumer group on each of its topics."""
         return tuple(one for one in self.seen.groups if one.group == name)
 
-    def topic(self, name: str) -> tuple[GroupSeen, ...]:
+    def topic(self, name: str) -> tuple[GroupOverview, ...]:
         """The consumer groups on a topic."""
         return tuple(one for one in self.seen.groups if one.topic == name)
 
@@ -85,7 +85,7 @@ class _Opened:
 
     lake: Lake
     view: LakeView
-    last: LakeSeen | None = None
+    last: LakeOverview | None = None
     had_topics: bool = False
 
 
@@ -107,11 +107,11 @@ class LakeSource:
     """Whether requests are what a look costs."""
     is_thrifty: bool = False
     """Whether pages that stay open look less often where a look costs more; the lake's store is a `CountingStore` then."""
-    memo: Memo = field(init=False)
+    memo: LookCache = field(init=False)
     shown: str = field(init=False)
     """The lake for people and shells: its URL without secrets."""
-    history: History = field(init=False, default_factory=History)
-    jobs: Jobs = field(init=False)
+    history: MetricsHistory = field(init=False, default_factory=MetricsHistory)
+    jobs: BackgroundJobs = field(init=False)
     """Work on the lake that takes longer than a page may."""
     _opened: _Opened | None = field(init=False, default=None)
     _had_topics: bool = field(init=False, default=False)
@@ -120,8 +120,8 @@ class LakeSource:
     _endings: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self.memo = Memo(self.runtime.clock.monotonic_s)
-        self.jobs = Jobs(self.runtime.clock)
+        self.memo = LookCache(self.runtime.clock.monotonic_s)
+        self.jobs = BackgroundJobs(self.runtime.clock)
         self.shown = self._open().lake.url  # a URL that is none is told at once; nothing is asked of the store
 
     async def using(self, work: Callable[[Lake], Awaitable[T]]) -> T:
@@ -133,14 +133,14 @@ class LakeSource:
             self._lose(opened, error)
             raise
 
-    async def look(self) -> Looked:
+    async def look(self) -> LakeSnapshot:
         """All groups of the lake, as they were a moment ago."""
         fresh_s = self.refresh.total_seconds()
         stale_s = 0.0 if _waits.get() else fresh_s * STALE_LOOKS
         return await self.memo.get(("look",), self._look, fresh_s=fresh_s, stale_s=stale_s)
 
-    async def watched(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``make`` for pages that stay open, shared with all who watch the same, and made anew at `watched_every`."""
+    async def polled(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``make`` for pages that stay open, shared with all who watch the same, and made anew at `poll_interval`."""
 
         async def counted() -> T:
             _waits.set(True)  # for the new look: this one is in no hurry, and what it costs must be seen
@@ -152,9 +152,9 @@ class LakeSource:
 
         if len(self._watch_usd) > WATCHED_MAX:
             self._watch_usd.clear()
-        return await self.memo.get(("watched", key), counted, fresh_s=0.9 * self.watched_every(key).total_seconds())
+        return await self.memo.get(("watched", key), counted, fresh_s=0.9 * self.poll_interval(key).total_seconds())
 
-    def watched_every(self, key: Hashable) -> timedelta:
+    def poll_interval(self, key: Hashable) -> timedelta:
         """The time between two looks for pages that stay open. A page that is loaded anew may look after ``refresh``."""
         if not self.is_thrifty:
             return self.refresh
@@ -167,7 +167,7 @@ class LakeSource:
             store = store.inner
         return store.statistics().cost_usd if isinstance(store, CountingStore) else 0.0
 
-    async def kept(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+    async def cached(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """The result of ``make``, shared with all who ask for the same within a moment."""
         return await self.memo.get(key, make, fresh_s=min(2.0, self.refresh.total_seconds()))
 
@@ -204,12 +204,12 @@ class LakeSource:
         except PenstockError as error:
             log.warning("the lost lake %s did not close in order: %s", self.name, error)
 
-    async def _look(self) -> Looked:
+    async def _look(self) -> LakeSnapshot:
         opened = self._open()
-        unread: list[UnreadThing] = []
+        unread: list[UnreadableItem] = []
 
-        def failed(kind: Unread, name: str, error: PenstockError) -> None:
-            unread.append(UnreadThing(kind=str(kind), name=name, fault=Fault.of(error)))
+        def failed(kind: UnreadKind, name: str, error: PenstockError) -> None:
+            unread.append(UnreadableItem(kind=str(kind), name=name, fault=ErrorView.of(error)))
             if isinstance(error, ReopenError):
                 self._lose(opened, error)
 
@@ -227,7 +227,7 @@ class LakeSource:
             self._lose(opened, gone(self.shown))
         opened.had_topics = bool(names)
         self._had_topics |= bool(names)
-        return Looked(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread), had_topics=self._had_topics)
+        return LakeSnapshot(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread), had_topics=self._had_topics)
 
 
 def gone(lake: str) -> ReopenError:

@@ -13,27 +13,27 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ....log.runtime.runtime import Runtime
-from ..actions.all import ACTIONS
-from ..actions.run import Runner
-from ..lakes.lakes import Lakes
-from . import acting, pages
-from .gate import Faults, Gate, login_routes
+from ..actions.action_runner import ActionRunner
+from ..actions.registry import ACTIONS
+from ..lakes.lakes import ServedLakes
+from . import action_routes, pages
+from .jinja import STATIC
 from .login import Login
+from .middleware import ErrorMiddleware, LoginMiddleware, login_routes
 from .options import ConsoleOptions
-from .render import STATIC
-from .security import Shield, Signer
-from .site import Site
+from .security import SecurityMiddleware, SessionSigner
+from .site import ConsoleSite
 
 KEY_BYTES = 32
 
 
-def site_of(options: ConsoleOptions, lakes: Lakes, runtime: Runtime, *, key: bytes) -> Site:
+def site_of(options: ConsoleOptions, lakes: ServedLakes, runtime: Runtime, *, key: bytes) -> ConsoleSite:
     """The console's parts. ``key`` signs its sessions; a new key ends them."""
-    runner = Runner(read_only=options.read_only, actions=ACTIONS)
-    return Site(options, lakes, Login(options, Signer(key), runtime), runner, runtime)
+    runner = ActionRunner(read_only=options.read_only, actions=ACTIONS)
+    return ConsoleSite(options, lakes, Login(options, SessionSigner(key), runtime), runner, runtime)
 
 
-def app_of(site: Site) -> ASGIApp:
+def app_of(site: ConsoleSite) -> ASGIApp:
     """The application. From outside inwards: protecting headers and the host's name, errors, who it is, and then the route."""
 
     async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +48,7 @@ def app_of(site: Site) -> ASGIApp:
         await (files if known else nothing)(scope, receive, send)
 
     routes: list[Route | Mount] = [
-        *acting.routes(site),
+        *action_routes.routes(site),
         *pages.routes(site),
         *login_routes(site),
         Mount("/static", static),
@@ -61,6 +61,8 @@ def app_of(site: Site) -> ASGIApp:
         await site.lakes.close()
 
     router = Router(routes, default=nothing, lifespan=life)
-    app: ASGIApp = Shield(Faults(Gate(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls)
+    app: ASGIApp = SecurityMiddleware(
+        ErrorMiddleware(LoginMiddleware(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls
+    )
     forwarders = list(site.options.forwarders)
     return ProxyHeadersMiddleware(app, forwarders) if forwarders else app  # type: ignore[arg-type, return-value] # the same by two names

@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 from ....log.errors import BackPressureError, PenstockError
 from ....log.escapes import escaped_json
 from ..documents import document
-from ..faults import Fault
-from .render import live_document
-from .site import Site
+from ..faults import ErrorView
+from .jinja import live_document
+from .site import ConsoleSite
 
 STREAMS_MAX, STREAMS_OF_ONE_MAX = 500, 50
 """The streams of all viewers, and of one of them: nobody has more pages in sight."""
@@ -31,7 +31,7 @@ PULSE_S = 15.0
 Values = Callable[[], Awaitable[Mapping[str, object]]]
 
 
-def stream(site: Site, request: Request, values: Values, *, every: Callable[[], timedelta]) -> Response:
+def stream(site: ConsoleSite, request: Request, values: Values, *, every: Callable[[], timedelta]) -> Response:
     """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError` for one too many."""
     watcher = site.watcher(request)
     if site.streams[watcher] >= STREAMS_OF_ONE_MAX:
@@ -66,7 +66,9 @@ class _Stream(StreamingResponse):
                 del self._streams[self._watcher]
 
 
-async def _events(site: Site, is_known: Callable[[], bool], values: Values, every: Callable[[], timedelta]) -> AsyncIterator[str]:
+async def _events(
+    site: ConsoleSite, is_known: Callable[[], bool], values: Values, every: Callable[[], timedelta]
+) -> AsyncIterator[str]:
     before: dict[str, object] = {}
     yield f"retry: {int(1000 * min(max(1.0, every().total_seconds()), RETRY_S_MAX))}\n\n"
     stream_s = STREAM_S
@@ -74,7 +76,7 @@ async def _events(site: Site, is_known: Callable[[], bool], values: Values, ever
         try:
             now = live_document(await values())
         except PenstockError as error:
-            yield event("trouble", document(Fault.of(error)))
+            yield event("trouble", document(ErrorView.of(error)))
         else:
             if changed := {key: value for key, value in now.items() if before.get(key) != value}:
                 yield event("values", changed)

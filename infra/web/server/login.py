@@ -12,9 +12,9 @@ from starlette.datastructures import Headers
 
 from ....log.errors import InvalidArgument, PermissionDenied, RetryError
 from ....log.runtime.runtime import Runtime
-from .options import ConsoleOptions, Role, TrustedHeader
-from .passwords import NOBODY, PasswordFile, User
-from .security import SESSION_S, Session, Signer
+from .options import ConsoleOptions, ConsoleRole, TrustedHeader
+from .passwords import NOBODY, ConsoleUser, PasswordFile
+from .security import SESSION_S, SessionSigner, ViewerSession
 
 log = logging.getLogger("penstock.console")
 
@@ -35,8 +35,8 @@ class Viewer:
     """The caller, and the session by which forms are protected."""
 
     name: str
-    role: Role
-    session: Session
+    role: ConsoleRole
+    session: ViewerSession
 
 
 class TooManyFailures(RetryError):
@@ -58,7 +58,7 @@ class LoginUnavailable(RetryError):
 
 
 @dataclass(slots=True)
-class Failures:
+class LoginFailures:
     """Failed log-ins by name and by address. Pure but for what it remembers, which is bounded."""
 
     _since: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
@@ -87,12 +87,12 @@ class Failures:
 class Login:
     """The log-in of one console."""
 
-    def __init__(self, options: ConsoleOptions, signer: Signer, runtime: Runtime) -> None:
+    def __init__(self, options: ConsoleOptions, signer: SessionSigner, runtime: Runtime) -> None:
         self.signer = signer
         self._options = options
         self._runtime = runtime
         self._file = None if options.password_file is None else PasswordFile(options.password_file)
-        self._failures = Failures()
+        self._failures = LoginFailures()
         self._checking = asyncio.Semaphore(_AT_ONCE)
         self._under_way = 0
         self._ended: dict[str, OrderedDict[str, None]] = {}
@@ -118,16 +118,16 @@ class Login:
             session = self.session_of(name, proof="")
         return Viewer(name=name, role=role, session=session)
 
-    def session_of(self, name: str, *, proof: str) -> Session:
+    def session_of(self, name: str, *, proof: str) -> ViewerSession:
         """A new session."""
         until_s = self._runtime.clock.wall_ms() // 1000 + SESSION_S
-        return Session(id=self._runtime.new_id(), name=name, proof=proof, until_s=until_s)
+        return ViewerSession(id=self._runtime.new_id(), name=name, proof=proof, until_s=until_s)
 
-    def _named(self, headers: Headers, address: str) -> tuple[str, Role]:
+    def _named(self, headers: Headers, address: str) -> tuple[str, ConsoleRole]:
         trusted = self._options.trusted
-        return (LOCAL_USER, Role.OPERATOR) if trusted is None else named_by_proxy(trusted, headers, address)
+        return (LOCAL_USER, ConsoleRole.OPERATOR) if trusted is None else named_by_proxy(trusted, headers, address)
 
-    def _users(self, file: PasswordFile) -> Mapping[str, User]:
+    def _users(self, file: PasswordFile) -> Mapping[str, ConsoleUser]:
         try:
             users = file.users()
         except InvalidArgument as error:
@@ -167,7 +167,7 @@ class Login:
             self._failures.forget(source)
         return Viewer(name=user.name, role=user.role, session=self.session_of(user.name, proof=user.proof))
 
-    def log_out(self, session: Session) -> None:
+    def log_out(self, session: ViewerSession) -> None:
         """End a session for good."""
         if not self.by_password:
             return
@@ -181,7 +181,7 @@ class Login:
         return self.signer.mark(viewer.name, self._runtime.new_id())
 
 
-def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tuple[str, Role]:
+def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tuple[str, ConsoleRole]:
     """The name and role of a request by its proxy. Raises `PermissionDenied` for one that did not come through it."""
     if address not in trusted.proxies:
         raise PermissionDenied(
@@ -197,7 +197,7 @@ def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tu
         raise PermissionDenied(
             "the proxy in front does not say who calls", operation="console", expected=f"the header {trusted.header}, once"
         )
-    return name, Role.OPERATOR if name in trusted.operators or "*" in trusted.operators else Role.VIEWER
+    return name, ConsoleRole.OPERATOR if name in trusted.operators or "*" in trusted.operators else ConsoleRole.VIEWER
 
 
 def check_header(name: str) -> str:

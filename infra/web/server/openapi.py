@@ -9,11 +9,11 @@ import re
 import typing
 from typing import Any
 
-from ..actions.action import Action, Done, Preview
-from ..actions.all import ACTIONS
-from ..documents import Json, Schemas
-from ..faults import Problem
-from ..views.page import Page, Parameter
+from ..actions.action import Action, ActionPreview, ActionResult
+from ..actions.registry import ACTIONS
+from ..documents import Json, JsonSchemas
+from ..faults import ErrorResponse
+from ..views.page import PageDefinition, QueryParameter
 from ..views.pages import DOWNLOADS, PAGES
 
 _TOKEN: Json = {"name": "X-Form-Token", "in": "header", "required": True, "schema": {"type": "string"}}
@@ -22,8 +22,8 @@ _TOKEN: Json = {"name": "X-Form-Token", "in": "header", "required": True, "schem
 @functools.cache
 def openapi() -> Json:
     """The document."""
-    schemas = Schemas()
-    failed = _failures(schemas.of(Problem))
+    schemas = JsonSchemas()
+    failed = _failures(schemas.of(ErrorResponse))
     paths: Json = {}
     for page in PAGES:
         paths[f"/api/l/{{lake}}{_path(page.path)}"] = {"get": _of_page(page, schemas, failed)}
@@ -50,7 +50,7 @@ def openapi() -> Json:
     }
 
 
-def _of_page(page: Page[Any], schemas: Schemas, failed: dict[str, Json]) -> Json:
+def _of_page(page: PageDefinition[Any], schemas: JsonSchemas, failed: dict[str, Json]) -> Json:
     names = [_name_in_path("lake"), *map(_name_in_path, page.names)]
     return {
         "operationId": page.name,
@@ -60,7 +60,7 @@ def _of_page(page: Page[Any], schemas: Schemas, failed: dict[str, Json]) -> Json
     }
 
 
-def _beginning(page: Page[Any], failed: dict[str, Json]) -> Json:
+def _beginning(page: PageDefinition[Any], failed: dict[str, Json]) -> Json:
     return {
         "operationId": f"begin_{page.name}",
         "summary": "Begins it, for operators. The answer leads to its outcome.",
@@ -69,7 +69,7 @@ def _beginning(page: Page[Any], failed: dict[str, Json]) -> Json:
     }
 
 
-def _of_action(action: Action[Any], schemas: Schemas, failed: dict[str, Json]) -> Json:
+def _of_action(action: Action[Any], schemas: JsonSchemas, failed: dict[str, Json]) -> Json:
     hints = typing.get_type_hints(action.arguments)
     arguments = [
         {
@@ -91,14 +91,14 @@ def _of_action(action: Action[Any], schemas: Schemas, failed: dict[str, Json]) -
             "operationId": f"preview_{action.name}",
             "summary": f"What it would do. {action.about}",
             "parameters": parameters,
-            "responses": {"200": _answer("The preview", schemas.of(Preview)), **failed},
+            "responses": {"200": _answer("The preview", schemas.of(ActionPreview)), **failed},
         },
         "post": {
             "operationId": action.name,
             "summary": action.about,
             "parameters": [*parameters, _TOKEN],
             "requestBody": {"required": True, "content": {"application/json": {"schema": confirmed}}},
-            "responses": {"200": _answer("What was done", schemas.of(Done)), **failed},
+            "responses": {"200": _answer("What was done", schemas.of(ActionResult)), **failed},
         },
     }
 
@@ -111,7 +111,7 @@ def _name_in_path(name: str) -> Json:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _parameter(one: Parameter) -> Json:
+def _parameter(one: QueryParameter) -> Json:
     schema: Json = {"type": "integer" if one.kind is int else "string"}
     schema |= {} if one.default is None else {"default": one.default}
     schema |= {} if one.least is None else {"minimum": one.least}

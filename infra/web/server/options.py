@@ -13,7 +13,7 @@ from ..lakes.lakes import LakeOptions
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
-class Role(StrEnum):
+class ConsoleRole(StrEnum):
     """What somebody may do."""
 
     VIEWER = "viewer"

@@ -11,21 +11,21 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ....log.errors import InvalidArgument
-from ..actions.run import check_operator
+from ..actions.action_runner import check_operator
 from ..documents import document
 from ..faults import PATIENCE_S, late
-from ..views.page import Asked, Download, Page, Place, shell_line
+from ..views.page import Download, LakeResource, PageDefinition, PageRequest, shell_line
 from ..views.pages import DOWNLOADS, PAGES
 from .events import stream
 from .openapi import openapi
-from .site import Site, download, json_response, viewer_of
+from .site import ConsoleSite, download, json_response, viewer_of
 from .urls import page_url
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: ConsoleSite) -> list[Route]:
     """The routes of all pages."""
     found = [Route("/", root(site)), Route("/api/openapi.json", described), Route("/api/session", session(site))]
     for page in PAGES:
@@ -38,7 +38,7 @@ def routes(site: Site) -> list[Route]:
     return found + [Route(f"/files/l/{{lake}}{one.path}", file(site, one)) for one in DOWNLOADS]
 
 
-def asked_of(page: Place, request: Request) -> Asked:
+def asked_of(page: LakeResource, request: Request) -> PageRequest:
     """What a request asks a page for. Raises `InvalidArgument`."""
     names = list(dict(request.query_params))
     if len(request.query_params.multi_items()) != len(names):
@@ -55,7 +55,7 @@ async def in_time(work: Awaitable[T]) -> T:
         raise late(1.5 * PATIENCE_S) from None
 
 
-def html(site: Site, page: Page[Any]) -> Endpoint:
+def html(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     """The page itself."""
 
     async def answer(request: Request) -> Response:
@@ -81,16 +81,16 @@ def html(site: Site, page: Page[Any]) -> Endpoint:
     return answer
 
 
-def api(site: Site, page: Page[Any]) -> Endpoint:
+def api(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     """What the page shows, as JSON."""
 
     async def answer(request: Request) -> Response:
-        return json_response(document(await in_time(page.told(site.scene(request), asked_of(page, request)))))
+        return json_response(document(await in_time(page.answer_for_programs(site.scene(request), asked_of(page, request)))))
 
     return answer
 
 
-def begin(site: Site, page: Page[Any]) -> Endpoint:
+def begin(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     """Begins what a page may begin. The answer leads back to the page."""
 
     async def answer(request: Request) -> Response:
@@ -103,7 +103,7 @@ def begin(site: Site, page: Page[Any]) -> Endpoint:
     return answer
 
 
-def live(site: Site, page: Page[Any]) -> Endpoint:
+def live(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     """The page's values that change, as events."""
 
     async def answer(request: Request) -> Response:
@@ -111,14 +111,14 @@ def live(site: Site, page: Page[Any]) -> Endpoint:
         key = (page.name, asked.key)
 
         async def values() -> dict[str, object]:
-            return dict(page.live(await scene.source.watched(key, lambda: in_time(page.shown(scene, asked)))))
+            return dict(page.live(await scene.source.polled(key, lambda: in_time(page.shown(scene, asked)))))
 
-        return stream(site, request, values, every=lambda: scene.source.watched_every(key))
+        return stream(site, request, values, every=lambda: scene.source.poll_interval(key))
 
     return answer
 
 
-def file(site: Site, one: Download) -> Endpoint:
+def file(site: ConsoleSite, one: Download) -> Endpoint:
     """A file to keep."""
 
     async def answer(request: Request) -> Response:
@@ -133,7 +133,7 @@ def file(site: Site, one: Download) -> Endpoint:
     return answer
 
 
-def root(site: Site) -> Endpoint:
+def root(site: ConsoleSite) -> Endpoint:
     """The way to the only lake, or the list of several."""
 
     async def answer(request: Request) -> Response:
@@ -150,7 +150,7 @@ async def described(request: Request) -> Response:
     return json_response(openapi())
 
 
-def session(site: Site) -> Endpoint:
+def session(site: ConsoleSite) -> Endpoint:
     """The caller, for programs that act."""
 
     async def answer(request: Request) -> Response:

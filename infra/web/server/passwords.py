@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....log.errors import InvalidArgument
-from .options import Role
+from .options import ConsoleRole
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX = 12, 1024
@@ -21,7 +21,7 @@ SALT_BYTES, _HASH_BYTES = 16, 32
 
 
 @dataclass(frozen=True, slots=True)
-class Hash:
+class PasswordHash:
     """A password as scrypt keeps it."""
 
     n: int
@@ -31,8 +31,8 @@ class Hash:
     digest: bytes
 
     @staticmethod
-    def of(password: str, salt: bytes) -> Hash:
-        return Hash(_N, _R, _P, salt, _scrypt(password, salt, _N, _R, _P))
+    def of(password: str, salt: bytes) -> PasswordHash:
+        return PasswordHash(_N, _R, _P, salt, _scrypt(password, salt, _N, _R, _P))
 
     def matches(self, password: str) -> bool:
         """Whether this is the password; takes a tenth of a second of the processor, whatever the answer."""
@@ -43,17 +43,17 @@ class Hash:
         return f"scrypt${self.n}${self.r}${self.p}${salt}${digest}"
 
 
-NOBODY = Hash(_N, _R, _P, b"\0" * SALT_BYTES, b"\0" * _HASH_BYTES)
+NOBODY = PasswordHash(_N, _R, _P, b"\0" * SALT_BYTES, b"\0" * _HASH_BYTES)
 """A hash that no password has: an unknown name takes as long as a known one."""
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class ConsoleUser:
     """Somebody who may log in."""
 
     name: str
-    role: Role
-    hash: Hash
+    role: ConsoleRole
+    hash: PasswordHash
 
     @property
     def proof(self) -> str:
@@ -66,7 +66,7 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, dklen=_HASH_BYTES, maxmem=memory)
 
 
-def line_of(name: str, role: Role, password: str, salt: bytes) -> str:
+def line_of(name: str, role: ConsoleRole, password: str, salt: bytes) -> str:
     """A line of the file. Raises `InvalidArgument` for a name or password that is none."""
     if not NAME.fullmatch(name):
         raise InvalidArgument(
@@ -79,12 +79,12 @@ def line_of(name: str, role: Role, password: str, salt: bytes) -> str:
             expected=f"{PASSWORD_CHARS_MIN} characters to {PASSWORD_BYTES_MAX} bytes",
             observed=f"{len(password)} characters",
         )
-    return f"{name}:{role}:{Hash.of(password, salt)}"
+    return f"{name}:{role}:{PasswordHash.of(password, salt)}"
 
 
-def parsed(text: str, *, where: str) -> Mapping[str, User]:
+def parsed(text: str, *, where: str) -> Mapping[str, ConsoleUser]:
     """The users of a file's text, by name. Raises `InvalidArgument`, which names the line and never shows it."""
-    found: dict[str, User] = {}
+    found: dict[str, ConsoleUser] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -103,7 +103,7 @@ def parsed(text: str, *, where: str) -> Mapping[str, User]:
     return found
 
 
-def _user(line: str) -> User | None:
+def _user(line: str) -> ConsoleUser | None:
     match = re.fullmatch(r"([^:]+):(viewer|operator):scrypt\$(\d{1,8})\$(\d{1,3})\$(\d{1,3})\$([^$]+)\$([^$]+)", line)
     if match is None or not NAME.fullmatch(match[1]):
         return None
@@ -114,7 +114,7 @@ def _user(line: str) -> User | None:
         salt, digest = (base64.b64decode(part, validate=True) for part in (match[6], match[7]))
     except ValueError:
         return None
-    return User(match[1], Role(match[2]), Hash(n, r, p, salt, digest)) if len(digest) == _HASH_BYTES else None
+    return ConsoleUser(match[1], ConsoleRole(match[2]), PasswordHash(n, r, p, salt, digest)) if len(digest) == _HASH_BYTES else None
 
 
 class PasswordFile:
@@ -123,10 +123,10 @@ class PasswordFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp: tuple[int, ...] | None = None
-        self._users: Mapping[str, User] = {}
+        self._users: Mapping[str, ConsoleUser] = {}
         self.users()
 
-    def users(self) -> Mapping[str, User]:
+    def users(self) -> Mapping[str, ConsoleUser]:
         """The users by name. Raises `InvalidArgument` when the file cannot be read: then nobody gets in."""
         try:
             status = self._path.stat()

@@ -65,7 +65,7 @@ def is_from_within_another_site(headers: Mapping[str, str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class ViewerSession:
     """What the cookie of a viewer says."""
 
     id: str
@@ -77,30 +77,30 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Signer:
+class SessionSigner:
     """Signs sessions and the tokens of forms, by a key that lives as long as the process."""
 
     key: bytes = field(repr=False)
 
-    def cookie(self, session: Session) -> str:
+    def cookie(self, session: ViewerSession) -> str:
         """A session as a cookie's value."""
         fields = [session.id, session.name, session.proof, session.until_s]
         body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
         return f"{body}.{self._signature('session', body)}"
 
-    def session(self, cookie: str, *, now_s: float) -> Session | None:
+    def session(self, cookie: str, *, now_s: float) -> ViewerSession | None:
         """The session of a cookie; None: it is none of ours, or over."""
         body, _, signature = cookie.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature("session", body).encode()):
             return None
         number, name, proof, until_s = json.loads(base64.urlsafe_b64decode(body))
-        return Session(id=number, name=name, proof=proof, until_s=until_s) if now_s < until_s else None
+        return ViewerSession(id=number, name=name, proof=proof, until_s=until_s) if now_s < until_s else None
 
-    def form_token(self, session: Session) -> str:
+    def form_token(self, session: ViewerSession) -> str:
         """The token that forms of a session carry."""
         return self._signature("form", session.id)
 
-    def is_form_token(self, session: Session, token: str) -> bool:
+    def is_form_token(self, session: ViewerSession, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self.form_token(session).encode())
 
     def mark(self, name: str, number: str) -> str:
@@ -115,7 +115,7 @@ class Signer:
         return hmac.new(self.key, f"{use}:{text}".encode(), hashlib.sha256).hexdigest()
 
 
-class Shield:
+class SecurityMiddleware:
     """The outermost layer: refuses requests that call another host, and gives every answer its protecting headers."""
 
     def __init__(self, app: ASGIApp, *, known_hosts: frozenset[str] | None, is_tls: bool) -> None:

@@ -26,16 +26,16 @@ from ....log.errors import (
 from ....log.escapes import escaped_json
 from ....log.runtime.runtime import Runtime
 from ..actions.action import Action
-from ..actions.run import Actor, Changed, Runner
+from ..actions.action_runner import ActionRunner, Actor, Changed
 from ..documents import document
-from ..faults import Fault, problem_of
-from ..lakes.lakes import Lakes
+from ..faults import ErrorView, problem_of
+from ..lakes.lakes import ServedLakes
 from ..lakes.source import LakeSource
-from ..views.page import Asked, Crumb, Page, Scene
+from ..views.page import Breadcrumb, PageContext, PageDefinition, PageRequest
 from ..views.pages import PAGES
+from .jinja import environment, live_tag
 from .login import Login, TooManyFailures, Viewer
-from .options import ConsoleOptions, Role
-from .render import environment, live_tag
+from .options import ConsoleOptions, ConsoleRole
 from .security import port_of
 from .urls import action_url, page_url, static_url
 
@@ -59,13 +59,13 @@ class FormRefused(CallError):
 
 
 @dataclass
-class Site:
+class ConsoleSite:
     """One console."""
 
     options: ConsoleOptions
-    lakes: Lakes
+    lakes: ServedLakes
     login: Login
-    runner: Runner
+    runner: ActionRunner
     runtime: Runtime
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the console ends: streams end then."""
@@ -85,16 +85,16 @@ class Site:
         """The name of the cookie that tells a browser in which somebody logged in before."""
         return f"{self.cookie(request)}_mark"
 
-    def scene(self, request: Request) -> Scene:
+    def scene(self, request: Request) -> PageContext:
         """The lake that a request names. Raises `LakeNotServed`."""
-        return Scene(self.lakes[request.path_params["lake"]])
+        return PageContext(self.lakes[request.path_params["lake"]])
 
     def may_act(self, viewer: Viewer | None) -> bool:
-        return viewer is not None and viewer.role is Role.OPERATOR and not self.options.read_only
+        return viewer is not None and viewer.role is ConsoleRole.OPERATOR and not self.options.read_only
 
     def may_begin(self, viewer: Viewer | None) -> bool:
         """Whether a caller may begin costly work that changes nothing."""
-        return viewer is not None and viewer.role is Role.OPERATOR
+        return viewer is not None and viewer.role is ConsoleRole.OPERATOR
 
     def actor(self, request: Request) -> Actor:
         """The caller of a request, as one who acts."""
@@ -122,7 +122,7 @@ class Site:
         source: LakeSource | None = None,
         status: int = 200,
         live: Mapping[str, object] | None = None,
-        crumbs: Sequence[Crumb] = (),
+        crumbs: Sequence[Breadcrumb] = (),
         **values: Any,  # noqa: ANN401 - what the template takes
     ) -> Response:
         """An answer drawn by a template, which stands in the base of all pages."""
@@ -167,7 +167,7 @@ class Site:
             return json_response(document(problem_of(error)), status=status)
         name = str(request.scope.get("path_params", {}).get("lake", ""))
         source = self.lakes[name] if name in self.lakes.names else None
-        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=Fault.of(error))
+        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=ErrorView.of(error))
 
 
 def _links(lake: str | None) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _links(lake: str | None) -> dict[str, Any]:
         assert lake is not None, "actions are linked from pages of a lake"
         return action_url(lake, action, names)
 
-    def paged(page: Page[Any], asked: Asked, number: int) -> str:
+    def paged(page: PageDefinition[Any], asked: PageRequest, number: int) -> str:
         return url(page.name, **{**asked.path, **asked.query, "page": number})
 
     return {"url": url, "action_url": act, "paged": paged, "static": static_url}
@@ -198,7 +198,7 @@ def address_of(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
 
-def action_of(site: Site, request: Request) -> Action[Any]:
+def action_of(site: ConsoleSite, request: Request) -> Action[Any]:
     return site.runner.named(request.path_params["action"])
 
 

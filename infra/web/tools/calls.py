@@ -11,12 +11,12 @@ from ....log.errors import DataDamaged, InvalidArgument, NewerFormatError
 from ....log.paths import TopicPaths
 from ....log.topic.records import not_found, read_record
 from ....log.verify import verify
-from ..actions.all import ACTIONS
-from ..actions.run import Actor, Runner
+from ..actions.action_runner import ActionRunner, Actor
+from ..actions.registry import ACTIONS
 from ..documents import Json, document
-from ..faults import Fault, late
+from ..faults import ErrorView, late
 from ..lakes.source import LakeSource
-from ..views.page import Scene
+from ..views.page import PageContext
 from ..views.pages import PAGES
 from .tool import PREVIEW, STAMP, TYPED, VERIFY, Tool, tools_of
 
@@ -25,12 +25,12 @@ AT_ONCE = 4
 CALL_S, VERIFY_S = 60.0, 600.0
 
 
-class Tools:
+class ToolCalls:
     """The tools of one lake. Without ``writes`` none of them changes it."""
 
     def __init__(self, source: LakeSource, *, writes: bool) -> None:
         self._source = source
-        self._runner = Runner(read_only=not writes, actions=ACTIONS)
+        self._runner = ActionRunner(read_only=not writes, actions=ACTIONS)
         self._limit = asyncio.Semaphore(AT_ONCE)
         self.described = tools_of(PAGES, ACTIONS.values(), writes=writes)
 
@@ -55,16 +55,16 @@ class Tools:
                 raise late(patience_s) from None
 
     async def _answer(self, tool: Tool, texts: dict[str, str], actor: Actor) -> Json:
-        scene = Scene(self._source)
+        scene = PageContext(self._source)
         if tool.page is not None:
             path = {name: texts.pop(name) for name in tool.page.names}
-            return _object(document(await tool.page.told(scene, tool.page.asked(path, texts))))
+            return _object(document(await tool.page.answer_for_programs(scene, tool.page.asked(path, texts))))
         if tool.action is None:
             return await self._source.using(lambda lake: _verified(lake, texts["topic"]))
         if tool.name.startswith(PREVIEW):
-            return _object(document(await self._runner.preview(tool.action, scene, tool.action.given(texts))))
+            return _object(document(await self._runner.preview(tool.action, scene, tool.action.parse_arguments(texts))))
         stamp, typed = texts.pop(STAMP), texts.pop(TYPED, None)
-        done = await self._runner.run(tool.action, scene, tool.action.given(texts), actor, stamp=stamp, typed=typed)
+        done = await self._runner.run(tool.action, scene, tool.action.parse_arguments(texts), actor, stamp=stamp, typed=typed)
         return _object(document(done))
 
 
@@ -77,7 +77,7 @@ async def _verified(lake: Lake, name: str) -> Json:
     try:
         report = await verify(lake.store, paths, found[0], lake.runtime)
     except (DataDamaged, NewerFormatError) as error:
-        return {"topic": name, "ok": False, "fault": document(Fault.of(error))}
+        return {"topic": name, "ok": False, "fault": document(ErrorView.of(error))}
     return {**document(report), "ok": report.ok}
 
 

@@ -16,7 +16,7 @@ _READ_BYTES = 64 * 1024
 _AHEAD = 64
 
 
-class Lines:
+class LineReader:
     """The lines of a descriptor, each without its end. A line that is too long ends them, as no honest client sends one.
 
     A thread reads, and does not keep the process from ending: nothing but its read waits for who is at the other end.

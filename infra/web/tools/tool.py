@@ -11,7 +11,7 @@ from typing import Any
 from ....log.errors import InvalidArgument
 from ..actions.action import Action
 from ..documents import Json
-from ..views.page import TEXT_CHARS_MAX, Page, Parameter
+from ..views.page import TEXT_CHARS_MAX, PageDefinition, QueryParameter
 
 PREVIEW = "preview_"
 STAMP, TYPED = "stamp", "typed"
@@ -30,11 +30,11 @@ class Tool:
     arguments: Json
     """The JSON schema of each argument, by its name."""
     required: tuple[str, ...] = ()
-    acts: bool = False
+    is_action: bool = False
     """Whether it changes the lake."""
-    gives_up: bool = False
+    is_destructive: bool = False
     """Whether what it does cannot be undone."""
-    page: Page[Any] | None = None
+    page: PageDefinition[Any] | None = None
     action: Action[Any] | None = None
 
     @property
@@ -70,7 +70,7 @@ class Tool:
         return InvalidArgument(message, operation=self.name, expected=expected, observed=observed)
 
 
-def tools_of(pages: Iterable[Page[Any]], actions: Iterable[Action[Any]], *, writes: bool) -> dict[str, Tool]:
+def tools_of(pages: Iterable[PageDefinition[Any]], actions: Iterable[Action[Any]], *, writes: bool) -> dict[str, Tool]:
     """All tools by name: a page is one that reads; with ``writes`` an action is two, its preview and the doing."""
     found = [*map(_of_page, pages), _VERIFY]
     if writes:
@@ -78,7 +78,7 @@ def tools_of(pages: Iterable[Page[Any]], actions: Iterable[Action[Any]], *, writ
     return {one.name: one for one in found}
 
 
-def _of_page(page: Page[Any]) -> Tool:
+def _of_page(page: PageDefinition[Any]) -> Tool:
     names = {name: _text(f"The {name.replace('_', ' ')}.") for name in page.names}
     parameters = {one.name: _of_parameter(one) for one in page.parameters}
     return Tool(
@@ -107,14 +107,14 @@ def _of_action(action: Action[Any]) -> tuple[Tool, Tool]:
         about=f"{action.about} Call {preview.name} first. It is logged in the lake's audit topic.",
         arguments={**arguments, **confirmed},
         required=(*required, STAMP),
-        acts=True,
-        gives_up=True,
+        is_action=True,
+        is_destructive=True,
         action=action,
     )
     return preview, act
 
 
-def _of_parameter(one: Parameter) -> Json:
+def _of_parameter(one: QueryParameter) -> Json:
     schema: Json = {"type": "integer"} if one.kind is int else _text(one.help)
     schema["description"] = one.help
     schema |= {} if one.default is None else {"default": one.default}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from ..lakes.source import Looked, UnreadThing
+from ..lakes.source import LakeSnapshot, UnreadableItem
+from .lake_problems import LakeProblems
 from .rows import GroupRow, group_rows
-from .watched import Watched
 
 LATE = timedelta(minutes=5)
 """The age of the oldest message from which a group is said to be behind."""
@@ -26,7 +26,7 @@ class Urgency(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class AttentionItem:
     """One thing that needs an operator."""
 
     urgency: Urgency
@@ -40,13 +40,13 @@ class Attention:
     age: timedelta | None = None
 
 
-_EMPTY = Attention(
+_EMPTY = AttentionItem(
     urgency=Urgency.LOOK,
     kind="empty",
     text="The lake has no topics: it is a new one, another one than you meant, or gone.",
     count=0,
 )
-_GONE = Attention(
+_GONE = AttentionItem(
     urgency=Urgency.ACT,
     kind="gone",
     text="The lake had topics, and has none any more: they were deleted, its place is not mounted, or somebody moved it.",
@@ -55,7 +55,7 @@ _GONE = Attention(
 _ORDER = [Urgency.ACT, Urgency.LOOK, Urgency.NOTE]
 
 
-def attention(looked: Looked, watched: Watched | None = None) -> tuple[Attention, ...]:
+def attention(looked: LakeSnapshot, watched: LakeProblems | None = None) -> tuple[AttentionItem, ...]:
     """All of it that the last look tells, and what was watched besides."""
     empty = [] if looked.topics else [_GONE if looked.had_topics else _EMPTY]
     found = [*empty, *map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
@@ -63,15 +63,15 @@ def attention(looked: Looked, watched: Watched | None = None) -> tuple[Attention
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.urgency), -one.count, one.text)))
 
 
-def _unread(thing: UnreadThing) -> Attention:
-    return Attention(
+def _unread(thing: UnreadableItem) -> AttentionItem:
+    return AttentionItem(
         urgency=Urgency.ACT, kind="unread", text=f"{thing.kind} {thing.name} cannot be read: {thing.fault.message}", count=1
     )
 
 
-def _of_group(row: GroupRow) -> Iterator[Attention]:
+def _of_group(row: GroupRow) -> Iterator[AttentionItem]:
     for urgency, kind, count, text in troubles(row):
-        yield Attention(urgency=urgency, kind=kind, text=text, count=count, group=row.group, topic=row.topic, age=row.age)
+        yield AttentionItem(urgency=urgency, kind=kind, text=text, count=count, group=row.group, topic=row.topic, age=row.age)
 
 
 def troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
@@ -109,27 +109,27 @@ def _is_behind(row: GroupRow) -> bool:
     return row.settled_per_second is not None and row.lag - held > row.settled_per_second * LATE.total_seconds()
 
 
-def _of_watched(watched: Watched) -> Iterator[Attention]:
+def _of_watched(watched: LakeProblems) -> Iterator[AttentionItem]:
     for name, fault in (watched.faults or {}).items():
-        yield Attention(urgency=Urgency.ACT, kind="unread", text=f"{name} cannot be looked at: {fault.message}", count=1)
+        yield AttentionItem(urgency=Urgency.ACT, kind="unread", text=f"{name} cannot be looked at: {fault.message}", count=1)
     for sync in watched.stopped:
         stands = _counted(sync.tables, "table of it stands still", "tables of it stand still")
         text = f"sync {sync.name}: {stands if sync.tables else 'its record cannot be read'}"
-        yield Attention(urgency=Urgency.ACT, kind="stopped_sync", text=text, count=sync.tables, topic=sync.topic)
+        yield AttentionItem(urgency=Urgency.ACT, kind="stopped_sync", text=text, count=sync.tables, topic=sync.topic)
     for one in watched.old:
         text = (
             f"{_counted(one.transactions, 'transaction is open', 'transactions are open')} of producer group {one.producer_group}"
         )
-        yield Attention(urgency=Urgency.LOOK, kind="old_transactions", text=text, count=one.transactions, age=one.oldest)
+        yield AttentionItem(urgency=Urgency.LOOK, kind="old_transactions", text=text, count=one.transactions, age=one.oldest)
     for topic in watched.late:
         text = "delayed messages are due and not delivered"
-        yield Attention(urgency=Urgency.LOOK, kind="late_timers", text=text, count=1, topic=topic.topic, age=topic.late)
+        yield AttentionItem(urgency=Urgency.LOOK, kind="late_timers", text=text, count=1, topic=topic.topic, age=topic.late)
 
 
 def _counted(count: int, one: str, several: str) -> str:
     return f"{count:,} {one if count == 1 else several}"
 
 
-def worst(found: Sequence[Attention]) -> Urgency | None:
+def worst(found: Sequence[AttentionItem]) -> Urgency | None:
     """The most urgent; None: all is well."""
     return found[0].urgency if found else None

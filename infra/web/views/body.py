@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ....aio import Lake
 from ....log.errors import InvalidArgument, MessageNotFound
-from .page import Asked, Download, Given, Scene
+from .page import Download, DownloadContent, PageContext, PageRequest
 
 _NUMBER_DIGITS_MAX = 18
 
 
-async def gather(scene: Scene, asked: Asked) -> Given:
+async def gather(scene: PageContext, asked: PageRequest) -> DownloadContent:
     topic, queue, offset = asked["topic"], _number(asked, "queue"), _number(asked, "offset")
 
     async def read(lake: Lake) -> bytes:
@@ -18,10 +18,10 @@ async def gather(scene: Scene, asked: Asked) -> Given:
             return message.content
         raise MessageNotFound("there is no such message", operation="read", object=f"{topic}, queue {queue}, offset {offset}")
 
-    return Given(f"{topic}-{queue}-{offset}.bin", await scene.using(read))
+    return DownloadContent(f"{topic}-{queue}-{offset}.bin", await scene.using(read))
 
 
-def _number(asked: Asked, name: str) -> int:
+def _number(asked: PageRequest, name: str) -> int:
     text = asked[name]
     if not (text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX):
         raise InvalidArgument("this is no number", operation="read", object=name, expected="a whole number", observed=text[:200])

@@ -15,7 +15,7 @@ from ....cdc.debezium.state import name_of, parse_engine_state
 from ....cdc.events.table_types import CAPTURES
 from ....cdc.postgres.state import parse_state, slot_of
 from ....cdc.sync.lease import SyncRecord, read_records, sync_group
-from ....coordinator.cells.cells import Stored
+from ....coordinator.cells.cells import StoredCell
 from ....coordinator.cells.keys import role_key, worker_of
 from ....coordinator.queues.codec import decode_cell
 from ....coordinator.workers.liveness import WorkerState
@@ -23,9 +23,9 @@ from ....log.errors import OffsetOutOfRange, PenstockError, TopicDeleted, TopicN
 from ....log.message.message import from_ms
 from ....log.paths import topic_name
 from ....log.read.reader import Reader
-from ..faults import Fault, Part
-from ..lakes.source import Looked
-from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from ..faults import ErrorView, PagePart
+from ..lakes.source import LakeSnapshot
+from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 SYNCS_SHOWN = 6
 """The syncs on a page: each costs two or three requests."""
@@ -36,7 +36,7 @@ STOPS_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class StalledTableRow:
     """A table that stands still at an event of one queue."""
 
     table: str
@@ -48,7 +48,7 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SyncTableRow:
     """A table of a sync that goes on."""
 
     table: str
@@ -59,7 +59,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sync:
+class SyncDetails:
     """A sync, as its record says, which whoever drove it wrote last."""
 
     topic: str
@@ -74,9 +74,9 @@ class Sync:
     chosen: tuple[str, ...] | None
     """The tables that it was run for; None: all."""
     tables_total: int
-    tables: tuple[Table, ...]
+    tables: tuple[SyncTableRow, ...]
     stopped_total: int
-    stopped: tuple[Stopped, ...]
+    stopped: tuple[StalledTableRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +85,11 @@ class SyncRow:
 
     topic: str
     name: str
-    sync: Part[Sync]
+    sync: PagePart[SyncDetails]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capture:
+class CaptureDetails:
     """A capture of a database."""
 
     connector: str
@@ -114,21 +114,21 @@ class CaptureRow:
 
     topic: str
     name: str
-    capture: Part[Capture]
+    capture: PagePart[CaptureDetails]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Syncs:
+class SyncList:
     """The syncs of a page: those with tables that stand still first."""
 
     standing_still: int
     """The syncs with such tables, of all."""
-    span: Span
+    span: Pagination
     rows: tuple[SyncRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Captures:
+class CaptureList:
     """The captures."""
 
     total: int
@@ -136,42 +136,42 @@ class Captures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class ChangesPage:
     """What the page shows."""
 
     at: datetime
-    syncs: Part[Syncs]
-    captures: Part[Captures]
+    syncs: PagePart[SyncList]
+    captures: PagePart[CaptureList]
 
 
 Records = Mapping[tuple[str, str], SyncRecord | PenstockError]
 
 
-async def gather(scene: Scene, asked: Asked) -> Changes:
+async def gather(scene: PageContext, asked: PageRequest) -> ChangesPage:
     looked = await scene.source.look()
     wanted = (asked.text("filter") or "").lower()
 
-    async def syncs(lake: Lake) -> Syncs:
+    async def syncs(lake: Lake) -> SyncList:
         records = await known_records(scene, lake)
         chosen = ordered({place: one for place, one in records.items() if any(wanted in text.lower() for text in place)})
-        span = Span.of(len(chosen), asked.number("page"), rows=SYNCS_SHOWN)
+        span = Pagination.of(len(chosen), asked.number("page"), rows=SYNCS_SHOWN)
 
         async def row(place: tuple[str, str], record: SyncRecord | PenstockError) -> SyncRow:
             if isinstance(record, PenstockError):
-                return SyncRow(topic=place[0], name=place[1], sync=Part(fault=Fault.of(record)))
+                return SyncRow(topic=place[0], name=place[1], sync=PagePart(fault=ErrorView.of(record)))
             sync = await scene.part(lambda lake: _sync(scene, lake, looked, *place, record))
             return SyncRow(topic=place[0], name=place[1], sync=sync)
 
         rows = await asyncio.gather(*(row(place, record) for place, record in chosen[span.slice]))
-        return Syncs(standing_still=sum(map(stands_still, records.values())), span=span, rows=tuple(rows))
+        return SyncList(standing_still=sum(map(stands_still, records.values())), span=span, rows=tuple(rows))
 
-    return Changes(at=looked.at, syncs=await scene.part(syncs), captures=await scene.part(lambda lake: _captures(scene, lake)))
+    return ChangesPage(at=looked.at, syncs=await scene.part(syncs), captures=await scene.part(lambda lake: _captures(scene, lake)))
 
 
-async def known_records(scene: Scene, lake: Lake) -> Records:
+async def known_records(scene: PageContext, lake: Lake) -> Records:
     """The records of all syncs. Those that have not changed are not read again."""
 
-    async def nothing() -> dict[str, Stored | PenstockError]:
+    async def nothing() -> dict[str, StoredCell | PenstockError]:
         return {}
 
     before = await scene.source.memo.get(("records of syncs",), nothing, fresh_s=float("inf"))
@@ -188,7 +188,7 @@ def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | Pensto
     return sorted(records.items(), key=lambda item: (isinstance(item[1], SyncRecord) and not item[1].stopped, item[0]))
 
 
-async def _sync(scene: Scene, lake: Lake, looked: Looked, topic: str, name: str, record: SyncRecord) -> Sync:
+async def _sync(scene: PageContext, lake: Lake, looked: LakeSnapshot, topic: str, name: str, record: SyncRecord) -> SyncDetails:
     stopped = list(stops_of(record))
     state = await _state(lake, looked, topic, name)
     lag, age = progress_of(looked, topic, name)
@@ -201,7 +201,7 @@ async def _sync(scene: Scene, lake: Lake, looked: Looked, topic: str, name: str,
             state = "its topic was made anew"
         else:
             stopped = await _dated(scene, Reader(opened), record.life, stopped)
-    return Sync(
+    return SyncDetails(
         topic=topic,
         name=name,
         into=record.into,
@@ -216,17 +216,17 @@ async def _sync(scene: Scene, lake: Lake, looked: Looked, topic: str, name: str,
     )
 
 
-def stops_of(record: SyncRecord) -> Iterator[Stopped]:
+def stops_of(record: SyncRecord) -> Iterator[StalledTableRow]:
     """The events at which tables stand still."""
     for table, stops in sorted(record.stopped.items()):
         for one in stops:
-            yield Stopped(table=table, queue=one.queue, offset=one.offset, reason=one.reason, since=None)
+            yield StalledTableRow(table=table, queue=one.queue, offset=one.offset, reason=one.reason, since=None)
 
 
-def tables_of(record: SyncRecord) -> tuple[Table, ...]:
+def tables_of(record: SyncRecord) -> tuple[SyncTableRow, ...]:
     """The first tables of a sync, by folder."""
     return tuple(
-        Table(
+        SyncTableRow(
             table=record.tables[folder].names[0],
             folder=folder,
             commits=record.progress[folder].commits if folder in record.progress else 0,
@@ -235,7 +235,7 @@ def tables_of(record: SyncRecord) -> tuple[Table, ...]:
     )
 
 
-def progress_of(looked: Looked, topic: str, name: str) -> tuple[int | None, timedelta | None]:
+def progress_of(looked: LakeSnapshot, topic: str, name: str) -> tuple[int | None, timedelta | None]:
     """How far a sync is behind, as its consumer group tells."""
     mine = [one for one in looked.group(sync_group(name)) if one.topic == topic]
     if not mine:
@@ -245,7 +245,7 @@ def progress_of(looked: Looked, topic: str, name: str) -> tuple[int | None, time
     return lag, timedelta(milliseconds=max(ages)) if ages and lag else None
 
 
-async def _state(lake: Lake, looked: Looked, topic: str, name: str) -> str:
+async def _state(lake: Lake, looked: LakeSnapshot, topic: str, name: str) -> str:
     """Whether somebody drives a sync."""
     key = role_key(topic, sync_group(name))
     stored = await lake.coordination.cells.read(key)
@@ -253,7 +253,7 @@ async def _state(lake: Lake, looked: Looked, topic: str, name: str) -> str:
     return driven(looked, owner)
 
 
-def driven(looked: Looked, owner: str) -> str:
+def driven(looked: LakeSnapshot, owner: str) -> str:
     """Whether the holder of a sync lives."""
     states = {one.worker: one.state for one in looked.seen.workers}
     match states.get(worker_of(owner)) if owner else None:
@@ -264,7 +264,7 @@ def driven(looked: Looked, owner: str) -> str:
     return "does not run"
 
 
-async def _dated(scene: Scene, reader: Reader, life: int, stopped: Sequence[Stopped]) -> list[Stopped]:
+async def _dated(scene: PageContext, reader: Reader, life: int, stopped: Sequence[StalledTableRow]) -> list[StalledTableRow]:
     """The events with their times: of each queue the first is looked up."""
     first: dict[int, int] = {}
     for one in stopped:
@@ -284,7 +284,7 @@ async def _dated(scene: Scene, reader: Reader, life: int, stopped: Sequence[Stop
     return [replace(one, since=times.get(one.queue)) if first.get(one.queue) == one.offset else one for one in stopped]
 
 
-async def _captures(scene: Scene, lake: Lake) -> Captures:
+async def _captures(scene: PageContext, lake: Lake) -> CaptureList:
     keys = sorted(one.key for one in await lake.store.list(CAPTURES))
     found = [(key, name) for key in keys if (name := slot_of(key) or name_of(key)) is not None]
 
@@ -293,10 +293,10 @@ async def _captures(scene: Scene, lake: Lake) -> Captures:
         return CaptureRow(topic=topic, name=name, capture=await scene.part(lambda lake: _capture(lake, topic, key)))
 
     rows = await asyncio.gather(*(row(*one) for one in found[:CAPTURES_SHOWN]))
-    return Captures(total=len(found), rows=tuple(rows))
+    return CaptureList(total=len(found), rows=tuple(rows))
 
 
-async def _capture(lake: Lake, topic: str, key: str) -> Capture:
+async def _capture(lake: Lake, topic: str, key: str) -> CaptureDetails:
     data = (await lake.store.get(key)).data
     last_ms = 0
     capture = capture_of(key, data)
@@ -309,11 +309,11 @@ async def _capture(lake: Lake, topic: str, key: str) -> Capture:
     return replace(capture, last_stored=from_ms(last_ms) if last_ms else None)
 
 
-def capture_of(key: str, data: bytes) -> Capture:
+def capture_of(key: str, data: bytes) -> CaptureDetails:
     """A capture as the page shows it, by its state alone. Raises `DataDamaged`, `NewerFormatError`."""
     if slot_of(key) is not None:
         state = parse_state(data, key)
-        return Capture(
+        return CaptureDetails(
             connector="postgresql",
             source=state.database,
             follows=state.publication,
@@ -324,7 +324,7 @@ def capture_of(key: str, data: bytes) -> Capture:
         )
     engine = parse_engine_state(data, key)
     pending = tuple(dict.fromkeys((*(() if engine.chunk is None else (engine.chunk.table,)), *engine.pending)))
-    return Capture(
+    return CaptureDetails(
         connector=engine.connector,
         source=f"server {engine.server}",
         follows=engine.place,
@@ -335,7 +335,7 @@ def capture_of(key: str, data: bytes) -> Capture:
     )
 
 
-def live(shown: Changes) -> dict[str, object]:
+def live(shown: ChangesPage) -> dict[str, object]:
     found: dict[str, object] = {"at": shown.at}
     if shown.syncs.value is not None:
         found["standing_still"] = shown.syncs.value.standing_still
@@ -346,12 +346,12 @@ def live(shown: Changes) -> dict[str, object]:
     return found
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="changes",
     path="/changes",
     title="Change data",
     about="Captures and syncs: who runs, how far each sync is behind, and the events at which tables stand still; 6 syncs a page.",
-    shows=Changes,
+    shows=ChangesPage,
     gather=gather,
     command=lambda asked: ["group", "lag"],
     parameters=(FILTER, NUMBER),

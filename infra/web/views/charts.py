@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
 
-from ..lakes.history import HOUR_S, Point
+from ..lakes.history import HOUR_S, MetricsPoint
 
 WIDTH, HEIGHT = 240, 48
 _EDGE = 3
@@ -18,7 +18,7 @@ GAP_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class ChartValue:
     """One value of a chart."""
 
     at: datetime
@@ -31,7 +31,7 @@ class Chart:
 
     name: str
     unit: str
-    values: tuple[Value, ...]
+    values: tuple[ChartValue, ...]
     last: float | None
     most: float
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ class Chart:
 class _Figure:
     name: str
     unit: str
-    of: Callable[[Point], float]
+    of: Callable[[MetricsPoint], float]
     is_rate: bool = False
 
 
@@ -56,12 +56,12 @@ FIGURES = (
 )
 
 
-def charts(points: Sequence[Point]) -> tuple[Chart, ...]:
+def charts(points: Sequence[MetricsPoint]) -> tuple[Chart, ...]:
     """All charts of these points, the oldest first."""
     return tuple(_chart(figure, points) for figure in FIGURES)
 
 
-def _chart(figure: _Figure, points: Sequence[Point]) -> Chart:
+def _chart(figure: _Figure, points: Sequence[MetricsPoint]) -> Chart:
     if figure.is_rate:
         found = [(now, rate) for before, now in pairwise(points) if (rate := _rate(figure, before, now)) is not None]
     else:
@@ -70,7 +70,7 @@ def _chart(figure: _Figure, points: Sequence[Point]) -> Chart:
     return Chart(
         name=figure.name,
         unit=figure.unit,
-        values=tuple(Value(at=point.at, value=_rounded(value)) for point, value in found),
+        values=tuple(ChartValue(at=point.at, value=_rounded(value)) for point, value in found),
         last=_rounded(found[-1][1]) if found else None,
         most=_rounded(most),
         lines=lines(thinned([(point.at_s, value) for point, value in found]), most),
@@ -82,7 +82,7 @@ def _rounded(value: float) -> float:
     return int(value) if value.is_integer() else round(value, 2)
 
 
-def _rate(figure: _Figure, before: Point, now: Point) -> float | None:
+def _rate(figure: _Figure, before: MetricsPoint, now: MetricsPoint) -> float | None:
     """The rate between two points. None: a topic or group went, or nobody looked for long."""
     took_s, count = now.at_s - before.at_s, figure.of(now) - figure.of(before)
     return None if count < 0 or not 0 < took_s < GAP_S else count / took_s

@@ -13,10 +13,10 @@ from ....log.paths import TopicPaths
 from ....log.table.delta.delta_log import DeltaLog
 from ....log.topic.records import not_found, read_record
 from ....log.verify import VerifyReport
-from ...operating.verify import verified
-from ..faults import Fault, Part
-from ..lakes.jobs import Job
-from .page import Asked, Crumb, Page, Scene
+from ...operating.verify import verify_findings
+from ..faults import ErrorView, PagePart
+from ..lakes.jobs import BackgroundJob
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
 OBJECTS_MAX = 5_000
 """The objects of the log, which are its entries and checkpoints: some 5,000 GETs."""
@@ -29,7 +29,7 @@ AGAIN = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class CheckBounds:
     """How much a check reads."""
 
     log_objects: int
@@ -41,7 +41,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckRun:
     """A check that was begun."""
 
     began: datetime
@@ -50,23 +50,23 @@ class Checked:
     """runs, all is well, DAMAGED, ended before its end."""
     report: VerifyReport | None = None
     findings_total: int = 0
-    fault: Fault | None = None
+    fault: ErrorView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class CheckPage:
     """What the page shows."""
 
     topic: str
-    bounds: Part[Bounds]
-    checked: Checked | None
+    bounds: PagePart[CheckBounds]
+    checked: CheckRun | None
     """The check that was begun last, by any viewer; None: none was, since the console began."""
 
 
-async def gather(scene: Scene, asked: Asked) -> Check:
+async def gather(scene: PageContext, asked: PageRequest) -> CheckPage:
     name = asked["topic"]
 
-    async def bounds_of() -> Bounds:
+    async def bounds_of() -> CheckBounds:
         return await scene.using(lambda lake: _bounds(lake, name))
 
     bounds = await scene.part(
@@ -74,10 +74,10 @@ async def gather(scene: Scene, asked: Asked) -> Check:
     )
     jobs = scene.source.jobs
     job = jobs.get(name)
-    return Check(topic=name, bounds=bounds, checked=None if job is None else checked_of(job, jobs.took(job)))
+    return CheckPage(topic=name, bounds=bounds, checked=None if job is None else checked_of(job, jobs.took(job)))
 
 
-async def begin(scene: Scene, asked: Asked) -> None:
+async def begin(scene: PageContext, asked: PageRequest) -> None:
     """Begin a check, unless one runs or just ended. Raises `LimitExceeded` for a large topic, `BackPressureError` beside another check."""
     name = asked["topic"]
     if is_wanted(scene, scene.source.jobs.get(name)):
@@ -85,12 +85,12 @@ async def begin(scene: Scene, asked: Asked) -> None:
         scene.source.jobs.start(name, lambda: scene.using(lambda lake: _work(lake, name)))
 
 
-def is_wanted(scene: Scene, known: Job | None) -> bool:
+def is_wanted(scene: PageContext, known: BackgroundJob | None) -> bool:
     """Whether a viewer who asks for a check gets a new one."""
     return known is None or (not known.runs and scene.now - known.began - scene.source.jobs.took(known) >= AGAIN)
 
 
-async def _bounds(lake: Lake, name: str) -> Bounds:
+async def _bounds(lake: Lake, name: str) -> CheckBounds:
     paths = TopicPaths.of(name)
     found = await read_record(lake.store, paths)  # not by opening the topic: a damaged log cannot be opened
     if found is None or found[0].deleted:
@@ -103,10 +103,10 @@ async def _bounds(lake: Lake, name: str) -> Bounds:
     objects = await lake.store.list(paths.log, max_keys=OBJECTS_MAX + 1)
     log_bytes = sum(one.size_bytes for one in objects)
     small = len(objects) <= OBJECTS_MAX and log_bytes + table_bytes <= BYTES_MAX
-    return Bounds(log_objects=len(objects), log_bytes=log_bytes, table_bytes=table_bytes, is_small=small)
+    return CheckBounds(log_objects=len(objects), log_bytes=log_bytes, table_bytes=table_bytes, is_small=small)
 
 
-def _check_small(name: str, bounds: Bounds) -> None:
+def _check_small(name: str, bounds: CheckBounds) -> None:
     if not bounds.is_small:
         raise LimitExceeded(
             "the topic is too large to be checked here",
@@ -124,25 +124,25 @@ async def _work(lake: Lake, name: str) -> VerifyReport:
         raise not_found(name)
     try:
         async with asyncio.timeout(CHECK_S):
-            return await verified(lake, name, found[0])
+            return await verify_findings(lake, name, found[0])
     except TimeoutError:
         raise StoreUnavailable(
             "the check took too long", operation="verify", object=name, expected=f"at most {CHECK_S:.0f} s"
         ) from None
 
 
-def checked_of(job: Job, took: timedelta) -> Checked:
+def checked_of(job: BackgroundJob, took: timedelta) -> CheckRun:
     """A job as the page shows it."""
     if job.runs:
-        return Checked(began=job.began, took=took, state="runs")
+        return CheckRun(began=job.began, took=took, state="runs")
     if job.task.cancelled():
-        return Checked(began=job.began, took=took, state="ended before its end")
+        return CheckRun(began=job.began, took=took, state="ended before its end")
     error = job.task.exception()
     if isinstance(error, Exception):
         ours = error if isinstance(error, PenstockError) else unforeseen(error, operation="verify")
-        return Checked(began=job.began, took=took, state="ended before its end", fault=Fault.of(ours))
+        return CheckRun(began=job.began, took=took, state="ended before its end", fault=ErrorView.of(ours))
     report: VerifyReport = job.task.result()
-    return Checked(
+    return CheckRun(
         began=job.began,
         took=took,
         state="all is well" if report.ok else "DAMAGED",
@@ -151,20 +151,23 @@ def checked_of(job: Job, took: timedelta) -> Checked:
     )
 
 
-def live(shown: Check) -> dict[str, object]:
+def live(shown: CheckPage) -> dict[str, object]:
     checked = shown.checked
     return {} if checked is None else {"state": checked.state, "took": checked.took}
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="check",
     path="/topics/{topic}/check",
     title="Check of {topic}",
     about="Checks everything that a topic has stored, and log against table, as a job that an operator begins. The page has its outcome.",
-    shows=Check,
+    shows=CheckPage,
     gather=gather,
     command=lambda asked: ["verify", asked["topic"]],
-    crumbs=lambda asked: [Crumb("Topics", "topics"), Crumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})],
+    crumbs=lambda asked: [
+        Breadcrumb("Topics", "topics"),
+        Breadcrumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]}),
+    ],
     live=live,
     begin=begin,
     is_kept=False,

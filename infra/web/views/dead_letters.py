@@ -12,10 +12,10 @@ from ....coordinator.queues.cell import QueueCell
 from ....log import views
 from ....log.paths import DLQ_PREFIX
 from ....log.read.reader import Reader
-from ..faults import Part
-from ..lakes.source import Looked
-from .letters import Tally, row_of, tallies
-from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from ..faults import PagePart
+from ..lakes.source import LakeSnapshot
+from .letters import LetterTally, row_of, tallies
+from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 ROWS = 8
 """The groups on a page: each costs some seven requests, when it is first shown."""
@@ -27,57 +27,57 @@ SAMPLE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newest:
+class NewestLetters:
     """What the queue of a group's dead letters tells."""
 
     kept: int
     last: datetime | None
     sampled: int
-    by_reason: tuple[Tally, ...]
+    by_reason: tuple[LetterTally, ...]
     """The reasons of the newest letters."""
-    by_origin: tuple[Tally, ...]
+    by_origin: tuple[LetterTally, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLetters:
+class DeadLetterQueueRow:
     """A group that has a dead-letter queue."""
 
     group: str
     written: int
     """The letters ever written; 0 for a group that is deleted by now."""
-    newest: Part[Newest]
+    newest: PagePart[NewestLetters]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetters:
+class DeadLettersPage:
     """What the page shows."""
 
     at: datetime
-    span: Span
-    rows: tuple[GroupLetters, ...]
+    span: Pagination
+    rows: tuple[DeadLetterQueueRow, ...]
 
 
-async def gather(scene: Scene, asked: Asked) -> DeadLetters:
+async def gather(scene: PageContext, asked: PageRequest) -> DeadLettersPage:
     looked = await scene.source.look()
     wanted = (asked.text("filter") or "").lower()
     written = written_by_group(looked)
     names = [name.removeprefix(DLQ_PREFIX) for name in looked.topics if name.startswith(DLQ_PREFIX)]
     names = sorted((name for name in names if wanted in name.lower()), key=lambda name: (-written.get(name, 0), name))
-    span = Span.of(len(names), asked.number("page"), rows=ROWS)
+    span = Pagination.of(len(names), asked.number("page"), rows=ROWS)
 
-    async def row(name: str) -> GroupLetters:
-        async def read() -> Newest:
+    async def row(name: str) -> DeadLetterQueueRow:
+        async def read() -> NewestLetters:
             return await scene.using(lambda lake: _newest(lake, name))
 
         count = written.get(name, 0)
         key = ("newest letters", name, count)
         newest = await scene.part(lambda _: scene.source.memo.get(key, read, fresh_s=KEPT_S))
-        return GroupLetters(group=name, written=count, newest=newest)
+        return DeadLetterQueueRow(group=name, written=count, newest=newest)
 
-    return DeadLetters(at=looked.at, span=span, rows=tuple(await asyncio.gather(*map(row, names[span.slice]))))
+    return DeadLettersPage(at=looked.at, span=span, rows=tuple(await asyncio.gather(*map(row, names[span.slice]))))
 
 
-def written_by_group(looked: Looked) -> dict[str, int]:
+def written_by_group(looked: LakeSnapshot) -> dict[str, int]:
     """The dead letters ever written, by group."""
     found: dict[str, int] = {}
     for one in looked.seen.groups:
@@ -85,7 +85,7 @@ def written_by_group(looked: Looked) -> dict[str, int]:
     return found
 
 
-async def _newest(lake: Lake, group: str) -> Newest:
+async def _newest(lake: Lake, group: str) -> NewestLetters:
     topic = await lake.topic(dead_letter_topic(group))
     reader = Reader(topic)
     earliest, following = (await reader.offsets())[QUEUE]
@@ -94,7 +94,7 @@ async def _newest(lake: Lake, group: str) -> Newest:
     if start < following:
         async for batch in reader.read(queue=QUEUE, start=start, end=following, damaged="skip"):
             rows += [row_of(one, _NOT_ASKED) for one in views(reader.topic, batch)]
-    return Newest(
+    return NewestLetters(
         kept=following - earliest,
         last=rows[-1].stored if rows else None,
         sampled=len(rows),
@@ -103,12 +103,12 @@ async def _newest(lake: Lake, group: str) -> Newest:
     )
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="dead_letters",
     path="/dead-letters",
     title="Dead letters",
     about="The consumer groups that have dead letters, with the reasons and origins of the newest; 8 a page.",
-    shows=DeadLetters,
+    shows=DeadLettersPage,
     gather=gather,
     command=lambda asked: ["dlq", "list"],
     parameters=(FILTER, NUMBER),

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ....aio import Lake
-from ....consumers.trace.held import HeldUp, held_up
-from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueStanding
+from ....consumers.trace.held_messages import HeldMessage, held_messages
+from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueProgress
 from ....coordinator.groups.record import setting_text
 from ....coordinator.operators.operators import read_cell
-from ..faults import Fault, Part
-from .page import Asked, Crumb, Page, Scene
+from ..faults import ErrorView, PagePart
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
 PARKED_SHOWN = 200
 QUEUES_SHOWN = 500
@@ -22,7 +22,7 @@ HELD_QUEUES, HELD_SHOWN = 4, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GroupSettingsView:
     """The settings of a group, as they are spelt to people."""
 
     delivery_order: str
@@ -35,10 +35,10 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class GroupProgress:
     """The group on its topics, queue by queue."""
 
-    settings: Settings
+    settings: GroupSettingsView
     members: tuple[str, ...]
     """The members that joined, some of them perhaps dead by now; the first of very many."""
     members_total: int
@@ -47,12 +47,12 @@ class Standing:
     age: timedelta
     lost_letters: int
     queues_total: int
-    queues: tuple[QueueStanding, ...]
+    queues: tuple[QueueProgress, ...]
     """All queues, or those with the greatest lag of very many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parked:
+class ParkedGroupList:
     """The parked message groups, with the message that each stands at."""
 
     total: int
@@ -61,85 +61,85 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldMessages:
+class HeldMessageList:
     """The messages that wait for another try."""
 
     total: int
     """All of them, blocked message groups as one."""
-    rows: tuple[HeldUp, ...]
+    rows: tuple[HeldMessage, ...]
     """The oldest ones, of the queues that have the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupShown:
+class GroupPage:
     """What the page shows."""
 
     group: str
-    left_out: Fault | None
+    left_out: ErrorView | None
     """Why topics of the group are left out; None: none is."""
-    standing: Part[Standing]
-    parked: Part[Parked]
-    held: Part[HeldMessages]
+    standing: PagePart[GroupProgress]
+    parked: PagePart[ParkedGroupList]
+    held: PagePart[HeldMessageList]
 
 
-async def gather(scene: Scene, asked: Asked) -> GroupShown:
+async def gather(scene: PageContext, asked: PageRequest) -> GroupPage:
     name = asked["group"]
     whole = await scene.part(lambda lake: lake.describe_group(name, table_age=scene.source.refresh), fatal=(GroupNotFound,))
     found = whole.value or (await scene.part(lambda lake: _readable(scene, lake, name))).value
     if found is None:
-        return GroupShown(
+        return GroupPage(
             group=name,
             left_out=None,
-            standing=Part(fault=whole.fault),
-            parked=Part(fault=whole.fault),
-            held=Part(fault=whole.fault),
+            standing=PagePart(fault=whole.fault),
+            parked=PagePart(fault=whole.fault),
+            held=PagePart(fault=whole.fault),
         )
     queues = found.queues
     topics = sorted({one.topic for one in queues if one.parked})
 
-    async def parked(lake: Lake) -> Parked:
+    async def parked(lake: Lake) -> ParkedGroupList:
         if topics and whole.value is not None:
             rows = await lake.parked(name)
         else:  # which asks for topics that cannot be read, too
             rows = [one for topic in topics for one in await lake.parked(name, topic=topic)]
-        return Parked(total=len(rows), rows=tuple(rows[:PARKED_SHOWN]))
+        return ParkedGroupList(total=len(rows), rows=tuple(rows[:PARKED_SHOWN]))
 
-    return GroupShown(
+    return GroupPage(
         group=name,
         left_out=whole.fault,
-        standing=Part(value=standing_of(found)),
+        standing=PagePart(value=standing_of(found)),
         parked=await scene.part(parked),  # which reads no cell where nothing is parked
         held=await scene.part(lambda lake: held_of(lake, name, queues)),
     )
 
 
-async def _readable(scene: Scene, lake: Lake, group: str) -> GroupDescription | None:
+async def _readable(scene: PageContext, lake: Lake, group: str) -> GroupDescription | None:
     """The group on those of its topics that the last look could read. None: on none."""
     record, looked = await lake.coordination.groups.get(group), await scene.source.look()
     queues = tuple(queue.standing for one in looked.group(group) for queue in one.queues)
     return GroupDescription(group, record.settings, record.all_members, queues) if queues else None
 
 
-async def held_of(lake: Lake, group: str, queues: Sequence[QueueStanding]) -> HeldMessages:
+async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> HeldMessageList:
     """The messages of a group that wait for another try."""
     counts = {(one.topic, one.queue): one.waiting + one.blocked + one.suspects for one in queues if one.next_offset is not None}
     most = sorted((place for place, count in counts.items() if count), key=lambda place: (-counts[place], place))[:HELD_QUEUES]
-    rows: list[HeldUp] = []
+    rows: list[HeldMessage] = []
     record = await lake.coordination.groups.get(group) if most else None
     for topic, queue in most:
         assert record is not None
         cell = await read_cell(lake.coordination.cells, group, record, topic, queue)
-        rows += await held_up(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN)
-    return HeldMessages(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
+        rows += await held_messages(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN)
+    return HeldMessageList(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
 
 
-def standing_of(found: GroupDescription) -> Standing:
+def standing_of(found: GroupDescription) -> GroupProgress:
     """A group's description as the page shows it."""
     queues = found.queues
     if len(queues) > QUEUES_SHOWN:
         queues = tuple(sorted(queues, key=lambda one: -one.lag)[:QUEUES_SHOWN])
-    return Standing(
-        settings=Settings(
+    return GroupProgress(
+        settings=GroupSettingsView(
             delivery_order=found.settings.delivery_order.value,
             retry=setting_text(found.settings.retry),
             max_attempts=found.settings.max_attempts,
@@ -157,7 +157,7 @@ def standing_of(found: GroupDescription) -> Standing:
     )
 
 
-def live(shown: GroupShown) -> dict[str, object]:
+def live(shown: GroupPage) -> dict[str, object]:
     found: dict[str, object] = {}
     if (standing := shown.standing.value) is not None:
         found |= {"lag": standing.lag, "age": standing.age, "members": standing.members_total}
@@ -172,16 +172,16 @@ def live(shown: GroupShown) -> dict[str, object]:
     return found
 
 
-def _crumbs(_: Asked) -> Sequence[Crumb]:
-    return [Crumb("Groups", "groups")]
+def _crumbs(_: PageRequest) -> Sequence[Breadcrumb]:
+    return [Breadcrumb("Groups", "groups")]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="group",
     path="/groups/{group}",
     title="Consumer group {group}",
     about="Settings, members, the progress of every queue, the parked message groups, and the messages that wait for another try.",
-    shows=GroupShown,
+    shows=GroupPage,
     gather=gather,
     command=lambda asked: ["group", "describe", asked["group"]],
     crumbs=_crumbs,

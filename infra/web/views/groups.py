@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 from .rows import GroupRow, group_rows, live_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
+class GroupsPage:
     """One page of the list: a row for each group and topic that it reads."""
 
     at: datetime
-    span: Span
+    span: Pagination
     rows: tuple[GroupRow, ...]
 
 
-async def gather(scene: Scene, asked: Asked) -> Groups:
+async def gather(scene: PageContext, asked: PageRequest) -> GroupsPage:
     looked = await scene.source.look()
     wanted = (asked.text("filter") or "").lower()
     rows = [one for one in group_rows(looked) if wanted in one.group.lower() or wanted in one.topic.lower()]
-    span = Span.of(len(rows), asked.number("page"))
-    return Groups(at=looked.at, span=span, rows=tuple(rows[span.slice]))
+    span = Pagination.of(len(rows), asked.number("page"))
+    return GroupsPage(at=looked.at, span=span, rows=tuple(rows[span.slice]))
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="groups",
     path="/groups",
     title="Consumer groups",
     about="The consumer groups on each of their topics: lag, age, owners, and what is blocked or parked; 50 a page.",
-    shows=Groups,
+    shows=GroupsPage,
     gather=gather,
     command=lambda asked: ["group", "lag"],
     parameters=(FILTER, NUMBER),

@@ -13,9 +13,9 @@ from ....log import MessageView, TopicNotFound
 from ....log.errors import InvalidArgument, MessageNotFound
 from ....log.message.message import views
 from ....log.read.reader import Reader
-from ..faults import Part
+from ..faults import PagePart
 from .letters import LetterRow, letters_topic, redriven_cell, row_of
-from .page import Asked, Crumb, Page, Parameter, Scene
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 
 BODY_SHOWN_BYTES = 64 * 1024 + 1
 """The part of a body that is told here: one more than a page shows, so that it says that it is cut. The export has all of it."""
@@ -24,7 +24,7 @@ DIFFERENCE_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class PartDifference:
     """A part that is not the same in both."""
 
     name: str
@@ -33,18 +33,18 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Original:
+class OriginalMessage:
     """The message that a letter was."""
 
     state: Literal["same", "differs", "another", "gone", "unknown"]
     """same: it is stored as the letter has it; another: another message stands at its place; gone: nothing does any more; unknown: the
     letter does not say where it comes from."""
     stored: datetime | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[PartDifference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedLetter:
+class LetterDetails:
     """A letter in full."""
 
     row: LetterRow
@@ -57,20 +57,20 @@ class OpenedLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class LetterPage:
     """What the page shows."""
 
     group: str
     offset: int
-    letter: Part[OpenedLetter]
-    original: Part[Original]
+    letter: PagePart[LetterDetails]
+    original: PagePart[OriginalMessage]
 
 
-async def gather(scene: Scene, asked: Asked) -> Letter:
+async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
     group, offset = asked["group"], asked.number("offset")
     held: list[MessageView] = []
 
-    async def letter(lake: Lake) -> OpenedLetter:
+    async def letter(lake: Lake) -> LetterDetails:
         topic = await letters_topic(lake, group)
         if topic is None:
             raise no_dead_letters(group)
@@ -86,15 +86,15 @@ async def gather(scene: Scene, asked: Asked) -> Letter:
         return opened(found, row_of(found, await redriven_cell(lake, group, topic.life)))
 
     part = await scene.part(letter)
-    original: Part[Original] = Part(value=Original(state="unknown"))
+    original: PagePart[OriginalMessage] = PagePart(value=OriginalMessage(state="unknown"))
     if held:
         original = await scene.part(lambda lake: _original(lake, held[0]))
-    return Letter(group=group, offset=offset, letter=part, original=original)
+    return LetterPage(group=group, offset=offset, letter=part, original=original)
 
 
-def opened(letter: MessageView, row: LetterRow) -> OpenedLetter:
+def opened(letter: MessageView, row: LetterRow) -> LetterDetails:
     """A letter as the page shows it."""
-    return OpenedLetter(
+    return LetterDetails(
         row=row,
         properties=original_properties(letter.properties),
         born=letter.born_timestamp,
@@ -113,32 +113,34 @@ async def message_at(reader: Reader, queue: int, offset: int) -> MessageView | N
     return None
 
 
-async def _original(lake: Lake, letter: MessageView) -> Original:
+async def _original(lake: Lake, letter: MessageView) -> OriginalMessage:
     origin = origin_of(letter.properties)
     if origin is None:
-        return Original(state="unknown")
+        return OriginalMessage(state="unknown")
     try:
         reader = await lake.reader(origin.topic)
     except (TopicNotFound, InvalidArgument):
-        return Original(state="gone")
+        return OriginalMessage(state="gone")
     return compared(letter, await message_at(reader, origin.queue, origin.offset))
 
 
-def compared(letter: MessageView, original: MessageView | None) -> Original:
+def compared(letter: MessageView, original: MessageView | None) -> OriginalMessage:
     """A letter beside the message at its place. Pure."""
     if original is None:
-        return Original(state="gone")
+        return OriginalMessage(state="gone")
     if original.message_id != letter.message_id:
-        return Original(state="another", stored=original.store_timestamp)
+        return OriginalMessage(state="another", stored=original.store_timestamp)
     mine, its = _parts(letter, original_properties(letter.properties)), _parts(original, original.properties)
     differences = [
-        Difference(name=name, letter=mine.get(name, "-"), original=its.get(name, "-"))
+        PartDifference(name=name, letter=mine.get(name, "-"), original=its.get(name, "-"))
         for name in dict.fromkeys((*mine, *its))
         if mine.get(name) != its.get(name)
     ]
     if not _is_same_body(letter, original):
-        differences.insert(0, Difference(name="body", letter=_start(letter.content), original=_start(original.content)))
-    return Original(state="differs" if differences else "same", stored=original.store_timestamp, differences=tuple(differences))
+        differences.insert(0, PartDifference(name="body", letter=_start(letter.content), original=_start(original.content)))
+    return OriginalMessage(
+        state="differs" if differences else "same", stored=original.store_timestamp, differences=tuple(differences)
+    )
 
 
 def _parts(message: MessageView, properties: Mapping[str, str]) -> dict[str, str]:
@@ -167,24 +169,24 @@ def _start(body: bytes) -> str:
     return body[:DIFFERENCE_BYTES].decode(errors="replace") + more
 
 
-def _words(asked: Asked) -> list[str]:
+def _words(asked: PageRequest) -> list[str]:
     place = ["--start", str(asked.number("offset")), "--queue", str(QUEUE), "--limit", "1", "--json"]
     return ["read", dead_letter_topic(asked["group"]), *place]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="letter",
     path="/dead-letters/{group}/letter",
     title="A dead letter of {group}",
     about="One dead letter with its reason, origin and body, and where it differs from the message that is still stored.",
-    shows=Letter,
+    shows=LetterPage,
     gather=gather,
     answer=lambda shown: shown.letter,
     command=_words,
-    parameters=(Parameter(name="offset", help="The offset of the letter.", kind=int, default=0, least=0),),
+    parameters=(QueryParameter(name="offset", help="The offset of the letter.", kind=int, default=0, least=0),),
     crumbs=lambda asked: [
-        Crumb("Dead letters", "dead_letters"),
-        Crumb(f"Dead letters of {asked['group']}", "letters", {"group": asked["group"]}),
+        Breadcrumb("Dead letters", "dead_letters"),
+        Breadcrumb(f"Dead letters of {asked['group']}", "letters", {"group": asked["group"]}),
     ],
     is_kept=False,
 )

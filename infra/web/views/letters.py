@@ -19,8 +19,8 @@ from ....log.read.reader import Reader
 from ....log.topic.topics import Topic
 from ...operating.letters import condition, letter_document
 from ..documents import document
-from ..faults import Part
-from .page import Asked, Crumb, Download, Given, Page, Parameter, Scene
+from ..faults import PagePart
+from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 
 LOOKED = 500
 """The letters that one page looks through."""
@@ -61,7 +61,7 @@ class LetterRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class LetterTally:
     """A number of letters that have something in common."""
 
     name: str
@@ -69,7 +69,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LetterMatches:
     """The letters that match, of those looked through."""
 
     kept: int
@@ -81,34 +81,36 @@ class Found:
     unreadable: int
     """The number of them that cannot be read any more."""
     matching: int
-    by_reason: tuple[Tally, ...]
-    by_origin: tuple[Tally, ...]
-    by_age: tuple[Tally, ...]
+    by_reason: tuple[LetterTally, ...]
+    by_origin: tuple[LetterTally, ...]
+    by_age: tuple[LetterTally, ...]
     rows: tuple[LetterRow, ...]
     older: int | None
     """The offset before which the next page begins; None: there are none before these."""
 
 
-NOTHING = Found(kept=0, end=0, looked=0, unreadable=0, matching=0, by_reason=(), by_origin=(), by_age=(), rows=(), older=None)
+NOTHING = LetterMatches(
+    kept=0, end=0, looked=0, unreadable=0, matching=0, by_reason=(), by_origin=(), by_age=(), rows=(), older=None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letters:
+class LettersPage:
     """What the page shows."""
 
     group: str
-    found: Part[Found]
+    found: PagePart[LetterMatches]
 
 
 FILTERS = (
-    Parameter(name="topic", help="Only dead letters of messages of this topic."),
-    Parameter(name="reason", help="Only dead letters whose reason holds this text."),
-    Parameter(name="message_group", help="Only messages of this message group."),
-    Parameter(name="key", help="Only messages with this key."),
-    Parameter(name="tags", help="Only messages with one of these tags: paid || refunded."),
-    Parameter(name="message_id", help="Only the dead letter of the message with this id."),
+    QueryParameter(name="topic", help="Only dead letters of messages of this topic."),
+    QueryParameter(name="reason", help="Only dead letters whose reason holds this text."),
+    QueryParameter(name="message_group", help="Only messages of this message group."),
+    QueryParameter(name="key", help="Only messages with this key."),
+    QueryParameter(name="tags", help="Only messages with one of these tags: paid || refunded."),
+    QueryParameter(name="message_id", help="Only the dead letter of the message with this id."),
 )
-BEFORE = Parameter(name="before", help="Only letters before this offset; 0: from the newest on.", kind=int, default=0, least=0)
+BEFORE = QueryParameter(name="before", help="Only letters before this offset; 0: from the newest on.", kind=int, default=0, least=0)
 
 
 async def letters_topic(lake: Lake, group: str) -> Topic | None:
@@ -118,27 +120,27 @@ async def letters_topic(lake: Lake, group: str) -> Topic | None:
     return None
 
 
-def wanted_of(asked: Asked) -> Callable[[MessageView], bool] | None:
+def wanted_of(asked: PageRequest) -> Callable[[MessageView], bool] | None:
     """The condition that a viewer gives; None: all letters."""
     return condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
 
 
-async def gather(scene: Scene, asked: Asked) -> Letters:
+async def gather(scene: PageContext, asked: PageRequest) -> LettersPage:
     wanted = wanted_of(asked)
 
-    async def found(lake: Lake) -> Found:
+    async def found(lake: Lake) -> LetterMatches:
         topic = await letters_topic(lake, asked["group"])
         if topic is None:
             await lake.coordination.groups.get(asked["group"])
             return NOTHING
         return await _found(scene, lake, asked["group"], topic, wanted, before=asked.number("before"))
 
-    return Letters(group=asked["group"], found=await scene.part(found, fatal=(GroupNotFound,)))
+    return LettersPage(group=asked["group"], found=await scene.part(found, fatal=(GroupNotFound,)))
 
 
 async def _found(
-    scene: Scene, lake: Lake, group: str, topic: Topic, wanted: Callable[[MessageView], bool] | None, *, before: int
-) -> Found:
+    scene: PageContext, lake: Lake, group: str, topic: Topic, wanted: Callable[[MessageView], bool] | None, *, before: int
+) -> LetterMatches:
     reader = Reader(topic)
     earliest, following = (await reader.offsets())[QUEUE]
     end = min(before or following, following)
@@ -151,7 +153,7 @@ async def _found(
     rows.reverse()
     shown = rows[:SHOWN]
     older = shown[-1].offset if len(shown) < len(rows) else start if start > earliest else None
-    return Found(
+    return LetterMatches(
         kept=following - earliest,
         end=following,
         looked=max(0, end - start),
@@ -202,18 +204,18 @@ def row_of(letter: MessageView, redriven: QueueCell) -> LetterRow:
     )
 
 
-def tallies(names: Iterable[str]) -> tuple[Tally, ...]:
+def tallies(names: Iterable[str]) -> tuple[LetterTally, ...]:
     """The most frequent names."""
-    return tuple(Tally(name=name, letters=count) for name, count in Counter(names).most_common(TALLIES))
+    return tuple(LetterTally(name=name, letters=count) for name, count in Counter(names).most_common(TALLIES))
 
 
-def by_age(times: Sequence[datetime], now: datetime) -> tuple[Tally, ...]:
+def by_age(times: Sequence[datetime], now: datetime) -> tuple[LetterTally, ...]:
     """The number of times in each span of age; spans without any are left out."""
     counts = Counter(next((name for name, age in AGES if now - time < age), OLDER) for time in times)
-    return tuple(Tally(name=name, letters=counts[name]) for name in [*(name for name, _ in AGES), OLDER] if counts[name])
+    return tuple(LetterTally(name=name, letters=counts[name]) for name in [*(name for name, _ in AGES), OLDER] if counts[name])
 
 
-async def exported(scene: Scene, asked: Asked) -> Given:
+async def export_letters(scene: PageContext, asked: PageRequest) -> DownloadContent:
     """The dead letters that match as JSON lines, the oldest first. Raises `TopicNotFound`."""
     group, wanted = asked["group"], wanted_of(asked)
     before = asked.number("before")
@@ -236,7 +238,7 @@ async def exported(scene: Scene, asked: Asked) -> Given:
                     if not left:
                         return
 
-    return Given(f"dead-letters-of-{group}.jsonl", lines())
+    return DownloadContent(f"dead-letters-of-{group}.jsonl", lines())
 
 
 def words(command: str, group: str, given: dict[str, str | None]) -> list[str]:
@@ -248,23 +250,23 @@ def words(command: str, group: str, given: dict[str, str | None]) -> list[str]:
     return found
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="letters",
     path="/dead-letters/{group}",
     title="Dead letters of {group}",
     about="The dead letters of a group by reason, origin and age: the newest 500 before an offset, 50 of them in full.",
-    shows=Letters,
+    shows=LettersPage,
     gather=gather,
     answer=lambda shown: shown.found,
     command=lambda asked: words("read", asked["group"], {one.name: asked.text(one.name) for one in FILTERS}),
     parameters=(*FILTERS, BEFORE),
-    crumbs=lambda asked: [Crumb("Dead letters", "dead_letters")],
+    crumbs=lambda asked: [Breadcrumb("Dead letters", "dead_letters")],
 )
 
 EXPORT = Download(
     name="letters_export",
     path="/dead-letters/{group}/export",
     about="The dead letters of a group that match as JSON lines, at most 100,000.",
-    gather=exported,
+    gather=export_letters,
     parameters=(*FILTERS, BEFORE),
 )

@@ -20,11 +20,11 @@ from ....log.table.delta.lookup import Lookup
 from ...console.output import json_line
 from ...operating.documents import document
 from ..documents import document as values_of
-from ..faults import Fault
+from ..faults import ErrorView
 from .messages import AFTER, CONDITIONS, START, conditions_of
-from .page import Asked, Download, Given, Scene
+from .page import Download, DownloadContent, PageContext, PageRequest
 from .positions import cursor_of, cursor_text, position_of
-from .scan import Extent, Offsets, extent, resolved
+from .scan import Offsets, TopicExtent, extent, resolve_position
 
 LINES_MAX = 10_000
 LINES_BYTES_MAX = 64 * 2**20
@@ -36,7 +36,7 @@ _FOUND_AT_ONCE = 200
 
 
 @dataclass
-class Lines:
+class MessageLines:
     """Messages as JSON lines, oldest first in each queue. Where a bound ends them, a last line says so, and where to go on."""
 
     reader: Reader
@@ -44,13 +44,13 @@ class Lines:
     lookup: Lookup | None
     """What Bloom filters find; None: all messages are read."""
     filters: Sequence[Filter]
-    extent: Extent
+    extent: TopicExtent
     at: dict[int, int]
     """The next offset of each queue; moves along."""
     runtime: Runtime
 
     @staticmethod
-    async def of(lake: Lake, topic: str, asked: Asked, runtime: Runtime) -> Lines:
+    async def of(lake: Lake, topic: str, asked: PageRequest, runtime: Runtime) -> MessageLines:
         """The lines that a viewer asks for, all of it checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
         reader, conditions, schema = await lake.reader(topic), conditions_of(asked), await lake.topic_schema(topic)
         filters = conditions.filters(schema)
@@ -60,8 +60,8 @@ class Lines:
         if after is not None:
             begin = seen.clipped(cursor_of(after))
         elif start is not None:
-            begin = await resolved(reader, seen, position_of(start, operation="download"))
-        return Lines(reader, schema, conditions.lookup, filters, seen, dict(begin), runtime)
+            begin = await resolve_position(reader, seen, position_of(start, operation="download"))
+        return MessageLines(reader, schema, conditions.lookup, filters, seen, dict(begin), runtime)
 
     async def text(self) -> AsyncIterator[str]:
         """The lines one by one."""
@@ -102,19 +102,19 @@ class Lines:
         return {queue: (at, self.extent.next[queue]) for queue, at in self.at.items() if at < self.extent.next[queue]}
 
 
-async def gather(scene: Scene, asked: Asked) -> Given:
+async def gather(scene: PageContext, asked: PageRequest) -> DownloadContent:
     name, runtime = asked["topic"], scene.source.runtime
-    found = await scene.using(lambda lake: Lines.of(lake, name, asked, runtime))
-    return Given(f"{name}.jsonl", _encoded(found))
+    found = await scene.using(lambda lake: MessageLines.of(lake, name, asked, runtime))
+    return DownloadContent(f"{name}.jsonl", _encoded(found))
 
 
-async def _encoded(found: Lines) -> AsyncIterator[bytes]:
+async def _encoded(found: MessageLines) -> AsyncIterator[bytes]:
     """The lines; an error ends them with a line that tells it."""
     try:
         async for line in found.text():
             yield line.encode("utf-8", "backslashreplace")
     except PenstockError as error:
-        yield json_line({"not_complete": True, "error": values_of(Fault.of(error))}).encode()
+        yield json_line({"not_complete": True, "error": values_of(ErrorView.of(error))}).encode()
 
 
 DOWNLOAD = Download(

@@ -11,10 +11,10 @@ from ....consumers.trace.trace import GroupTrace, StoredTrace, Trace
 from ....coordinator.transactions.tracing import TransactionTrace
 from ....log.errors import InvalidArgument, TopicNotFound
 from ....log.topic.records import topic_names
-from ...operating.life import DELAYS, events_of, fate_text, redrive_text
-from ..bodies import Body, body_of
-from ..faults import Part
-from .page import Asked, Crumb, Page, Parameter, Scene
+from ...operating.life import DELAYS, delivery_state_text, events_of, redrive_text
+from ..bodies import BodyExcerpt, body_of
+from ..faults import PagePart
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 
 BODY_BYTES = 64 * 1024
 """The most bytes of a body on the page."""
@@ -24,7 +24,7 @@ _HEADER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeEvent:
+class LifeEventRow:
     """Something that happened to the message, or is to happen."""
 
     time: datetime
@@ -38,7 +38,7 @@ class LifeEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InGroup:
+class GroupDelivery:
     """How the message stands in a consumer group now."""
 
     group: str
@@ -58,7 +58,7 @@ class InGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InMember:
+class MemberDelivery:
     """A member of a broadcasting group, and whether it had the message."""
 
     group: str
@@ -82,15 +82,15 @@ class DeadLetterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class HeaderRow:
     """A header, with the beginning of its value."""
 
     name: str
-    value: Body
+    value: BodyExcerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPlace:
+class MessageCopy:
     """One place where the message is stored."""
 
     topic: str
@@ -113,20 +113,20 @@ class StoredPlace:
     redriven_from: int | None
     """The offset of the dead letter from which it was sent back here."""
     letter: DeadLetterFacts | None
-    groups: tuple[InGroup, ...]
-    members: tuple[InMember, ...]
+    groups: tuple[GroupDelivery, ...]
+    members: tuple[MemberDelivery, ...]
     properties: dict[str, str]
-    headers: tuple[Header, ...]
-    binary_key: Body | None
-    body: Body
+    headers: tuple[HeaderRow, ...]
+    binary_key: BodyExcerpt | None
+    body: BodyExcerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class MessageLife:
     """All that is stored of the message."""
 
-    events: tuple[LifeEvent, ...]
-    places: tuple[StoredPlace, ...]
+    events: tuple[LifeEventRow, ...]
+    places: tuple[MessageCopy, ...]
     transaction: str | None
     """The transaction in which it was sent, while nobody sees it."""
     waits_for: str | None
@@ -137,7 +137,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageShown:
+class MessagePage:
     """What the page shows."""
 
     message_id: str
@@ -145,32 +145,32 @@ class MessageShown:
     """The topic that was looked through; None: all."""
     topics: tuple[str, ...]
     """The topics of the lake, where one must be chosen."""
-    life: Part[Life] | None
+    life: PagePart[MessageLife] | None
     """None: there are too many topics to look through all."""
 
 
-async def gather(scene: Scene, asked: Asked) -> MessageShown:
+async def gather(scene: PageContext, asked: PageRequest) -> MessagePage:
     message_id, topic = asked["message_id"], asked.text("topic")
     topics: tuple[str, ...] = ()
     if topic is None:
         topics = tuple(await scene.using(lambda lake: topic_names(lake.store)))
         if len(topics) > TOPICS_MAX and asked.text("everywhere") is None:
-            return MessageShown(message_id=message_id, topic=None, topics=topics, life=None)
+            return MessagePage(message_id=message_id, topic=None, topics=topics, life=None)
 
-    async def life(lake: Lake) -> Life:
+    async def life(lake: Lake) -> MessageLife:
         return life_of(await lake.trace(message_id, topic=topic), scene.now)
 
     found = await scene.part(life, fatal=(TopicNotFound, InvalidArgument))
-    return MessageShown(message_id=message_id, topic=topic, topics=(), life=found)
+    return MessagePage(message_id=message_id, topic=topic, topics=(), life=found)
 
 
-def life_of(found: Trace, now: datetime) -> Life:
+def life_of(found: Trace, now: datetime) -> MessageLife:
     """A trace as the page shows it."""
     events = events_of(found)
     times = [one.time for one in events]
-    return Life(
+    return MessageLife(
         events=tuple(
-            LifeEvent(
+            LifeEventRow(
                 time=one.time,
                 what=one.what,
                 why=one.why or None,
@@ -187,10 +187,10 @@ def life_of(found: Trace, now: datetime) -> Life:
     )
 
 
-def _place(one: StoredTrace) -> StoredPlace:
+def _place(one: StoredTrace) -> MessageCopy:
     message = one.message
     is_tombstone = message.body is None and message.value is None
-    return StoredPlace(
+    return MessageCopy(
         topic=message.topic,
         queue=message.queue,
         offset=message.offset,
@@ -209,21 +209,21 @@ def _place(one: StoredTrace) -> StoredPlace:
         letter=_letter(one),
         groups=tuple(map(_in_group, one.groups)),
         members=tuple(
-            InMember(group=each.group, member=each.member, delivered=each.delivered, next_offset=each.next_offset)
+            MemberDelivery(group=each.group, member=each.member, delivered=each.delivered, next_offset=each.next_offset)
             for each in one.members
         ),
         properties=dict(message.properties),
-        headers=tuple(Header(name=name, value=body_of(value, most=_HEADER_BYTES)) for name, value in message.headers),
+        headers=tuple(HeaderRow(name=name, value=body_of(value, most=_HEADER_BYTES)) for name, value in message.headers),
         binary_key=None if message.key is None else body_of(message.key, most=_HEADER_BYTES),
         body=body_of(None if is_tombstone else message.content, most=BODY_BYTES),
     )
 
 
-def _in_group(one: GroupTrace) -> InGroup:
-    return InGroup(
+def _in_group(one: GroupTrace) -> GroupDelivery:
+    return GroupDelivery(
         group=one.group,
         fate=one.fate.value,
-        what=fate_text(one),
+        what=delivery_state_text(one),
         due=one.due,
         attempts=one.attempts,
         strikes=one.strikes,
@@ -256,30 +256,30 @@ def _transaction(one: TransactionTrace | None) -> str | None:
     return f"{one.id}{group}, {one.decision}{by}"
 
 
-def _crumbs(asked: Asked) -> Sequence[Crumb]:
+def _crumbs(asked: PageRequest) -> Sequence[Breadcrumb]:
     topic = asked.text("topic")
     if topic is None:
-        return [Crumb("Topics", "topics")]
+        return [Breadcrumb("Topics", "topics")]
     names = {"topic": topic}
-    return [Crumb("Topics", "topics"), Crumb(f"Topic {topic}", "topic", names), Crumb("Messages", "messages", names)]
+    return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {topic}", "topic", names), Breadcrumb("Messages", "messages", names)]
 
 
-def _command(asked: Asked) -> Sequence[str]:
+def _command(asked: PageRequest) -> Sequence[str]:
     topic = asked.text("topic")
     return ["trace", asked["message_id"], *([] if topic is None else ["--topic", topic])]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="message",
     path="/trace/{message_id:path}",
     title="Message {message_id}",
     about="The life of one message: where it is stored, how it stands in each consumer group and why, and what it holds.",
-    shows=MessageShown,
+    shows=MessagePage,
     gather=gather,
     command=_command,
     parameters=(
-        Parameter(name="topic", help="Look in this topic and the dead letters of its groups, not in all topics."),
-        Parameter(name="everywhere", help="Look through all topics, however many there are.", choices=("yes",)),
+        QueryParameter(name="topic", help="Look in this topic and the dead letters of its groups, not in all topics."),
+        QueryParameter(name="everywhere", help="Look through all topics, however many there are.", choices=("yes",)),
     ),
     crumbs=_crumbs,
     is_kept=False,

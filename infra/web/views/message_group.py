@@ -12,23 +12,23 @@ from ....aio import Lake
 from ....consumers.trace.message_group import GroupCell, MessageGroupTrace, cells_of, traced
 from ....log.message.message import views
 from ....log.message.routing import queue_of
-from ....log.read.finding import Found
+from ....log.read.message_search import SearchResult
 from ....log.read.reader import Reader
 from ....log.table.delta.lookup import Lookup
-from ...operating.life import fate_text
-from ..faults import Part
+from ...operating.life import delivery_state_text
+from ..faults import PagePart
 from .message_rows import MessageRow, row_of
 from .messages import AFTER, behind, crumbs_of
-from .page import Asked, Crumb, Page, Parameter, Scene
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 from .positions import cursor_of, cursor_text
-from .scan import FILES_AT_ONCE, ROWS, Extent, Offsets, extent, fields_of
+from .scan import FILES_AT_ONCE, ROWS, Offsets, TopicExtent, extent, fields_of
 
 GROUPS_MAX = 16
 """The most consumer groups on the page: each costs a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class MessageGroupProgress:
     """Where a consumer group stands in the message group."""
 
     group: str
@@ -47,7 +47,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderedRow:
+class MessageGroupRow:
     """A message, and how it stands in each of the page's consumer groups."""
 
     message: MessageRow
@@ -55,14 +55,14 @@ class OrderedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
+class MessageGroupContent:
     """Messages of the group in their order."""
 
-    rows: tuple[OrderedRow, ...]
+    rows: tuple[MessageGroupRow, ...]
     groups: tuple[str, ...]
     """The consumer groups whose fates each row has."""
     groups_total: int
-    stands: tuple[Stand, ...]
+    stands: tuple[MessageGroupProgress, ...]
     held_by: tuple[str, ...]
     """The consumer groups where it is blocked at the message with which the page begins; none: the page begins elsewhere."""
     looked: int
@@ -75,15 +75,15 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageGroupShown:
+class MessageGroupPage:
     """What the page shows."""
 
     topic: str
     message_group: str
-    ordered: Part[Ordered]
+    ordered: PagePart[MessageGroupContent]
 
 
-async def gather(scene: Scene, asked: Asked) -> MessageGroupShown:
+async def gather(scene: PageContext, asked: PageRequest) -> MessageGroupPage:
     name, message_group = asked["topic"], asked["message_group"]
     await scene.using(lambda lake: lake.topic(name))
     looked = await scene.part(lambda _: scene.source.look())
@@ -91,7 +91,7 @@ async def gather(scene: Scene, asked: Asked) -> MessageGroupShown:
     furthest = sorted(seen, key=lambda one: (-sum(queue.standing.lag for queue in one.queues), one.group))[:GROUPS_MAX]
     groups = sorted(one.group for one in furthest)
 
-    async def ordered(lake: Lake) -> Ordered:
+    async def ordered(lake: Lake) -> MessageGroupContent:
         reader, stored = await lake.reader(name), await lake.topic(name)
         home = queue_of(message_group, stored.settings.queues)
         topic = await extent(reader, None, also=home)
@@ -106,7 +106,7 @@ async def gather(scene: Scene, asked: Asked) -> MessageGroupShown:
         messages = [row_of(one, fields) for one in views(name, found.rows)]
         older = {queue: start for queue, (start, _) in found.looked.items()}
         newer = {queue: limit for queue, (_, limit) in found.looked.items()}
-        return Ordered(
+        return MessageGroupContent(
             rows=rows_of(messages, traces, groups),
             groups=tuple(groups),
             groups_total=len(seen),
@@ -118,7 +118,7 @@ async def gather(scene: Scene, asked: Asked) -> MessageGroupShown:
             newer_messages=behind(newer, topic.next),
         )
 
-    return MessageGroupShown(topic=name, message_group=message_group, ordered=await scene.part(ordered))
+    return MessageGroupPage(topic=name, message_group=message_group, ordered=await scene.part(ordered))
 
 
 def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
@@ -126,7 +126,7 @@ def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
     return {one.group: head for one in cells if (head := one.head(message_group)) is not None}
 
 
-def begin_of(asked: Asked, topic: Extent, heads: Offsets) -> tuple[Offsets, bool]:
+def begin_of(asked: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[Offsets, bool]:
     """Where the page begins, and whether it shows what comes from there on, or what is before. What is blocked is what people look for."""
     if (after := asked.text("after")) is not None:
         return topic.clipped(cursor_of(after)), True
@@ -135,7 +135,7 @@ def begin_of(asked: Asked, topic: Extent, heads: Offsets) -> tuple[Offsets, bool
     return (topic.clipped(heads), True) if heads else (topic.next, False)
 
 
-async def _found(reader: Reader, topic: Extent, at: Offsets, onward: bool, home: int, message_group: str) -> Found:
+async def _found(reader: Reader, topic: TopicExtent, at: Offsets, onward: bool, home: int, message_group: str) -> SearchResult:
     """The messages of the group, first in the queue where it belongs. Another queue has some only if their senders chose it."""
     rows: list[pa.Table] = []
     looked = {queue: (offset, offset) for queue, offset in at.items()}
@@ -147,10 +147,12 @@ async def _found(reader: Reader, topic: Extent, at: Offsets, onward: bool, home:
             room -= found.rows.num_rows
             rows.append(found.rows)
             looked |= found.looked
-    return Found(pa.concat_tables(rows).sort_by([("queue", "ascending"), ("offset", "ascending")]), looked)
+    return SearchResult(pa.concat_tables(rows).sort_by([("queue", "ascending"), ("offset", "ascending")]), looked)
 
 
-def rows_of(messages: Sequence[MessageRow], traces: Sequence[MessageGroupTrace], groups: Sequence[str]) -> tuple[OrderedRow, ...]:
+def rows_of(
+    messages: Sequence[MessageRow], traces: Sequence[MessageGroupTrace], groups: Sequence[str]
+) -> tuple[MessageGroupRow, ...]:
     """The messages with their fates, in the order of ``groups``."""
     by_place: Mapping[tuple[str, int], MessageGroupTrace] = {(one.group, one.queue): one for one in traces}
 
@@ -158,19 +160,19 @@ def rows_of(messages: Sequence[MessageRow], traces: Sequence[MessageGroupTrace],
         found = (by_place.get((group, row.queue)) for group in groups)
         return tuple("-" if one is None or row.offset not in one.fates else one.fates[row.offset].value for one in found)
 
-    return tuple(OrderedRow(message=row, fates=fates(row)) for row in messages)
+    return tuple(MessageGroupRow(message=row, fates=fates(row)) for row in messages)
 
 
-def stand_of(one: MessageGroupTrace) -> Stand:
+def stand_of(one: MessageGroupTrace) -> MessageGroupProgress:
     """Where a consumer group stands, and why, in words."""
     head = one.standing
-    return Stand(
+    return MessageGroupProgress(
         group=one.group,
         queue=one.queue,
         owner=one.owner or None,
         stands_at=one.stands_at,
         fate=None if head is None else head.fate.value,
-        why=fate_text(head)
+        why=delivery_state_text(head)
         if head is not None
         else "all of these are done"
         if one.fates
@@ -182,20 +184,20 @@ def stand_of(one: MessageGroupTrace) -> Stand:
     )
 
 
-def _crumbs(asked: Asked) -> Sequence[Crumb]:
-    return [*crumbs_of(asked), Crumb("Messages", "messages", {"topic": asked["topic"]})]
+def _crumbs(asked: PageRequest) -> Sequence[Breadcrumb]:
+    return [*crumbs_of(asked), Breadcrumb("Messages", "messages", {"topic": asked["topic"]})]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="message_group",
     path="/topics/{topic}/message-groups/~{message_group:path}",
     title="Message group {message_group}",
     about="The messages of a message group in order, how each stands in each consumer group, and why a group waits there.",
-    shows=MessageGroupShown,
+    shows=MessageGroupPage,
     gather=gather,
     answer=lambda shown: shown.ordered,
     command=lambda asked: ["read", asked["topic"], f"--group={asked['message_group']}"],
-    parameters=(Parameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
+    parameters=(QueryParameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
     crumbs=_crumbs,
 )
 """The tilde lets every name stand in a path: an empty one, and ``..``, which browsers would take for a folder."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ....log import MessageView
 from ....log.schema.value_json import value_json
-from ..bodies import Body, body_of
+from ..bodies import BodyExcerpt, body_of
 
 LISTED_BODY_BYTES = 4 * 1024
 """The most bytes of a body in a list of messages: a whole page of them fits into the answer of a tool."""
@@ -32,7 +32,7 @@ class MessageRow:
     """The number of its headers."""
     fields: tuple[str, ...]
     """The beginning of each field of a typed row, in the order of the page's ``fields``."""
-    body: Body
+    body: BodyExcerpt
     """The body, or the row as JSON."""
 
     @property

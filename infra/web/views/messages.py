@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....aio import Lake
-from ..faults import Part
+from ..faults import PagePart
 from .message_rows import MessageRow
-from .page import Asked, Crumb, Page, Parameter, Scene
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 from .positions import cursor_of, cursor_text, position_of
-from .scan import ROWS, Conditions, Extent, Look, Scan, extent, fields_of, resolved
+from .scan import ROWS, MessageConditions, ScanResult, TopicExtent, TopicScan, extent, fields_of, resolve_position
 
 _OPERATION = "show messages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesFound:
+class MessageList:
     """A page of messages."""
 
     rows: tuple[MessageRow, ...]
@@ -41,17 +41,17 @@ class MessagesFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesShown:
+class MessagesPage:
     """What the page shows."""
 
     topic: str
-    found: Part[MessagesFound]
+    found: PagePart[MessageList]
 
 
-def conditions_of(asked: Asked) -> Conditions:
+def conditions_of(asked: PageRequest) -> MessageConditions:
     """The conditions that a viewer set."""
     queue = asked.query.get("queue")
-    return Conditions(
+    return MessageConditions(
         queue=queue if isinstance(queue, int) else None,
         key=asked.text("key"),
         message_id=asked.text("id"),
@@ -61,31 +61,31 @@ def conditions_of(asked: Asked) -> Conditions:
     )
 
 
-async def gather(scene: Scene, asked: Asked) -> MessagesShown:
+async def gather(scene: PageContext, asked: PageRequest) -> MessagesPage:
     name, start = asked["topic"], asked.text("start")
     before, after = (None if text is None else cursor_of(text) for text in (asked.text("before"), asked.text("after")))
     await scene.using(lambda lake: lake.topic(name))
 
-    async def found(lake: Lake) -> MessagesFound:
+    async def found(lake: Lake) -> MessageList:
         reader = await lake.reader(name)
         conditions = conditions_of(asked)
         schema = await lake.topic_schema(name)
         seen = await extent(reader, conditions.queue)
-        scan = Scan(reader, schema, conditions, seen, scene.source.runtime, rows_max=asked.number("rows"))
+        scan = TopicScan(reader, schema, conditions, seen, scene.source.runtime, rows_max=asked.number("rows"))
         if after is not None:
             look = await scan.after(after)
         elif start is not None and start != "latest":
-            look = await scan.after(await resolved(reader, seen, position_of(start, operation=_OPERATION)))
+            look = await scan.after(await resolve_position(reader, seen, position_of(start, operation=_OPERATION)))
         else:
             look = await scan.before(before or {})
         return found_of(look, seen, fields_of(schema), left_out=sum(one.messages for one in reader.left_out))
 
-    return MessagesShown(topic=name, found=await scene.part(found))
+    return MessagesPage(topic=name, found=await scene.part(found))
 
 
-def found_of(look: Look, seen: Extent, fields: tuple[str, ...], *, left_out: int) -> MessagesFound:
+def found_of(look: ScanResult, seen: TopicExtent, fields: tuple[str, ...], *, left_out: int) -> MessageList:
     """A look as the page shows it."""
-    return MessagesFound(
+    return MessageList(
         rows=look.rows,
         fields=fields,
         looked=look.looked,
@@ -103,12 +103,12 @@ def behind(offsets: Mapping[int, int], following: Mapping[int, int]) -> int:
     return sum(max(0, following.get(queue, at) - at) for queue, at in offsets.items())
 
 
-def live(shown: MessagesShown) -> dict[str, object]:
+def live(shown: MessagesPage) -> dict[str, object]:
     """The counter that a viewer presses. Its values come from the arrivals: what is read does not move."""
     return {} if shown.found.value is None else {"newer": shown.found.value.newer_messages}
 
 
-def _command(asked: Asked) -> Sequence[str]:
+def _command(asked: PageRequest) -> Sequence[str]:
     options = {"queue": "--queue", "key": "--key", "id": "--id", "message_group": "--group", "tag": "--tag", "where": "--where"}
     words = ["read", asked["topic"]]
     for name, option in options.items():
@@ -125,45 +125,45 @@ def _command(asked: Asked) -> Sequence[str]:
     return [*words, *queue, *([] if start is None or start == "latest" else [f"--start={start}"]), *end]
 
 
-def crumbs_of(asked: Asked) -> Sequence[Crumb]:
+def crumbs_of(asked: PageRequest) -> Sequence[Breadcrumb]:
     """The way to what is below a topic."""
-    return [Crumb("Topics", "topics"), Crumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})]
+    return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})]
 
 
 CONDITIONS = (
-    Parameter(name="queue", help="Only messages of this queue.", kind=int, least=0, most=4095),
-    Parameter(name="key", help="Only messages with this key."),
-    Parameter(name="id", help="Only the message with this id."),
-    Parameter(name="message_group", help="Only messages of this message group."),
-    Parameter(name="tag", help="Only messages with one of these tags: paid || refunded.", example="paid || refunded"),
-    Parameter(
+    QueryParameter(name="queue", help="Only messages of this queue.", kind=int, least=0, most=4095),
+    QueryParameter(name="key", help="Only messages with this key."),
+    QueryParameter(name="id", help="Only the message with this id."),
+    QueryParameter(name="message_group", help="Only messages of this message group."),
+    QueryParameter(name="tag", help="Only messages with one of these tags: paid || refunded.", example="paid || refunded"),
+    QueryParameter(
         name="where",
         help="Only messages for which this holds: price > 10 AND region = 'north'.",
         example="price > 10 AND region = 'north'",
     ),
 )
-START = Parameter(
+START = QueryParameter(
     name="start",
     help="Messages from here on: earliest, latest, an offset of a queue, 2026-01-31T12:00Z, or a time ago such as -10m.",
     example="-10m",
 )
-AFTER = Parameter(name="after", help="Messages from this place on, as `newer` of a page says.")
+AFTER = QueryParameter(name="after", help="Messages from this place on, as `newer` of a page says.")
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="messages",
     path="/topics/{topic}/messages",
     title="Messages of {topic}",
     about="A page of messages, at most 50, the newest first; by place, time, key, id, message group, tag or condition.",
-    shows=MessagesShown,
+    shows=MessagesPage,
     gather=gather,
     answer=lambda shown: shown.found,
     command=_command,
     parameters=(
         *CONDITIONS,
         START,
-        Parameter(name="before", help="Messages before this place, as `older` of a page says."),
+        QueryParameter(name="before", help="Messages before this place, as `older` of a page says."),
         AFTER,
-        Parameter(name="rows", help="The most messages of a page.", kind=int, default=ROWS, least=1, most=ROWS),
+        QueryParameter(name="rows", help="The most messages of a page.", kind=int, default=ROWS, least=1, most=ROWS),
     ),
     crumbs=crumbs_of,
     live=live,
@@ -175,7 +175,7 @@ PAGE = Page(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrivalsShown:
+class ArrivalsPage:
     """The messages that came since."""
 
     topic: str
@@ -184,7 +184,7 @@ class ArrivalsShown:
     """The place where the topic ends now."""
 
 
-async def gather_arrivals(scene: Scene, asked: Asked) -> ArrivalsShown:
+async def gather_arrivals(scene: PageContext, asked: PageRequest) -> ArrivalsPage:
     name, text = asked["topic"], asked.text("after")
 
     async def offsets() -> dict[int, tuple[int, int]]:
@@ -194,21 +194,21 @@ async def gather_arrivals(scene: Scene, asked: Asked) -> ArrivalsShown:
         return await scene.using(of)
 
     after = None if text is None else cursor_of(text)
-    found = await scene.source.kept(("offsets", name), offsets)  # one request for all who watch the topic
+    found = await scene.source.cached(("offsets", name), offsets)  # one request for all who watch the topic
     kept = {queue: end for queue, (_, end) in found.items() if after is None or queue in after}
     end = dict(sorted(kept.items())[:64])
-    return ArrivalsShown(topic=name, messages=behind(end if after is None else after, end), end=cursor_text(end))
+    return ArrivalsPage(topic=name, messages=behind(end if after is None else after, end), end=cursor_text(end))
 
 
-ARRIVALS = Page(
+ARRIVALS = PageDefinition(
     name="arrivals",
     path="/topics/{topic}/messages/arrivals",
     title="Arrivals in {topic}",
     about="How many messages came since a place in the topic.",
-    shows=ArrivalsShown,
+    shows=ArrivalsPage,
     gather=gather_arrivals,
     command=lambda asked: ["tail", asked["topic"]],
     parameters=(AFTER,),
-    crumbs=lambda asked: [*crumbs_of(asked), Crumb("Messages", "messages", {"topic": asked["topic"]})],
+    crumbs=lambda asked: [*crumbs_of(asked), Breadcrumb("Messages", "messages", {"topic": asked["topic"]})],
     live=lambda shown: {"newer": shown.messages},
 )

@@ -9,14 +9,14 @@ from datetime import datetime
 
 from ....aio import Lake
 from ....coordinator.tables.open import table_place
-from ...cost import Cells
-from ..lakes.source import Looked
-from .attention import Attention, attention
+from ...cost import CellStorage
+from ..lakes.source import LakeSnapshot
+from .attention import AttentionItem, attention
 from .charts import Chart, charts
-from .money import Money, cells_of, money
-from .page import Asked, Page, Scene
+from .daily_cost import DailyCost, cells_of, money
+from .lake_problems import LakeProblems, watched
+from .page import PageContext, PageDefinition, PageRequest
 from .rows import GroupRow, group_rows, live_groups, stored, stored_per_second
-from .watched import Watched, watched
 
 GROUPS_SHOWN = 20
 TOPICS_SHOWN = 8
@@ -24,7 +24,7 @@ ATTENTION_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BusyTopic:
+class BusyTopicRow:
     """A topic that consumer groups read."""
 
     topic: str
@@ -38,7 +38,7 @@ class BusyTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+class OverviewPage:
     """A lake at one moment."""
 
     at: datetime
@@ -50,35 +50,35 @@ class Overview:
     parked: int
     waiting_timers: int
     """The delayed messages that wait."""
-    attention: tuple[Attention, ...]
+    attention: tuple[AttentionItem, ...]
     attention_total: int
     furthest_behind: tuple[GroupRow, ...]
     timer_topics: int
     """The topics with delayed messages that wait."""
     timer_topics_watched: int
     """The number of them in which late messages are looked for: those with the most."""
-    busiest: tuple[BusyTopic, ...]
+    busiest: tuple[BusyTopicRow, ...]
     """The topics that groups read in which the most is stored, as two looks tell."""
     charts: tuple[Chart, ...]
     """The last hour, as far as anybody looked."""
-    money: Money | None
+    money: DailyCost | None
     """What the requests cost a day; None: not known yet, or nothing flows."""
 
 
-async def gather(scene: Scene, asked: Asked) -> Overview:
+async def gather(scene: PageContext, asked: PageRequest) -> OverviewPage:
     looked = await scene.source.look()
     more, cells = await watched(scene), await scene.using(_cells)
     return overview_of(looked, more, charts(scene.source.history.points), money(looked, cells))
 
 
-async def _cells(lake: Lake) -> Cells:
+async def _cells(lake: Lake) -> CellStorage:
     return cells_of(table_place(lake.coordination_url, lake.store.url))
 
 
-def overview_of(looked: Looked, more: Watched, drawn: tuple[Chart, ...], costs: Money | None) -> Overview:
+def overview_of(looked: LakeSnapshot, more: LakeProblems, drawn: tuple[Chart, ...], costs: DailyCost | None) -> OverviewPage:
     """What the last looks tell."""
     rows, found = group_rows(looked), attention(looked, more)
-    return Overview(
+    return OverviewPage(
         at=looked.at,
         topics=len(looked.topics),
         groups=len({one.group for one in rows}),
@@ -96,20 +96,20 @@ def overview_of(looked: Looked, more: Watched, drawn: tuple[Chart, ...], costs: 
     )
 
 
-def busiest(looked: Looked, rows: Sequence[GroupRow]) -> list[BusyTopic]:
+def busiest(looked: LakeSnapshot, rows: Sequence[GroupRow]) -> list[BusyTopicRow]:
     """The topics that groups read, those with the highest rates first."""
     rates, groups, lag = stored_per_second(looked), Counter[str](), Counter[str]()
     for row in rows:
         groups[row.topic] += 1
         lag[row.topic] += row.lag
     found = (
-        BusyTopic(topic=topic, stored_per_second=rates.get(topic), messages=messages, groups=groups[topic], lag=lag[topic])
+        BusyTopicRow(topic=topic, stored_per_second=rates.get(topic), messages=messages, groups=groups[topic], lag=lag[topic])
         for topic, messages in stored(looked.seen).items()
     )
     return sorted(found, key=lambda one: (-(one.stored_per_second or 0.0), -one.messages, one.topic))
 
 
-def live(shown: Overview) -> dict[str, object]:
+def live(shown: OverviewPage) -> dict[str, object]:
     totals = {
         name: getattr(shown, name) for name in ("at", "topics", "groups", "lag", "parked", "waiting_timers", "attention_total")
     }
@@ -125,12 +125,12 @@ def live(shown: Overview) -> dict[str, object]:
     }
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="overview",
     path="/",
     title="Overview",
     about="What needs attention first, the groups that are furthest behind, counts, the last hour as charts, and what requests cost a day.",
-    shows=Overview,
+    shows=OverviewPage,
     gather=gather,
     command=lambda asked: ["group", "lag"],
     menu="Overview",

@@ -1,6 +1,6 @@
-"""The seam of the pages. A page is one value of `Page`: its place, what it shows as a dataclass, who gathers that, and the template.
+"""The seam of the pages. A page is one value of `PageDefinition`: its place, what it shows as a dataclass, who gathers that, and the template.
 
-To add a page: write a module with a frozen dataclass, an asynchronous function that gathers it, and a `Page`. Name it in `pages.py`, and
+To add a page: write a module with a frozen dataclass, an asynchronous function that gathers it, and a `PageDefinition`. Name it in `pages.py`, and
 write `templates/NAME.html`. Its HTML, its JSON below ``/api``, its part of the OpenAPI document and its live values follow.
 A file to keep is a `Download` there.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ....log.errors import InvalidArgument, PenstockError
 from ....log.message.message import from_ms
-from ..faults import Part, part
+from ..faults import PagePart, part
 from ..lakes.source import LakeSource
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TEXT_CHARS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class QueryParameter:
     """A parameter of a page's query, and its bounds."""
 
     name: str
@@ -61,7 +61,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """What a viewer asks a page for: the names in its path, and the parameters of its query."""
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PageContext:
     """What a page's gatherer works with: one lake, and this moment."""
 
     source: LakeSource
@@ -97,7 +97,7 @@ class Scene:
     def now(self) -> datetime:
         return from_ms(self.source.runtime.clock.wall_ms())
 
-    async def part(self, work: Callable[[Lake], Awaitable[T]], *, fatal: tuple[type[PenstockError], ...] = ()) -> Part[T]:
+    async def part(self, work: Callable[[Lake], Awaitable[T]], *, fatal: tuple[type[PenstockError], ...] = ()) -> PagePart[T]:
         """A part of a page that may fail alone, but for ``fatal`` errors, which are the page's: what it is about is not there."""
         return await part(self.source.using(work), fatal=fatal)
 
@@ -107,7 +107,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Crumb:
+class Breadcrumb:
     """A step of the way to a page: its label, and the page with its names; None: no link."""
 
     label: str
@@ -120,7 +120,7 @@ def _nothing_live(shown: Any) -> Mapping[str, object]:  # noqa: ANN401 - of any 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LakeResource:
     """Something of a lake that has a URL."""
 
     name: str
@@ -129,14 +129,14 @@ class Place:
     """The path below ``/l/{lake}``, such as ``/topics/{topic}``."""
     about: str
     """A sentence on what it shows, for the OpenAPI document and other programs."""
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[QueryParameter, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names in its path."""
         return tuple(re.findall(r"\{(\w+)(?::path)?\}", self.path))
 
-    def asked(self, path: Mapping[str, str], query: Mapping[str, str]) -> Asked:
+    def asked(self, path: Mapping[str, str], query: Mapping[str, str]) -> PageRequest:
         """A request with its parameters checked. Raises `InvalidArgument`."""
         known = {one.name for one in self.parameters}
         if unknown := query.keys() - known:
@@ -148,11 +148,11 @@ class Place:
                 observed=", ".join(sorted(unknown))[:200],
             )
         names = {name: path[name] for name in self.names}
-        return Asked(path=names, query={one.name: one.parsed(query.get(one.name)) for one in self.parameters})
+        return PageRequest(path=names, query={one.name: one.parsed(query.get(one.name)) for one in self.parameters})
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DownloadContent:
     """A file for the viewer to keep."""
 
     name: str
@@ -161,52 +161,52 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Download(Place):
+class Download(LakeResource):
     """A file of a lake, below ``/files``. No browser shows it as a page."""
 
-    gather: Callable[[Scene, Asked], Awaitable[Given]]
+    gather: Callable[[PageContext, PageRequest], Awaitable[DownloadContent]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page(Place, Generic[T]):
+class PageDefinition(LakeResource, Generic[T]):
     """A page of a lake."""
 
     title: str
     """The title; names of the path may stand in it."""
     shows: type[T]
-    gather: Callable[[Scene, Asked], Awaitable[T]]
-    """Gathers what it shows. Parts that may fail alone are `Part`s; an error that is raised is the whole page's."""
-    command: Callable[[Asked], Sequence[str]]
+    gather: Callable[[PageContext, PageRequest], Awaitable[T]]
+    """Gathers what it shows. Parts that may fail alone are `PagePart`s; an error that is raised is the whole page's."""
+    command: Callable[[PageRequest], Sequence[str]]
     """The words behind ``penstock`` that show the same in a shell."""
     menu: str | None = None
     """The label in the menu; None: it is not in the menu."""
-    crumbs: Callable[[Asked], Sequence[Crumb]] = lambda asked: ()
+    crumbs: Callable[[PageRequest], Sequence[Breadcrumb]] = lambda asked: ()
     """The pages above it, below the overview."""
     live: Callable[[T], Mapping[str, object]] = _nothing_live
     """The values that change while a viewer watches, by the key of their place: the template shows them by ``live(key)``."""
-    answer: Callable[[T], Part[Any] | None] = lambda shown: None
+    answer: Callable[[T], PagePart[Any] | None] = lambda shown: None
     """The part that answers what the query asks for. People see its fault on the page, with what they asked; programs get an error."""
-    begin: Callable[[Scene, Asked], Awaitable[None]] | None = None
+    begin: Callable[[PageContext, PageRequest], Awaitable[None]] | None = None
     """Costly work that an operator may begin from the page, by a form: a link that somebody follows begins nothing."""
     is_kept: bool = True
     """Whether a look is shared with who asks for the same within a moment. Not for what is large."""
 
-    async def shown(self, scene: Scene, asked: Asked) -> T:
+    async def shown(self, scene: PageContext, asked: PageRequest) -> T:
         """What the page shows now, shared with others who ask the same."""
 
         async def make() -> T:
             return await self.gather(scene, asked)
 
-        return await scene.source.kept((self.name, asked.key), make) if self.is_kept else await make()
+        return await scene.source.cached((self.name, asked.key), make) if self.is_kept else await make()
 
-    async def told(self, scene: Scene, asked: Asked) -> T:
+    async def answer_for_programs(self, scene: PageContext, asked: PageRequest) -> T:
         """What programs get: the same, or the error of an answer to what cannot be asked."""
         shown = await self.shown(scene, asked)
         if (answer := self.answer(shown)) is not None:
             answer.check_asked()
         return shown
 
-    def title_of(self, asked: Asked) -> str:
+    def title_of(self, asked: PageRequest) -> str:
         return self.title.format_map(asked.path)
 
 
@@ -218,12 +218,12 @@ def shell_line(source: LakeSource, words: Sequence[str]) -> str:
 
 PAGE_ROWS = 50
 
-FILTER = Parameter(name="filter", help="Only names that hold this text.")
-NUMBER = Parameter(name="page", help="The number of the page, from 1.", kind=int, default=1, least=1, most=1_000_000)
+FILTER = QueryParameter(name="filter", help="Only names that hold this text.")
+NUMBER = QueryParameter(name="page", help="The number of the page, from 1.", kind=int, default=1, least=1, most=1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Pagination:
     """Where a page's rows are among all."""
 
     page: int
@@ -234,11 +234,13 @@ class Span:
     total: int
 
     @staticmethod
-    def of(total: int, page: int, *, rows: int = PAGE_ROWS) -> Span:
+    def of(total: int, page: int, *, rows: int = PAGE_ROWS) -> Pagination:
         """The rows of a page; a number behind the last page means the last."""
         pages = max(1, -(-total // rows))
         page = min(page, pages)
-        return Span(page=page, pages=pages, first=min(total, (page - 1) * rows + 1), last=min(total, page * rows), total=total)
+        return Pagination(
+            page=page, pages=pages, first=min(total, (page - 1) * rows + 1), last=min(total, page * rows), total=total
+        )
 
     @property
     def slice(self) -> slice:

@@ -25,9 +25,9 @@ from . import (
     upkeep,
     workers,
 )
-from .page import Download, Page, Place
+from .page import Download, LakeResource, PageDefinition
 
-PAGES: tuple[Page[Any], ...] = (
+PAGES: tuple[PageDefinition[Any], ...] = (
     overview.PAGE,
     topics.PAGE,
     topic.PAGE,
@@ -50,4 +50,4 @@ PAGES: tuple[Page[Any], ...] = (
 
 DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, lines.DOWNLOAD, letters.EXPORT)
 
-BY_NAME: dict[str, Place] = {place.name: place for place in (*PAGES, *DOWNLOADS)}
+BY_NAME: dict[str, LakeResource] = {place.name: place for place in (*PAGES, *DOWNLOADS)}

@@ -10,7 +10,7 @@ import click
 
 from ....log.errors import InvalidArgument
 from ....log.read.reader import Position as LogPosition
-from ...console.values import Position
+from ...console.values import PositionParam
 
 QUEUES_MAX = 64
 """The most queues that a page looks through at once."""
@@ -20,7 +20,7 @@ _CURSOR = re.compile(r"\d{1,4}\.\d{1,18}(?:-\d{1,4}\.\d{1,18}){0,63}", re.ASCII)
 def position_of(text: str, *, operation: str) -> LogPosition:
     """A position as it is typed. Raises `InvalidArgument`."""
     try:
-        found = cast("LogPosition", Position().convert(text, None, None))
+        found = cast("LogPosition", PositionParam().convert(text, None, None))
     except click.UsageError as error:
         raise InvalidArgument(error.message, operation=operation) from error
     return found

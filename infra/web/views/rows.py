@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ....coordinator.operators.lake_view import GroupSeen, LakeSeen
-from ..lakes.source import Looked
+from ....coordinator.operators.lake_view import GroupOverview, LakeOverview
+from ..lakes.source import LakeSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +32,19 @@ class GroupRow:
     """The dead letters ever written."""
 
 
-def group_rows(looked: Looked) -> Sequence[GroupRow]:
+def group_rows(looked: LakeSnapshot) -> Sequence[GroupRow]:
     """All groups on all topics, with the greatest lag first."""
-    return looked.once(_group_rows)
+    return looked.memoized(_group_rows)
 
 
-def _group_rows(looked: Looked) -> Sequence[GroupRow]:
+def _group_rows(looked: LakeSnapshot) -> Sequence[GroupRow]:
     before = {(one.group, one.topic): one for one in (looked.before.groups if looked.before is not None else ())}
     took_s = 0.0 if looked.before is None else looked.seen.ended_s - looked.before.ended_s
     rows = (_row(one, before.get((one.group, one.topic)), took_s) for one in looked.seen.groups)
     return sorted(rows, key=lambda one: (-one.lag, one.group, one.topic))
 
 
-def _row(seen: GroupSeen, before: GroupSeen | None, took_s: float) -> GroupRow:
+def _row(seen: GroupOverview, before: GroupOverview | None, took_s: float) -> GroupRow:
     standings = [one.standing for one in seen.queues]
     ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
     return GroupRow(
@@ -64,17 +64,17 @@ def _row(seen: GroupSeen, before: GroupSeen | None, took_s: float) -> GroupRow:
     )
 
 
-def settled(seen: GroupSeen) -> int:
+def settled(seen: GroupOverview) -> int:
     """The number of messages that a group is done with, of those ever stored."""
     return sum((one.standing.next_offset or 0) - one.standing.lag for one in seen.queues)
 
 
-def stored(seen: LakeSeen) -> Mapping[str, int]:
+def stored(seen: LakeOverview) -> Mapping[str, int]:
     """The number of messages ever stored in each topic that a group reads."""
     return {one.topic: sum(queue.standing.next_offset or 0 for queue in one.queues) for one in seen.groups}
 
 
-def stored_per_second(looked: Looked) -> Mapping[str, float]:
+def stored_per_second(looked: LakeSnapshot) -> Mapping[str, float]:
     """The messages stored a second in each topic that a group reads, since the look before."""
     if looked.before is None:
         return {}

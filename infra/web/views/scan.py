@@ -42,7 +42,7 @@ Offsets = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class MessageConditions:
     """What messages are shown: all conditions hold, and None is none."""
 
     queue: int | None = None
@@ -68,7 +68,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class TopicExtent:
     """What a topic keeps of the queues that a page looks at."""
 
     queues: int
@@ -90,7 +90,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ScanResult:
     """What a look found."""
 
     rows: tuple[MessageRow, ...]
@@ -103,7 +103,7 @@ class Look:
     """The messages that were looked through."""
 
 
-async def extent(reader: Reader, queue: int | None, *, also: int | None = None) -> Extent:
+async def extent(reader: Reader, queue: int | None, *, also: int | None = None) -> TopicExtent:
     """The part of a topic that a page looks at: one queue, or the fullest of very many and ``also``. Raises `InvalidArgument` for no
     queue.
     """
@@ -117,12 +117,12 @@ async def extent(reader: Reader, queue: int | None, *, also: int | None = None) 
                 expected=f"0 to {len(offsets) - 1}",
                 observed=queue,
             )
-        return Extent(queues=len(offsets), kept={queue: offsets[queue]})
+        return TopicExtent(queues=len(offsets), kept={queue: offsets[queue]})
     fullest = sorted(offsets, key=lambda one: (one != also, offsets[one][0] - offsets[one][1], one))[:QUEUES_MAX]
-    return Extent(queues=len(offsets), kept={one: offsets[one] for one in sorted(fullest)})
+    return TopicExtent(queues=len(offsets), kept={one: offsets[one] for one in sorted(fullest)})
 
 
-async def resolved(reader: Reader, extent: Extent, position: Position) -> Offsets:
+async def resolve_position(reader: Reader, extent: TopicExtent, position: Position) -> Offsets:
     """The offsets of a position. Raises `InvalidArgument`, and `OffsetOutOfRange`."""
     if isinstance(position, int) and len(extent.kept) > 1:
         raise InvalidArgument(
@@ -135,13 +135,13 @@ async def resolved(reader: Reader, extent: Extent, position: Position) -> Offset
 
 
 @dataclass
-class Scan:
+class TopicScan:
     """One look through a topic."""
 
     reader: Reader
     schema: TopicSchema | None
-    conditions: Conditions
-    extent: Extent
+    conditions: MessageConditions
+    extent: TopicExtent
     runtime: Runtime
     rows_max: int = ROWS
     _filters: list[Filter] = field(init=False)
@@ -151,15 +151,15 @@ class Scan:
         self._filters = self.conditions.filters(self.schema)
         self._fields = fields_of(self.schema)
 
-    async def before(self, offsets: Offsets) -> Look:
+    async def before(self, offsets: Offsets) -> ScanResult:
         """The messages before these offsets, the newest of them."""
         return await self._look(self.extent.clipped(offsets), older=True)
 
-    async def after(self, offsets: Offsets) -> Look:
+    async def after(self, offsets: Offsets) -> ScanResult:
         """The messages from these offsets on, the oldest of them."""
         return await self._look(self.extent.clipped(offsets), older=False)
 
-    async def _look(self, begin: Offsets, *, older: bool) -> Look:
+    async def _look(self, begin: Offsets, *, older: bool) -> ScanResult:
         lookup = self.conditions.lookup
         end = self.extent.earliest if older else self.extent.next
         gathered = _Gathered(older, dict(begin), self.rows_max)
@@ -170,7 +170,7 @@ class Scan:
         rows, at = gathered.page()
         looked = sum(abs(at[queue] - begin[queue]) for queue in begin)
         newest_first = tuple(sorted(rows, key=lambda one: one.order, reverse=True))
-        return Look(rows=newest_first, older=at if older else begin, newer=begin if older else at, looked=looked)
+        return ScanResult(rows=newest_first, older=at if older else begin, newer=begin if older else at, looked=looked)
 
     async def _find(self, lookup: Lookup, gathered: _Gathered, end: Offsets) -> None:
         began_s, left = self.runtime.clock.monotonic_s(), FILES_MAX

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from ....aio import Lake
 from ....log import WaitingMessage
-from ..faults import Part
-from .page import NUMBER, Asked, Page, Parameter, Scene, Span
+from ..faults import PagePart
+from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
 
 TOPICS = 4
 """The topics on a page: each costs some five requests."""
@@ -20,7 +20,7 @@ LATE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
+class NextTimer:
     """The first message that waits."""
 
     due: datetime
@@ -29,17 +29,17 @@ class Next:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTimers:
+class TopicTimersRow:
     """The timers of a topic."""
 
     topic: str
     waiting: int
     """The messages that wait. It includes messages that were recalled and whose time is over."""
-    next: Part[Next | None]
+    next: PagePart[NextTimer | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delayed:
+class DelayedRow:
     """A message that waits."""
 
     message_id: str
@@ -56,38 +56,38 @@ class Delayed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedMessages:
+class DelayedList:
     """The first messages of a topic that wait."""
 
-    rows: tuple[Delayed, ...]
+    rows: tuple[DelayedRow, ...]
     more: bool
     """Whether others wait behind these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimersShown:
+class TimersPage:
     """What the page shows."""
 
     at: datetime
     waiting: int
     """The messages that wait, of all topics."""
-    span: Span
-    topics: tuple[TopicTimers, ...]
-    listed: Part[ListedMessages] | None
+    span: Pagination
+    topics: tuple[TopicTimersRow, ...]
+    listed: PagePart[DelayedList] | None
     """The messages of the topic that was asked for."""
 
 
-async def gather(scene: Scene, asked: Asked) -> TimersShown:
+async def gather(scene: PageContext, asked: PageRequest) -> TimersPage:
     looked, topic, now = await scene.source.look(), asked.text("topic"), scene.now
     counts = looked.seen.timers
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    span = Span.of(len(names), asked.number("page"), rows=TOPICS)
+    span = Pagination.of(len(names), asked.number("page"), rows=TOPICS)
 
-    async def of(name: str) -> TopicTimers:
-        return TopicTimers(topic=name, waiting=counts[name], next=await scene.part(lambda lake: next_of(lake, name, now)))
+    async def of(name: str) -> TopicTimersRow:
+        return TopicTimersRow(topic=name, waiting=counts[name], next=await scene.part(lambda lake: next_of(lake, name, now)))
 
     listed = None if topic is None else await scene.part(lambda lake: _listed(lake, topic, asked.number("limit"), now))
-    return TimersShown(
+    return TimersPage(
         at=looked.at,
         waiting=sum(counts.values()),
         span=span,
@@ -96,15 +96,15 @@ async def gather(scene: Scene, asked: Asked) -> TimersShown:
     )
 
 
-async def next_of(lake: Lake, topic: str, now: datetime) -> Next | None:
+async def next_of(lake: Lake, topic: str, now: datetime) -> NextTimer | None:
     """The first message of a topic that waits; None: there is none."""
     found = await lake.waiting(topic, limit=1)
-    return Next(due=found[0].delivery_timestamp, late=late_by(found[0].delivery_timestamp, now)) if found else None
+    return NextTimer(due=found[0].delivery_timestamp, late=late_by(found[0].delivery_timestamp, now)) if found else None
 
 
-async def _listed(lake: Lake, topic: str, limit: int, now: datetime) -> ListedMessages:
+async def _listed(lake: Lake, topic: str, limit: int, now: datetime) -> DelayedList:
     found = await lake.waiting(topic, limit=limit + 1)
-    return ListedMessages(rows=tuple(delayed_of(one, now) for one in found[:limit]), more=len(found) > limit)
+    return DelayedList(rows=tuple(delayed_of(one, now) for one in found[:limit]), more=len(found) > limit)
 
 
 def late_by(due: datetime, now: datetime) -> timedelta | None:
@@ -112,10 +112,10 @@ def late_by(due: datetime, now: datetime) -> timedelta | None:
     return now - due if now - due >= LATE else None
 
 
-def delayed_of(message: WaitingMessage, now: datetime) -> Delayed:
+def delayed_of(message: WaitingMessage, now: datetime) -> DelayedRow:
     """A message that waits, as the page shows it."""
     body = message.body or b""
-    return Delayed(
+    return DelayedRow(
         message_id=message.message_id,
         message_group=message.message_group,
         tag=message.tag,
@@ -129,27 +129,27 @@ def delayed_of(message: WaitingMessage, now: datetime) -> Delayed:
     )
 
 
-def live(shown: TimersShown) -> dict[str, object]:
+def live(shown: TimersPage) -> dict[str, object]:
     return {"waiting": shown.waiting, "at": shown.at, **{f"waiting:{one.topic}": one.waiting for one in shown.topics}}
 
 
-def _words(asked: Asked) -> list[str]:
+def _words(asked: PageRequest) -> list[str]:
     topic = asked.text("topic")
     return ["timer", "list"] if topic is None else ["timer", "list", topic, "--limit", str(asked.number("limit"))]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="timers",
     path="/timers",
     title="Delayed messages",
     about="The topics with delayed messages that wait, with the next due and whether it is late; and the first messages of one topic.",
-    shows=TimersShown,
+    shows=TimersPage,
     gather=gather,
     answer=lambda shown: shown.listed,
     command=_words,
     parameters=(
-        Parameter(name="topic", help="The topic whose first messages are listed."),
-        Parameter(name="limit", help="The number of messages that are listed.", kind=int, default=SHOWN, least=1, most=200),
+        QueryParameter(name="topic", help="The topic whose first messages are listed."),
+        QueryParameter(name="limit", help="The number of messages that are listed.", kind=int, default=SHOWN, least=1, most=200),
         NUMBER,
     ),
     menu="Timers",

@@ -12,10 +12,10 @@ from ....log.errors import InvalidArgument, TopicNotFound
 from ....log.format.state import SchemaVersion
 from ....log.message.message import from_ms
 from ....log.schema.topic_schema import TopicSchema
-from ..faults import Part
-from ..lakes.source import Looked
+from ..faults import PagePart
+from ..lakes.source import LakeSnapshot
 from .charts import steps
-from .page import Asked, Crumb, Page, Scene
+from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
 QUEUES_SHOWN = 64
 
@@ -35,7 +35,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HotGroup:
+class HotGroupRow:
     """A message group with many of the messages stored last."""
 
     message_group: str
@@ -54,7 +54,7 @@ class SchemaRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredTopic:
     """The topic as it is stored."""
 
     message_type: str
@@ -75,7 +75,7 @@ class Stored:
     queues_total: int
     queues: tuple[QueueRow, ...]
     """All queues, or the hottest of very many."""
-    hottest_groups: tuple[HotGroup, ...]
+    hottest_groups: tuple[HotGroupRow, ...]
     sampled: int
     """The number of the newest messages that shares are of."""
     stored_over_time: tuple[int, ...]
@@ -88,7 +88,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class GroupPositionRow:
     """The place of a group between the oldest message that is kept and the end of the topic."""
 
     group: str
@@ -105,27 +105,27 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicShown:
+class TopicPage:
     """What the page shows."""
 
     topic: str
-    stored: Part[Stored]
-    positions: Part[tuple[Position, ...]]
+    stored: PagePart[StoredTopic]
+    positions: PagePart[tuple[GroupPositionRow, ...]]
     waiting_timers: int
 
 
-async def gather(scene: Scene, asked: Asked) -> TopicShown:
+async def gather(scene: PageContext, asked: PageRequest) -> TopicPage:
     name = asked["topic"]
     stored = await scene.part(lambda lake: _stored(lake, name), fatal=(TopicNotFound, InvalidArgument))
     retention = None if stored.value is None else stored.value.retention
 
-    async def positions(lake: Lake) -> tuple[Position, ...]:
+    async def positions(lake: Lake) -> tuple[GroupPositionRow, ...]:
         looked = await scene.source.look()
         offsets = await (await lake.reader(name)).offsets()
         return positions_of(looked, name, offsets, retention)
 
     timers = await scene.part(lambda _: scene.source.look())
-    return TopicShown(
+    return TopicPage(
         topic=name,
         stored=stored,
         positions=await scene.part(positions),
@@ -133,16 +133,16 @@ async def gather(scene: Scene, asked: Asked) -> TopicShown:
     )
 
 
-async def _stored(lake: Lake, name: str) -> Stored:
+async def _stored(lake: Lake, name: str) -> StoredTopic:
     found, schema = await lake.describe_topic(name), await lake.topic_schema(name)
     return stored_of(found, schema, () if schema is None else await lake.schema_history(name))
 
 
-def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Sequence[SchemaVersion] = ()) -> Stored:
+def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Sequence[SchemaVersion] = ()) -> StoredTopic:
     """A topic's description as the page shows it."""
     queues = found.queues if len(found.queues) <= QUEUES_SHOWN else found.hottest_queues
     over_time = found.over_time
-    return Stored(
+    return StoredTopic(
         message_type=str(found.settings.message_type),
         retention=found.settings.retention,
         retention_bytes=found.settings.retention_bytes,
@@ -171,7 +171,7 @@ def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Seq
             for one in queues
         ),
         hottest_groups=tuple(
-            HotGroup(message_group=name, messages=count, share=count / found.sampled) for name, count in found.hottest_groups
+            HotGroupRow(message_group=name, messages=count, share=count / found.sampled) for name, count in found.hottest_groups
         ),
         sampled=found.sampled,
         stored_over_time=() if over_time is None else tuple(over_time.counts),
@@ -183,8 +183,8 @@ def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Seq
 
 
 def positions_of(
-    looked: Looked, topic: str, offsets: dict[int, tuple[int, int]], retention: timedelta | None
-) -> tuple[Position, ...]:
+    looked: LakeSnapshot, topic: str, offsets: dict[int, tuple[int, int]], retention: timedelta | None
+) -> tuple[GroupPositionRow, ...]:
     """The groups on a topic by the time that is left to them, the shortest first."""
     found = []
     for seen in looked.topic(topic):
@@ -199,11 +199,11 @@ def positions_of(
         ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
         age = timedelta(milliseconds=max(ages)) if ages else None
         left = None if retention is None or not lag or age is None else max(retention - age, timedelta())
-        found.append(Position(group=seen.group, kept=kept, done=done, lag=lag, age=age, lost=lost, left=left))
+        found.append(GroupPositionRow(group=seen.group, kept=kept, done=done, lag=lag, age=age, lost=lost, left=left))
     return tuple(sorted(found, key=lambda one: (one.left is None, one.left or timedelta(), -one.lag, one.group)))
 
 
-def live(shown: TopicShown) -> dict[str, object]:
+def live(shown: TopicPage) -> dict[str, object]:
     found: dict[str, object] = {}
     if shown.stored.value is not None:
         found["messages"] = shown.stored.value.messages
@@ -214,16 +214,16 @@ def live(shown: TopicShown) -> dict[str, object]:
     return found
 
 
-def _crumbs(_: Asked) -> Sequence[Crumb]:
-    return [Crumb("Topics", "topics")]
+def _crumbs(_: PageRequest) -> Sequence[Breadcrumb]:
+    return [Breadcrumb("Topics", "topics")]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="topic",
     path="/topics/{topic}",
     title="Topic {topic}",
     about="Settings, queues, where the load lies, and each group's position beside what retention keeps.",
-    shows=TopicShown,
+    shows=TopicPage,
     gather=gather,
     command=lambda asked: ["topic", "describe", asked["topic"]],
     crumbs=_crumbs,

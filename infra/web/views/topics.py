@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ....aio import Lake
-from ....coordinator.operators.lake_view import TopicSeen
+from ....coordinator.operators.lake_view import GroupTopic
 from ....log.errors import TopicDeleted, TopicNotFound
 from ....log.message.message import from_ms
 from ....log.paths import is_timer_log
 from ....log.read.reader import Reader
-from ..faults import Part
-from ..lakes.source import Looked
-from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from ..faults import PagePart
+from ..lakes.source import LakeSnapshot
+from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 from .rows import stored_per_second
 
 _AT_ONCE = 8
@@ -41,7 +41,7 @@ class TopicRow:
     """A topic in the list."""
 
     topic: str
-    facts: Part[TopicFacts]
+    facts: PagePart[TopicFacts]
     groups: int
     """The consumer groups that have begun on it."""
     lag: int
@@ -52,35 +52,35 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
+class TopicsPage:
     """One page of the list."""
 
     at: datetime
-    span: Span
+    span: Pagination
     rows: tuple[TopicRow, ...]
 
 
-async def gather(scene: Scene, asked: Asked) -> Topics:
+async def gather(scene: PageContext, asked: PageRequest) -> TopicsPage:
     looked = await scene.source.look()
     wanted = (asked.text("filter") or "").lower()
     names = [name for name in looked.topics if not is_timer_log(name) and wanted in name.lower()]
-    span = Span.of(len(names), asked.number("page"))
+    span = Pagination.of(len(names), asked.number("page"))
     facts = await _all_facts(scene, looked, names[span.slice])
     rates = stored_per_second(looked)
     rows = (_row(looked, name, one, rates.get(name)) for name, one in facts.items())
-    return Topics(at=looked.at, span=span, rows=tuple(rows))
+    return TopicsPage(at=looked.at, span=span, rows=tuple(rows))
 
 
-async def _all_facts(scene: Scene, looked: Looked, names: Sequence[str]) -> dict[str, Part[TopicFacts]]:
+async def _all_facts(scene: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicFacts]]:
     """The facts of topics, without those that were deleted, whose folders stay until they are collected.
 
     What the look tells is not asked for again: fifty topics are hundreds of requests.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(name: str) -> Part[TopicFacts]:
+    async def read(name: str) -> PagePart[TopicFacts]:
         if (seen := looked.seen.topics.get(name)) is not None:
-            return Part(value=_facts_of(seen))
+            return PagePart(value=_facts_of(seen))
         async with limit:
             return await scene.part(lambda lake: _facts(lake, name))
 
@@ -91,10 +91,10 @@ async def _all_facts(scene: Scene, looked: Looked, names: Sequence[str]) -> dict
 async def _facts(lake: Lake, name: str) -> TopicFacts:
     topic = await lake.topic(name)
     offsets = await Reader(topic).offsets()
-    return _facts_of(TopicSeen(settings=topic.settings, created_ms=topic.record.created_ms, offsets=offsets))
+    return _facts_of(GroupTopic(settings=topic.settings, created_ms=topic.record.created_ms, offsets=offsets))
 
 
-def _facts_of(seen: TopicSeen) -> TopicFacts:
+def _facts_of(seen: GroupTopic) -> TopicFacts:
     return TopicFacts(
         message_type=str(seen.settings.message_type),
         is_typed=seen.settings.schema is not None,
@@ -105,7 +105,7 @@ def _facts_of(seen: TopicSeen) -> TopicFacts:
     )
 
 
-def _row(looked: Looked, name: str, facts: Part[TopicFacts], rate: float | None) -> TopicRow:
+def _row(looked: LakeSnapshot, name: str, facts: PagePart[TopicFacts], rate: float | None) -> TopicRow:
     groups = looked.topic(name)
     return TopicRow(
         topic=name,
@@ -117,7 +117,7 @@ def _row(looked: Looked, name: str, facts: Part[TopicFacts], rate: float | None)
     )
 
 
-def live(shown: Topics) -> dict[str, object]:
+def live(shown: TopicsPage) -> dict[str, object]:
     found: dict[str, object] = {}
     for row in shown.rows:
         found |= {f"lag:{row.topic}": row.lag, f"stored:{row.topic}": row.stored_per_second}
@@ -126,12 +126,12 @@ def live(shown: Topics) -> dict[str, object]:
     return found
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="topics",
     path="/topics",
     title="Topics",
     about="The topics with their type, size, retention and readers, 50 a page.",
-    shows=Topics,
+    shows=TopicsPage,
     gather=gather,
     command=lambda asked: ["topic", "list"],
     parameters=(FILTER, NUMBER),

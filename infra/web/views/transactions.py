@@ -10,8 +10,8 @@ from ....coordinator.transactions.ids import check_producer_group
 from ....coordinator.transactions.members.state import TransactionRow
 from ....log import MessageView
 from ...operating.transactions import WHO, entry_of, rows_of, state_of, time_of
-from ..faults import Part
-from .page import NUMBER, Asked, Page, Parameter, Scene, Span
+from ..faults import PagePart
+from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
 
 GROUPS_MAX = 16
 """The producer groups that one page reads: each costs a request, and one for each of its processes."""
@@ -22,7 +22,7 @@ BODY_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
+class DestinationRow:
     """The messages that one topic gets."""
 
     topic: str
@@ -34,7 +34,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TransactionSummary:
     """One transaction."""
 
     transaction: str
@@ -45,7 +45,7 @@ class Row:
     begun: datetime
     age: timedelta
     messages: int
-    topics: tuple[Destination, ...]
+    topics: tuple[DestinationRow, ...]
     checks: int
     """The questions to its checker."""
     next_check: datetime | None
@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedTransactions:
+class TransactionList:
     """The transactions of one page."""
 
     groups: tuple[str, ...]
@@ -63,12 +63,12 @@ class ListedTransactions:
     groups_total: int
     open: int
     oldest: timedelta | None
-    span: Span
-    rows: tuple[Row, ...]
+    span: Pagination
+    rows: tuple[TransactionSummary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
+class HalfMessageRow:
     """A message that nobody sees yet."""
 
     topic: str
@@ -82,40 +82,40 @@ class Half:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedTransaction:
+class TransactionDetails:
     """One transaction in full."""
 
-    row: Row
-    messages: tuple[Half, ...]
+    row: TransactionSummary
+    messages: tuple[HalfMessageRow, ...]
     """The first messages, as far as they are not visible yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsShown:
+class TransactionsPage:
     """What the page shows."""
 
     at: datetime
-    listed: Part[ListedTransactions]
-    opened: Part[OpenedTransaction] | None
+    listed: PagePart[TransactionList]
+    opened: PagePart[TransactionDetails] | None
     """The transaction that was asked for."""
 
 
-async def gather(scene: Scene, asked: Asked) -> TransactionsShown:
+async def gather(scene: PageContext, asked: PageRequest) -> TransactionsPage:
     transaction, group = asked.text("transaction"), asked.text("producer_group")
     listed = await scene.part(lambda lake: _listed(lake, scene.now, group, asked.number("page")))
     opened = None if transaction is None else await scene.part(lambda lake: opened_of(lake, scene.now, transaction))
-    return TransactionsShown(at=scene.now, listed=listed, opened=opened)
+    return TransactionsPage(at=scene.now, listed=listed, opened=opened)
 
 
-async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> ListedTransactions:
+async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> TransactionList:
     if group is not None:
         check_producer_group(group)
     known = sorted(await lake.transactions.groups.groups())
     names = known[:GROUPS_MAX] if group is None else [group]
     found = [one for one in await rows_of(lake, names) if not one[1].is_finished] if names else []
     opened = [row for _, row in found if row.is_open]
-    span = Span.of(len(found), page)
-    return ListedTransactions(
+    span = Pagination.of(len(found), page)
+    return TransactionList(
         groups=tuple(names),
         groups_total=len(known),
         open=len(opened),
@@ -136,10 +136,10 @@ def _begun(row: TransactionRow) -> datetime:
     return begun
 
 
-def row_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> Row:
+def row_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> TransactionSummary:
     """A transaction as the page shows it."""
     acks = row.acks
-    return Row(
+    return TransactionSummary(
         transaction=row.id,
         producer_group=group,
         state=state_of(row),
@@ -149,7 +149,7 @@ def row_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] 
         age=age_of(row, now),
         messages=row.messages,
         topics=tuple(
-            Destination(topic=one.topic, messages=one.messages, entry=entry_of(one), gone=one.topic in gone)
+            DestinationRow(topic=one.topic, messages=one.messages, entry=entry_of(one), gone=one.topic in gone)
             for one in row.destinations
         ),
         checks=row.checks,
@@ -161,11 +161,11 @@ def row_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] 
     )
 
 
-async def opened_of(lake: Lake, now: datetime, transaction: str) -> OpenedTransaction:
+async def opened_of(lake: Lake, now: datetime, transaction: str) -> TransactionDetails:
     """A transaction with the first of its messages. Raises `TransactionNotFound`."""
     group, row = await lake.transactions.find(transaction)
     gone = await lake.transactions.gone(row)
-    return OpenedTransaction(row=row_of(group, row, now, gone), messages=tuple(map(half_of, await first_messages(lake, row))))
+    return TransactionDetails(row=row_of(group, row, now, gone), messages=tuple(map(half_of, await first_messages(lake, row))))
 
 
 async def first_messages(lake: Lake, row: TransactionRow) -> list[MessageView]:
@@ -175,9 +175,9 @@ async def first_messages(lake: Lake, row: TransactionRow) -> list[MessageView]:
     return (await lake.transactions.messages(row.id))[:MESSAGES_SHOWN]
 
 
-def half_of(message: MessageView) -> Half:
+def half_of(message: MessageView) -> HalfMessageRow:
     """A message that nobody sees yet, as the page shows it."""
-    return Half(
+    return HalfMessageRow(
         topic=message.topic,
         queue=message.queue,
         message_id=message.message_id,
@@ -188,30 +188,30 @@ def half_of(message: MessageView) -> Half:
     )
 
 
-def live(shown: TransactionsShown) -> dict[str, object]:
+def live(shown: TransactionsPage) -> dict[str, object]:
     listed = shown.listed.value
     return {} if listed is None else {"open": listed.open, "oldest": listed.oldest}
 
 
-def _words(asked: Asked) -> list[str]:
+def _words(asked: PageRequest) -> list[str]:
     if (transaction := asked.text("transaction")) is not None:
         return ["tx", "describe", transaction, "--messages"]
     group = asked.text("producer_group")
     return ["tx", "list", *([] if group is None else [group])]
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="transactions",
     path="/transactions",
     title="Transactions",
     about="The transactions that are not done with, the oldest first, of 16 producer groups or of one; and what one would send.",
-    shows=TransactionsShown,
+    shows=TransactionsPage,
     gather=gather,
     answer=lambda shown: shown.opened,
     command=_words,
     parameters=(
-        Parameter(name="producer_group", help="Only transactions of this producer group."),
-        Parameter(name="transaction", help="The id of a transaction to open, also of one that is done with."),
+        QueryParameter(name="producer_group", help="Only transactions of this producer group."),
+        QueryParameter(name="transaction", help="The id of a transaction to open, also of one that is done with."),
         NUMBER,
     ),
     menu="Transactions",

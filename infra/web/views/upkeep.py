@@ -15,9 +15,9 @@ from ....coordinator.transactions.finisher import TRANSACTIONS
 from ....coordinator.workers.liveness import WorkerState
 from ....log.message.message import from_ms
 from ....log.read.tables import table_of
-from ..faults import Part
-from ..lakes.source import Looked
-from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from ..faults import PagePart
+from ..lakes.source import LakeSnapshot
+from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 TOPICS = 5
 """The topics on a page: each costs some three requests."""
@@ -31,7 +31,7 @@ ROLES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class RoleRow:
     """A role, and the processes that offer to play it."""
 
     role: str
@@ -44,7 +44,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class MaintenanceState:
     """The upkeep of a topic."""
 
     unpublished: int
@@ -62,48 +62,48 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicUpkeep:
+class MaintenanceRow:
     """A topic of the list."""
 
     topic: str
-    kept: Part[Kept]
+    kept: PagePart[MaintenanceState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
+class MaintenancePage:
     """What the page shows."""
 
     at: datetime
-    roles: Part[tuple[Role, ...]]
-    span: Span
-    topics: tuple[TopicUpkeep, ...]
+    roles: PagePart[tuple[RoleRow, ...]]
+    span: Pagination
+    topics: tuple[MaintenanceRow, ...]
 
 
-async def gather(scene: Scene, asked: Asked) -> Upkeep:
+async def gather(scene: PageContext, asked: PageRequest) -> MaintenancePage:
     looked, now = await scene.source.look(), scene.now
     wanted = (asked.text("filter") or "").lower()
     names = [name for name in looked.topics if wanted in name.lower()]
-    span = Span.of(len(names), asked.number("page"), rows=TOPICS)
+    span = Pagination.of(len(names), asked.number("page"), rows=TOPICS)
 
-    async def of(name: str) -> TopicUpkeep:
-        return TopicUpkeep(topic=name, kept=await scene.part(lambda lake: _kept(lake, looked, name, now)))
+    async def of(name: str) -> MaintenanceRow:
+        return MaintenanceRow(topic=name, kept=await scene.part(lambda lake: _kept(lake, looked, name, now)))
 
     roles = await scene.part(lambda lake: _roles(lake, looked))
-    return Upkeep(at=looked.at, roles=roles, span=span, topics=tuple(await asyncio.gather(*map(of, names[span.slice]))))
+    return MaintenancePage(at=looked.at, roles=roles, span=span, topics=tuple(await asyncio.gather(*map(of, names[span.slice]))))
 
 
-async def _roles(lake: Lake, looked: Looked) -> tuple[Role, ...]:
+async def _roles(lake: Lake, looked: LakeSnapshot) -> tuple[RoleRow, ...]:
     players, found = Players(lake.coordination.cells, lake.runtime), []
     for role, about in ROLES.items():
         record = await players.get(role)
         states = [state_of(looked, one) for one in record.all_members]
         live, silent = states.count(WorkerState.LIVES), states.count(WorkerState.SILENT)
         has_work = bool(looked.topics) if role == MAINTENANCE else role == TIMERS and any(looked.seen.timers.values())
-        found.append(Role(role=role, about=about, live=live, not_known=silent, is_missing=has_work and not live and not silent))
+        found.append(RoleRow(role=role, about=about, live=live, not_known=silent, is_missing=has_work and not live and not silent))
     return tuple(found)
 
 
-def state_of(looked: Looked, member: str) -> WorkerState | None:
+def state_of(looked: LakeSnapshot, member: str) -> WorkerState | None:
     """The state of the process of a member, if the member is in it still; None: it ended."""
     for one in looked.seen.workers:
         if one.worker == worker_of(member):
@@ -112,7 +112,7 @@ def state_of(looked: Looked, member: str) -> WorkerState | None:
     return None
 
 
-async def _kept(lake: Lake, looked: Looked, name: str, now: datetime) -> Kept:
+async def _kept(lake: Lake, looked: LakeSnapshot, name: str, now: datetime) -> MaintenanceState:
     topic = await lake.topic(name)
     table = await table_of(topic).refresh()
     await topic.tail.catch_up()
@@ -121,7 +121,7 @@ async def _kept(lake: Lake, looked: Looked, name: str, now: datetime) -> Kept:
     stored = await lake.coordination.cells.read(key)
     player = "" if stored is None else decode_cell(stored.data, where=key).owner
     last = from_ms(table.time_ms) if table.exists else None
-    return Kept(
+    return MaintenanceState(
         unpublished=max(0, unpublished),
         last_commit=last,
         stands_still=unpublished > 0 and now - (last or from_ms(topic.record.created_ms)) >= LATE,
@@ -133,7 +133,7 @@ async def _kept(lake: Lake, looked: Looked, name: str, now: datetime) -> Kept:
     )
 
 
-def live(shown: Upkeep) -> dict[str, object]:
+def live(shown: MaintenancePage) -> dict[str, object]:
     found: dict[str, object] = {"at": shown.at}
     for row in shown.topics:
         if row.kept.value is not None:
@@ -141,12 +141,12 @@ def live(shown: Upkeep) -> dict[str, object]:
     return found
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="upkeep",
     path="/upkeep",
     title="Maintenance",
     about="Who offers maintenance, and for each topic what is not published, when its table was written last, and who holds the role.",
-    shows=Upkeep,
+    shows=MaintenancePage,
     gather=gather,
     command=lambda asked: ["workers"],
     parameters=(FILTER, NUMBER),

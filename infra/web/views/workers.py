@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ....coordinator.operators.lake_view import LakeSeen
-from ....coordinator.workers.liveness import WorkerSeen, WorkerState
-from ...operating.workers import consumed
-from ..lakes.source import Looked
-from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from ....coordinator.operators.lake_view import LakeOverview
+from ....coordinator.workers.liveness import WorkerState, WorkerStatus
+from ...operating.workers import consumption_text
+from ..lakes.source import LakeSnapshot
+from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 HELD_SHOWN = 12
 _ORDER = [WorkerState.FENCED, WorkerState.EXPIRED, WorkerState.SILENT, WorkerState.LIVES, WorkerState.LEFT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOnTopic:
+class HeldQueuesRow:
     """The queues that a process holds of a group's topic."""
 
     group: str
@@ -40,14 +40,14 @@ class WorkerRow:
     lease: timedelta
     consumes: tuple[str, ...]
     """The groups of its consumers with their topics; upkeep: it only maintains topics."""
-    held: tuple[HeldOnTopic, ...]
+    held: tuple[HeldQueuesRow, ...]
     """The first of what it holds."""
     queues: int
     """All queues that it holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class HandOverRow:
     """A group's topic whose queues changed hands since the look before."""
 
     group: str
@@ -56,7 +56,7 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
+class WorkersPage:
     """What the page shows."""
 
     at: datetime
@@ -64,30 +64,30 @@ class Workers:
     not_known: int
     """The processes whose hearts no look has seen beat yet, and whose leases may still run."""
     dead: int
-    hand_overs: tuple[HandOver, ...]
+    hand_overs: tuple[HandOverRow, ...]
     """What changed hands since the look before."""
     since: timedelta | None
     """The time between the two looks; None: this is the first."""
     unowned: int
     """The queues without a live owner that have messages which are not settled."""
-    span: Span
+    span: Pagination
     rows: tuple[WorkerRow, ...]
 
 
-async def gather(scene: Scene, asked: Asked) -> Workers:
+async def gather(scene: PageContext, asked: PageRequest) -> WorkersPage:
     return workers_of(await scene.source.look(), (asked.text("filter") or "").lower(), asked.number("page"))
 
 
-def workers_of(looked: Looked, wanted: str, page: int) -> Workers:
+def workers_of(looked: LakeSnapshot, wanted: str, page: int) -> WorkersPage:
     """What one look tells."""
     held = holdings(looked.seen)
     rows = [_row(one, held.get(one.worker, [])) for one in looked.seen.workers]
     states = [one.state for one in rows]
     chosen = [one for one in rows if any(wanted in text.lower() for text in (one.worker, one.label, *one.consumes))]
     chosen.sort(key=lambda one: (_ORDER.index(one.state), one.label, one.worker))
-    span = Span.of(len(chosen), page)
+    span = Pagination.of(len(chosen), page)
     before = looked.before
-    return Workers(
+    return WorkersPage(
         at=looked.at,
         lives=states.count(WorkerState.LIVES),
         not_known=states.count(WorkerState.SILENT),
@@ -100,15 +100,15 @@ def workers_of(looked: Looked, wanted: str, page: int) -> Workers:
     )
 
 
-def holdings(seen: LakeSeen) -> dict[str, list[HeldOnTopic]]:
+def holdings(seen: LakeOverview) -> dict[str, list[HeldQueuesRow]]:
     """What each process holds, the greatest lag first."""
-    found: dict[str, list[HeldOnTopic]] = {}
+    found: dict[str, list[HeldQueuesRow]] = {}
     for group in seen.groups:
         standings = [one.standing for one in group.queues]
         for worker in {one.owner.rpartition("/")[0] for one in standings if one.owner}:
             mine = [one for one in standings if one.owner.rpartition("/")[0] == worker]
             found.setdefault(worker, []).append(
-                HeldOnTopic(
+                HeldQueuesRow(
                     group=group.group,
                     topic=group.topic,
                     queues=len(mine),
@@ -120,7 +120,7 @@ def holdings(seen: LakeSeen) -> dict[str, list[HeldOnTopic]]:
     return {worker: sorted(some, key=lambda one: (-one.lag, one.group, one.topic)) for worker, some in found.items()}
 
 
-def hand_overs(before: LakeSeen, now: LakeSeen) -> tuple[HandOver, ...]:
+def hand_overs(before: LakeOverview, now: LakeOverview) -> tuple[HandOverRow, ...]:
     """The queues that were taken between two looks."""
     epochs = {(one.group, one.topic, queue.standing.queue): queue.standing.epoch for one in before.groups for queue in one.queues}
     found = []
@@ -130,11 +130,11 @@ def hand_overs(before: LakeSeen, now: LakeSeen) -> tuple[HandOver, ...]:
             for queue in one.queues
         )
         if taken:
-            found.append(HandOver(group=one.group, topic=one.topic, queues=taken))
+            found.append(HandOverRow(group=one.group, topic=one.topic, queues=taken))
     return tuple(found)
 
 
-def _row(seen: WorkerSeen, held: list[HeldOnTopic]) -> WorkerRow:
+def _row(seen: WorkerStatus, held: list[HeldQueuesRow]) -> WorkerRow:
     heartbeat = seen.heartbeat
     assert heartbeat is not None, "a look tells of those that have one"
     return WorkerRow(
@@ -142,24 +142,24 @@ def _row(seen: WorkerSeen, held: list[HeldOnTopic]) -> WorkerRow:
         label=heartbeat.label,
         state=seen.state,
         lease=timedelta(milliseconds=heartbeat.lease_ms),
-        consumes=tuple(sorted(set(map(consumed, heartbeat.members)))),
+        consumes=tuple(sorted(set(map(consumption_text, heartbeat.members)))),
         held=tuple(held[:HELD_SHOWN]),
         queues=sum(one.queues for one in held),
     )
 
 
-def live(shown: Workers) -> dict[str, object]:
+def live(shown: WorkersPage) -> dict[str, object]:
     rows: Iterable[WorkerRow] = shown.rows
     totals = {name: getattr(shown, name) for name in ("at", "lives", "not_known", "dead", "unowned")}
     return {**totals, **{f"state:{one.worker}": one.state for one in rows}, **{f"queues:{one.worker}": one.queues for one in rows}}
 
 
-PAGE = Page(
+PAGE = PageDefinition(
     name="workers",
     path="/workers",
     title="Workers",
     about="The processes that consume: whether each lives, what it holds, and what changed hands since the look before.",
-    shows=Workers,
+    shows=WorkersPage,
     gather=gather,
     command=lambda asked: ["workers"],
     parameters=(FILTER, NUMBER),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ...format.state import State
+from ...format.state import TopicState
 from ...limits import CHECKPOINT_ENTRIES, MIB
 from ...paths import TopicPaths
 from ...runtime.runtime import Runtime
@@ -22,7 +22,7 @@ from ...stores.protocol import ObjectStore
 from ..delta.scan import scan_queue
 from ..delta.segments import TableFile
 from ..delta.snapshot import Snapshot
-from .ranges import Difference
+from .ranges import RangeDifference
 from .row_hash import RowHash
 
 STATES_KEPT = 64
@@ -39,7 +39,7 @@ class CopiedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedCommit:
     """One commit of this process: the entries after ``start``, up to ``end``, all of them read in order."""
 
     start: int
@@ -54,24 +54,24 @@ class Copies:
     """The newest commits of this process, and the states of its fold where checkpoints are."""
 
     def __init__(self, *, files_max: int = _FILES_MAX) -> None:
-        self._commits: deque[Copied] = deque()
+        self._commits: deque[CopiedCommit] = deque()
         self._files = 0
         self._files_max = files_max
-        self.states: dict[int, State] = {}
+        self.states: dict[int, TopicState] = {}
 
-    def note(self, before: State, states: Sequence[State], files: Iterable[CopiedFile]) -> None:
+    def note(self, before: TopicState, states: Sequence[TopicState], files: Iterable[CopiedFile]) -> None:
         """Add a commit with the entries after ``before``; ``states`` are the states after each of them."""
         after = states[-1]
-        copied = Copied(before.entry, before.digest, after.entry, after.digest, tuple(files))
+        copied = CopiedCommit(before.entry, before.digest, after.entry, after.digest, tuple(files))
         self._commits.append(copied)
         self._files += 1 + len(copied.files)
         while self._files > self._files_max:
             self._files -= 1 + len(self._commits.popleft().files)
         remember(self.states, states)
 
-    def behind(self, entry: int, digest: str, published: int) -> list[Copied]:
+    def behind(self, entry: int, digest: str, published: int) -> list[CopiedCommit]:
         """The commits that follow this state without a gap, up to ``published`` at most, and to about a GiB of files."""
-        found: list[Copied] = []
+        found: list[CopiedCommit] = []
         size_bytes = 0
         for copied in self._commits:
             if (copied.start, copied.start_digest) == (entry, digest) and copied.end <= published and size_bytes < _ROUND_BYTES:
@@ -96,7 +96,7 @@ class Copies:
         self._files = 0
 
 
-def remember(kept: dict[int, State], states: Iterable[State]) -> None:
+def remember(kept: dict[int, TopicState], states: Iterable[TopicState]) -> None:
     """Keep the newest of these states at which a checkpoint may be."""
     kept.update({state.entry: state for state in states if state.entry % CHECKPOINT_ENTRIES == 0})
     for number in sorted(kept)[:-STATES_KEPT]:
@@ -105,7 +105,7 @@ def remember(kept: dict[int, State], states: Iterable[State]) -> None:
 
 async def differences(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, files: Iterable[CopiedFile]
-) -> list[Difference]:
+) -> list[RangeDifference]:
     """The ranges in which the table, as it now is on the store, lacks the rows that were copied. Rows that retention took are not
     compared.
     """
@@ -113,7 +113,7 @@ async def differences(
     for one in files:
         if one.file.first_offset >= snapshot.start(one.file.queue):
             queues.setdefault(one.file.queue, []).append(one)
-    found: list[Difference] = []
+    found: list[RangeDifference] = []
     for queue, copied in sorted(queues.items()):
         pieces = _Pieces(copied)
         start, limit = copied[0].file.first_offset, copied[-1].file.limit_offset
@@ -130,7 +130,7 @@ class _Pieces:
         self._copied = copied
         self._at = 0
         self._rows = RowHash()
-        self._differences: list[Difference] = []
+        self._differences: list[RangeDifference] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
         offsets = batch.column("offset").to_numpy()
@@ -141,7 +141,7 @@ class _Pieces:
             self._rows.update(batch.slice(0, count))
             batch, offsets = batch.slice(count), offsets[count:]
 
-    def finish(self) -> list[Difference]:
+    def finish(self) -> list[RangeDifference]:
         while self._at < len(self._copied):
             self._end()
         return self._differences
@@ -150,5 +150,5 @@ class _Pieces:
         one, rows = self._copied[self._at], self._rows
         if (one.file.rows, one.digest) != (rows.rows, rows.hexdigest()):
             file = one.file
-            self._differences.append(Difference(file.queue, file.first_offset, file.limit_offset, file.rows, rows.rows))
+            self._differences.append(RangeDifference(file.queue, file.first_offset, file.limit_offset, file.rows, rows.rows))
         self._at, self._rows = self._at + 1, RowHash()

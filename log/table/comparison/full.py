@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...errors import DataDamaged, ViewLost
-from ...format.fold import Folded
-from ...format.state import State
+from ...format.fold import FoldedEntry
+from ...format.state import TopicState
 from ...limits import MIB
 from ...paths import TopicPaths
 from ...runtime.runtime import Runtime
@@ -16,8 +16,8 @@ from ...tail.entry_rows import entry_pieces
 from ...tail.salvage import fold_known
 from ...tail.view import View
 from ..delta.snapshot import Snapshot
-from .copies import Copied, Copies, differences, remember
-from .ranges import Agreement, Comparison, Difference
+from .copies import CopiedCommit, Copies, differences, remember
+from .ranges import Agreement, RangeComparison, RangeDifference
 
 _ROUND_BYTES = 32 * MIB
 
@@ -50,7 +50,7 @@ class Comparer:
         """Whether the fold has passed over no entry."""
         self.compared = -1
         """The entry up to which every published row is equal in log and table; -1: nothing is known yet."""
-        self.checkpoint_states: dict[int, State] = {}
+        self.checkpoint_states: dict[int, TopicState] = {}
         """The newest of this fold's states at entries that have checkpoints."""
 
     async def compare_once(self, snapshot: Snapshot, floor: int) -> bool:
@@ -75,7 +75,7 @@ class Comparer:
         self.checkpoint_states = {}
         self.compared, self._state_digest, self.whole = view.state.entry, view.state.digest, not view.skipped
 
-    async def _compare_copied(self, snapshot: Snapshot, copied: Sequence[Copied]) -> bool:
+    async def _compare_copied(self, snapshot: Snapshot, copied: Sequence[CopiedCommit]) -> bool:
         found = await differences(self._store, self._paths, self._runtime, snapshot, (one for c in copied for one in c.files))
         if found:
             self._copies.forget()  # the next comparison reads the log itself
@@ -122,7 +122,7 @@ class Comparer:
             raise
         return view, Arrivals(self._store, self._paths, view)
 
-    def _check(self, snapshot: Snapshot, found: Sequence[Difference]) -> None:
+    def _check(self, snapshot: Snapshot, found: Sequence[RangeDifference]) -> None:
         if found:
             self._state_digest = None
             raise DataDamaged(
@@ -135,8 +135,8 @@ class Comparer:
 
 
 async def compare_entries(
-    store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, entries: Iterable[tuple[Folded, bytes]]
-) -> Comparison:
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, entries: Iterable[tuple[FoldedEntry, bytes]]
+) -> RangeComparison:
     """Compare the rows that these entries brought between log and table, one linked piece after another.
 
     Rows that retention took, rows that the table names as lost, and rows that the log cannot give any more are not compared.

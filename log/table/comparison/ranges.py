@@ -22,7 +22,7 @@ from .row_hash import RowHash
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RangeDifference:
     """A queue's range on which log and table do not agree."""
 
     queue: int
@@ -33,12 +33,12 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RangeComparison:
     """The result of comparing some rows."""
 
     rows: int
     """The number of rows that were compared."""
-    differences: tuple[Difference, ...]
+    differences: tuple[RangeDifference, ...]
 
 
 class Agreement:
@@ -58,11 +58,11 @@ class Agreement:
         """Add rows of the log, sorted by queue. The rows of each queue must come in the order of offsets."""
         await self._runtime.offload(lambda: self._hash(rows))
 
-    async def finish(self) -> Comparison:
+    async def finish(self) -> RangeComparison:
         """Read the table's rows for the rows taken, and compare."""
         taken = sorted(self._queues.items())
         differences = [found for queue, ours in taken if (found := await self._difference(queue, ours)) is not None]
-        return Comparison(sum(ours.rows.rows for _, ours in taken), tuple(differences))
+        return RangeComparison(sum(ours.rows.rows for _, ours in taken), tuple(differences))
 
     def _hash(self, rows: pa.Table) -> None:
         for queue, some in queue_slices(rows):
@@ -75,7 +75,7 @@ class Agreement:
                 ours.rows.update(some)
                 ours.offsets.append(offsets)
 
-    async def _difference(self, queue: int, ours: _Queue) -> Difference | None:
+    async def _difference(self, queue: int, ours: _Queue) -> RangeDifference | None:
         offsets = np.concatenate(ours.offsets)
         first, limit = int(offsets[0]), int(offsets[-1]) + 1
         theirs = RowHash()
@@ -83,7 +83,7 @@ class Agreement:
             await self._runtime.offload(lambda some=batch: theirs.update(_only(some, offsets)))  # type: ignore[misc]
         if (ours.rows.rows, ours.rows.hexdigest()) == (theirs.rows, theirs.hexdigest()):
             return None
-        return Difference(queue, first, limit, ours.rows.rows, theirs.rows)
+        return RangeDifference(queue, first, limit, ours.rows.rows, theirs.rows)
 
 
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

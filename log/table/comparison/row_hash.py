@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from ...message.message import MESSAGE_SCHEMA, RARE, VALUE
-from ...schema.stored import Flat
+from ...schema.stored_columns import FlattenedParts
 
 _COLUMNS = tuple(name for name in MESSAGE_SCHEMA.names if name not in RARE)
 """The columns that all files have."""
@@ -96,7 +96,7 @@ class _Sparse:
             return
         present = column if len(valid) == len(column) else column.take(pa.array(valid))
         if pa.types.is_list(kind) or pa.types.is_map(kind):
-            flat = Flat(present)
+            flat = FlattenedParts(present)
             self._feed(f"{self._name} lengths", np.diff(np.asarray(flat.offsets)).astype(np.int32))
             parts = {"key": present.keys, "value": present.items} if pa.types.is_map(kind) else {"element": present.values}
             for name, values in parts.items():

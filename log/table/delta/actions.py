@@ -22,7 +22,7 @@ from ...format.stored_json import Number, TimeMs, shown, whole_number
 from ...limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
 from ...message.message import RARE, VALUE
 from .segments import TableFile
-from .table_metadata import Action, Form, Int64, Protocol, TableMetadata, Texts, check_protocol, fields_of
+from .table_metadata import Action, DeltaForm, Int64, Protocol, TableMetadata, Texts, check_protocol, fields_of
 from .table_schema import UNTYPED, TableForm
 
 PUBLISHED = "penstock"
@@ -31,21 +31,21 @@ _ENGINE = "Penstock"
 PARTITION_COLUMNS = ["queue"]
 
 
-class Removed(Form, frozen=True):
+class RemoveFile(DeltaForm, frozen=True):
     """A file was removed from the table."""
 
     path: str
     deletion_timestamp: TimeMs | None = None
 
 
-class Txn(Form, frozen=True):
+class Txn(DeltaForm, frozen=True):
     """The version that an application states for itself."""
 
     app_id: str
     version: Int64
 
 
-class CommitInfo(Form, frozen=True):
+class CommitInfo(DeltaForm, frozen=True):
     """The origin of a commit. Its content is free, so what makes no sense is ignored."""
 
     timestamp: object = None
@@ -56,7 +56,7 @@ class CommitInfo(Form, frozen=True):
         return self.timestamp if isinstance(self.timestamp, int) and 0 <= self.timestamp <= TIME_MAX_MS else 0
 
 
-class _Add(Form, frozen=True):
+class _Add(DeltaForm, frozen=True):
     path: str
     partition_values: Texts
     size: Number
@@ -69,13 +69,13 @@ class _StoreTime(Struct, frozen=True):
     store_timestamp: str
 
 
-class _Stats(Form, frozen=True):
+class _Stats(DeltaForm, frozen=True):
     num_records: Number
     min_values: _StoreTime
     max_values: _StoreTime
 
 
-Logged: TypeAlias = TableFile | Removed | Txn | Protocol | TableMetadata | CommitInfo
+Logged: TypeAlias = TableFile | RemoveFile | Txn | Protocol | TableMetadata | CommitInfo
 """An action as it was read, of the kinds that a snapshot has to know."""
 F = TypeVar("F")
 
@@ -254,7 +254,7 @@ def parse_action(action: object, *, where: str) -> Iterator[Logged]:
             case "add":
                 yield parse_add(fields, where=where)
             case "remove":
-                yield _parsed(fields, Removed, where)
+                yield _parsed(fields, RemoveFile, where)
             case "txn":
                 yield _checked_txn(_parsed(fields, Txn, where), where)
             case "metaData":
@@ -296,7 +296,7 @@ def write_id_of(actions: Iterable[Logged]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitContent:
     """The content of a commit except its version and its times, which each try sets anew."""
 
     operation: str

@@ -13,7 +13,7 @@ from ...errors import DataDamaged, InternalError, RetryError, StoreUnavailable
 from ...paths import TopicPaths, padded, parse_padded
 from ...runtime.runtime import Runtime
 from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, delete_all
-from .actions import Commit, decode_commit, encode_commit, metadata, protocol, write_id_of
+from .actions import CommitContent, decode_commit, encode_commit, metadata, protocol, write_id_of
 from .checkpoint import (
     decode_delta_checkpoint,
     decode_last_checkpoint,
@@ -130,10 +130,10 @@ class DeltaLog:
         started_s = self.now_s
         if not (await self.refresh()).exists:
             before = (protocol(form), metadata(_uuid(self._runtime.new_id()), self._runtime.clock.wall_ms(), form))
-            await self.commit(Commit("CREATE TABLE", txns=txns), on=self.snapshot, started_s=started_s, before=before)
+            await self.commit(CommitContent("CREATE TABLE", txns=txns), on=self.snapshot, started_s=started_s, before=before)
         return await self.refresh()
 
-    async def commit(self, commit: Commit, *, on: Snapshot, started_s: float, before: tuple[Action, ...] = ()) -> bool:
+    async def commit(self, commit: CommitContent, *, on: Snapshot, started_s: float, before: tuple[Action, ...] = ()) -> bool:
         """Try to make ``commit`` the version after ``on``, the snapshot on which it was decided. False: another commit has that
         version; decide anew.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .actions import PUBLISHED, CommitInfo, Logged, Removed, Txn, end_txn, parse_lost, start_txn
+from .actions import PUBLISHED, CommitInfo, Logged, RemoveFile, Txn, end_txn, parse_lost, start_txn
 from .segments import TableFile
 from .table_metadata import Protocol, TableMetadata
 
@@ -84,7 +84,7 @@ def apply(snapshot: Snapshot, commits: Iterable[tuple[int, Iterable[Logged]]], *
                     removed.pop(action.path, None)
                     gone.discard(action.path)
                     time_ms = max(time_ms, action.modified_ms)
-                case Removed():
+                case RemoveFile():
                     if keep_removes:
                         removed[action.path] = action.deletion_timestamp or 0
                     files.pop(action.path, None)

@@ -17,11 +17,11 @@ Texts: TypeAlias = dict[str, str | None]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=NUMBER_MAX)]
 
 
-class Form(Struct, frozen=True, rename="camel"):
+class DeltaForm(Struct, frozen=True, rename="camel"):
     """The fields that an action must have to be read; it may have others."""
 
 
-class Protocol(Form, frozen=True):
+class Protocol(DeltaForm, frozen=True):
     """The protocol versions, and from (3, 7) on the features, that a reader and a writer must know."""
 
     min_reader_version: Int64
@@ -30,20 +30,20 @@ class Protocol(Form, frozen=True):
     writer_features: tuple[str, ...] | None = None
 
 
-class Format(Form, frozen=True):
+class TableFormat(DeltaForm, frozen=True):
     """The format of the table's files."""
 
     provider: str = "parquet"
     options: Texts = {}
 
 
-class TableMetadata(Form, frozen=True):
+class TableMetadata(DeltaForm, frozen=True):
     """The table's metadata. Penstock keeps what others have set of it."""
 
     id: str
     schema_string: str
     partition_columns: tuple[str, ...]
-    format: Format = Format()
+    format: TableFormat = TableFormat()
     configuration: Texts = {}
     created_time: TimeMs | None = None
     name: str | None = None

@@ -20,7 +20,18 @@ from ...format.forms import converted
 from ...format.stored_json import shown, whole_number
 from ...message.message import MESSAGE_SCHEMA
 from ...schema.arrow_types import fields_of_arrow
-from ...schema.fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, parts_of, with_parts
+from ...schema.fields import (
+    ELEMENT,
+    ArrayType,
+    DecimalType,
+    Field,
+    FieldType,
+    MapType,
+    PrimitiveType,
+    StructType,
+    parts_of,
+    with_parts,
+)
 from ...schema.topic_schema import TopicSchema
 from .table_metadata import (
     COLUMN_MAPPING,
@@ -43,19 +54,19 @@ _VALUE_ID = 1_000
 """The number of the column `value` under column mapping. Its fields have theirs above."""
 _HEADER_PARTS_ID = 900
 _KINDS = {
-    Kind.TINYINT: "byte",
-    Kind.SMALLINT: "short",
-    Kind.INT: "integer",
-    Kind.BIGINT: "long",
+    PrimitiveType.TINYINT: "byte",
+    PrimitiveType.SMALLINT: "short",
+    PrimitiveType.INT: "integer",
+    PrimitiveType.BIGINT: "long",
 }
 """The types that have another name in Delta than in SQL."""
 _HEADER = StructType(
     (
-        Field("key", Kind.STRING, id=_HEADER_PARTS_ID + 1, stored_name="key"),
-        Field("value", Kind.BINARY, id=_HEADER_PARTS_ID + 2, stored_name="value"),
+        Field("key", PrimitiveType.STRING, id=_HEADER_PARTS_ID + 1, stored_name="key"),
+        Field("value", PrimitiveType.BINARY, id=_HEADER_PARTS_ID + 2, stored_name="value"),
     )
 )
-_LATER_COLUMNS: tuple[tuple[str, FieldType], ...] = (("key", Kind.BINARY), ("headers", ArrayType(Field(ELEMENT, _HEADER))))
+_LATER_COLUMNS: tuple[tuple[str, FieldType], ...] = (("key", PrimitiveType.BINARY), ("headers", ArrayType(Field(ELEMENT, _HEADER))))
 """Columns that older files do not have."""
 
 
@@ -97,7 +108,7 @@ class TableForm:
 
     @property
     def protocol(self) -> Protocol:
-        without_zone = any(field.type is Kind.TIMESTAMP_NTZ for field in _live(self.columns))
+        without_zone = any(field.type is PrimitiveType.TIMESTAMP_NTZ for field in _live(self.columns))
         return with_features(*[COLUMN_MAPPING] * self.mapped, *[TIMESTAMP_NTZ] * without_zone)
 
 

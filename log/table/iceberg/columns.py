@@ -17,8 +17,8 @@ from ...schema.fields import (
     DecimalType,
     Field,
     FieldType,
-    Kind,
     MapType,
+    PrimitiveType,
     StructType,
     parts_of,
     with_parts,
@@ -39,21 +39,27 @@ def _field(name: str, type_: FieldType, number: int, *, nullable: bool = True) -
 
 
 MESSAGE_FIELDS = (
-    _field("queue", Kind.INT, 1),
-    _field("offset", Kind.BIGINT, 2),
-    _field("message_id", Kind.STRING, 3),
-    _field("message_group", Kind.STRING, 4),
-    _field("tag", Kind.STRING, 5),
-    _field("keys", ArrayType(_field(ELEMENT, Kind.STRING, 101)), 6),
-    _field("properties", MapType(_field(KEY, Kind.STRING, 102, nullable=False), _field(VALUE, Kind.STRING, 103)), 7),
-    _field("body", Kind.BINARY, 8),
-    _field("born_timestamp", Kind.TIMESTAMP, 9),
-    _field("store_timestamp", Kind.TIMESTAMP, 10),
-    _field("delivery_timestamp", Kind.TIMESTAMP, 11),
-    _field("producer", Kind.STRING, 12),
-    _field("key", Kind.BINARY, 13),
+    _field("queue", PrimitiveType.INT, 1),
+    _field("offset", PrimitiveType.BIGINT, 2),
+    _field("message_id", PrimitiveType.STRING, 3),
+    _field("message_group", PrimitiveType.STRING, 4),
+    _field("tag", PrimitiveType.STRING, 5),
+    _field("keys", ArrayType(_field(ELEMENT, PrimitiveType.STRING, 101)), 6),
     _field(
-        "headers", ArrayType(_field(ELEMENT, StructType((_field(KEY, Kind.STRING, 105), _field(VALUE, Kind.BINARY, 106))), 104)), 14
+        "properties", MapType(_field(KEY, PrimitiveType.STRING, 102, nullable=False), _field(VALUE, PrimitiveType.STRING, 103)), 7
+    ),
+    _field("body", PrimitiveType.BINARY, 8),
+    _field("born_timestamp", PrimitiveType.TIMESTAMP, 9),
+    _field("store_timestamp", PrimitiveType.TIMESTAMP, 10),
+    _field("delivery_timestamp", PrimitiveType.TIMESTAMP, 11),
+    _field("producer", PrimitiveType.STRING, 12),
+    _field("key", PrimitiveType.BINARY, 13),
+    _field(
+        "headers",
+        ArrayType(
+            _field(ELEMENT, StructType((_field(KEY, PrimitiveType.STRING, 105), _field(VALUE, PrimitiveType.BINARY, 106))), 104)
+        ),
+        14,
     ),
 )
 """The columns of every message; older files lack the last two. Their ids never change, and none is used again."""
@@ -61,23 +67,23 @@ _LAST_MESSAGE_ID = 106
 QUEUE_ID, OFFSET_ID, STORE_TIMESTAMP_ID = 1, 2, 10
 
 _KINDS = {
-    Kind.BOOLEAN: "boolean",
-    Kind.TINYINT: "int",
-    Kind.SMALLINT: "int",
-    Kind.INT: "int",
-    Kind.BIGINT: "long",
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BINARY: "binary",
-    Kind.DATE: "date",
-    Kind.TIMESTAMP: "timestamptz",
-    Kind.TIMESTAMP_NTZ: "timestamp",
+    PrimitiveType.BOOLEAN: "boolean",
+    PrimitiveType.TINYINT: "int",
+    PrimitiveType.SMALLINT: "int",
+    PrimitiveType.INT: "int",
+    PrimitiveType.BIGINT: "long",
+    PrimitiveType.FLOAT: "float",
+    PrimitiveType.DOUBLE: "double",
+    PrimitiveType.STRING: "string",
+    PrimitiveType.BINARY: "binary",
+    PrimitiveType.DATE: "date",
+    PrimitiveType.TIMESTAMP: "timestamptz",
+    PrimitiveType.TIMESTAMP_NTZ: "timestamp",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class IcebergColumns:
     """The columns of a table at one version of its topic's schema."""
 
     schema_id: int
@@ -97,12 +103,12 @@ class Columns:
         return _mapping(self.fields)
 
 
-def columns_of(schema: TopicSchema | None) -> Columns:
+def columns_of(schema: TopicSchema | None) -> IcebergColumns:
     """The columns of a topic's table. None: the topic is not typed."""
     if schema is None:
-        return Columns(UNTYPED_SCHEMA, MESSAGE_FIELDS, _LAST_MESSAGE_ID)
+        return IcebergColumns(UNTYPED_SCHEMA, MESSAGE_FIELDS, _LAST_MESSAGE_ID)
     value = _field(VALUE, StructType(_shifted(schema.fields)), _VALUE_ID)
-    return Columns(schema.version, (*MESSAGE_FIELDS, value), FIRST_VALUE_ID + schema.last_id)
+    return IcebergColumns(schema.version, (*MESSAGE_FIELDS, value), FIRST_VALUE_ID + schema.last_id)
 
 
 def _shifted(fields: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -12,7 +12,7 @@ from ...runtime.runtime import Runtime
 from ...stores.protocol import ObjectInfo, ObjectMissing, ObjectStore, Version
 from .manifests import Manifest, decode_manifest, decode_manifest_list
 from .names import HINT, METADATA, metadata_path, metadata_version, parse_hint
-from .plan import Listing
+from .plan import IcebergVersion
 from .table_metadata import IcebergSnapshot, IcebergTable, decode_table
 
 _READ_AT_ONCE = 8
@@ -26,7 +26,7 @@ class MetadataFolder:
         self._runtime = runtime
         self.root = root
 
-    async def newest(self, known: Listing | None = None) -> Listing | None:
+    async def newest(self, known: IcebergVersion | None = None) -> IcebergVersion | None:
         """The newest version, or None when there is none. Manifests of ``known`` are not read again. Raises `DataDamaged`."""
         versions = self.versions(await self._store.list(self.root + METADATA))
         if not versions:
@@ -44,7 +44,7 @@ class MetadataFolder:
             found = await self._runtime.offload(lambda: decode_manifest(data, location=table.location, where=key))
             return replace(manifest, entries=found)
 
-        return Listing(table, tuple(await asyncio.gather(*map(entries, await self.manifests(table, table.current)))))
+        return IcebergVersion(table, tuple(await asyncio.gather(*map(entries, await self.manifests(table, table.current)))))
 
     def versions(self, listed: Sequence[ObjectInfo]) -> dict[int, ObjectInfo]:
         """The listed objects that are versions of the metadata, by number."""

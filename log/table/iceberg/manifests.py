@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import DataDamaged, MissingDependency
 from ...format.stored_json import shown
 from ..delta.segments import TableFile
-from .columns import OFFSET_ID, QUEUE_ID, STORE_TIMESTAMP_ID, Columns, Json
+from .columns import OFFSET_ID, QUEUE_ID, STORE_TIMESTAMP_ID, IcebergColumns, Json
 
 PARTITION_ID = 1000
 PARTITION_SPEC = [{"name": "queue", "transform": "identity", "source-id": QUEUE_ID, "field-id": PARTITION_ID}]
@@ -25,7 +25,7 @@ _CODEC = "deflate"
 _HINT = "delete the folder metadata/ of the table while no maintenance runs; the next round writes it anew"
 
 
-class Status(IntEnum):
+class ManifestStatus(IntEnum):
     """What the snapshot that wrote a manifest did with a file."""
 
     EXISTING = 0
@@ -34,10 +34,10 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """A data file in a manifest."""
 
-    status: Status
+    status: ManifestStatus
     snapshot_id: int
     """The snapshot that added it, or that deleted it."""
     sequence_number: int
@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def is_live(self) -> bool:
-        return self.status is not Status.DELETED
+        return self.status is not ManifestStatus.DELETED
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +64,33 @@ class Manifest:
     size_bytes: int
     sequence_number: int
     snapshot_id: int
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
 
 
-def added_entry(file: TableFile, *, snapshot_id: int, sequence_number: int) -> Entry:
+def added_entry(file: TableFile, *, snapshot_id: int, sequence_number: int) -> ManifestEntry:
     """The entry of a file that a snapshot adds."""
     bounds = {
         OFFSET_ID: (_LONG.pack(file.first_offset), _LONG.pack(file.limit_offset - 1)),
         STORE_TIMESTAMP_ID: (_LONG.pack(file.store_first_ms * 1000), _LONG.pack(file.store_last_ms * 1000)),
     }
-    return Entry(Status.ADDED, snapshot_id, sequence_number, file.path, file.queue, file.rows, file.size_bytes, bounds)
+    return ManifestEntry(
+        ManifestStatus.ADDED, snapshot_id, sequence_number, file.path, file.queue, file.rows, file.size_bytes, bounds
+    )
 
 
-def first_offset(entry: Entry) -> int:
+def first_offset(entry: ManifestEntry) -> int:
     """The offset of a file's first row."""
     number: int = _LONG.unpack(entry.bounds[OFFSET_ID][0])[0]
     return number
 
 
-def last_offset(entry: Entry) -> int:
+def last_offset(entry: ManifestEntry) -> int:
     """The offset of a file's last row."""
     number: int = _LONG.unpack(entry.bounds[OFFSET_ID][1])[0]
     return number
 
 
-def encode_manifest(entries: Iterable[Entry], columns: Columns, *, location: str, sync_marker: bytes) -> bytes:
+def encode_manifest(entries: Iterable[ManifestEntry], columns: IcebergColumns, *, location: str, sync_marker: bytes) -> bytes:
     """A manifest with these entries. ``location`` is the table's."""
     metadata = {
         "schema": json.dumps(columns.schema, separators=(",", ":")),
@@ -120,7 +122,7 @@ def encode_manifest_list(
     return _encode(_LIST_SCHEMA, [_manifest_record(manifest, location) for manifest in manifests], metadata, sync_marker)
 
 
-def decode_manifest(data: bytes, *, location: str, where: str) -> tuple[Entry, ...]:
+def decode_manifest(data: bytes, *, location: str, where: str) -> tuple[ManifestEntry, ...]:
     """The entries of a manifest. Raises `DataDamaged`."""
     return tuple(_entry_of(record, location, where) for record in _decode(data, where))
 
@@ -133,7 +135,7 @@ def decode_manifest_list(data: bytes, *, location: str, where: str) -> list[Mani
 # --- records
 
 
-def _entry_record(entry: Entry, location: str) -> Json:
+def _entry_record(entry: ManifestEntry, location: str) -> Json:
     return {
         "status": int(entry.status),
         "snapshot_id": entry.snapshot_id,
@@ -153,12 +155,12 @@ def _entry_record(entry: Entry, location: str) -> Json:
     }
 
 
-def _entry_of(record: Json, location: str, where: str) -> Entry:
+def _entry_of(record: Json, location: str, where: str) -> ManifestEntry:
     try:
         file = record["data_file"]
         high = {item["key"]: item["value"] for item in file["upper_bounds"]}
-        return Entry(
-            Status(record["status"]),
+        return ManifestEntry(
+            ManifestStatus(record["status"]),
             record["snapshot_id"],
             record["sequence_number"],
             _inside(file["file_path"], location),
@@ -172,10 +174,10 @@ def _entry_of(record: Json, location: str, where: str) -> Entry:
 
 
 def _manifest_record(manifest: Manifest, location: str) -> Json:
-    def of(status: Status) -> list[Entry]:
+    def of(status: ManifestStatus) -> list[ManifestEntry]:
         return [entry for entry in manifest.entries if entry.status is status]
 
-    added, existing, deleted = of(Status.ADDED), of(Status.EXISTING), of(Status.DELETED)
+    added, existing, deleted = of(ManifestStatus.ADDED), of(ManifestStatus.EXISTING), of(ManifestStatus.DELETED)
     queues = [entry.queue for entry in manifest.entries]
     live = [entry.sequence_number for entry in manifest.entries if entry.is_live]
     return {

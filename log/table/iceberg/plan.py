@@ -15,8 +15,8 @@ from ...format.stored_json import whole_number
 from ..delta.segments import TableFile
 from ..delta.snapshot import Snapshot
 from ..delta.table_schema import VERSION_PROPERTY
-from .columns import UNTYPED_SCHEMA, Columns
-from .manifests import Entry, Manifest, Status, added_entry, first_offset, last_offset
+from .columns import UNTYPED_SCHEMA, IcebergColumns
+from .manifests import Manifest, ManifestEntry, ManifestStatus, added_entry, first_offset, last_offset
 from .table_metadata import DELTA_VERSION, IcebergSnapshot, IcebergTable, schemas_with
 
 MANIFEST_ENTRIES = 1000
@@ -30,7 +30,7 @@ SNAPSHOT_KEPT_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class IcebergVersion:
     """A version of the Iceberg table, with the manifests of its current snapshot."""
 
     table: IcebergTable
@@ -42,18 +42,18 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ManifestPlan:
     """The manifests of the next snapshot, and what it changes."""
 
     kept: tuple[Manifest, ...]
     """Manifests that stay as they are."""
-    written: tuple[tuple[Entry, ...], ...]
+    written: tuple[tuple[ManifestEntry, ...], ...]
     """The entries of manifests to write."""
     operation: str
     summary: Mapping[str, str]
 
 
-def is_due(listing: Listing | None, delta: Snapshot, columns: Columns, *, location: str, now_ms: int) -> bool:
+def is_due(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, *, location: str, now_ms: int) -> bool:
     """Whether the table is behind the Delta table or the topic's schema, was copied, or lists snapshots for too long."""
     if listing is None:
         return True
@@ -66,7 +66,7 @@ def is_due(listing: Listing | None, delta: Snapshot, columns: Columns, *, locati
     )
 
 
-def is_known(listing: Listing | None, delta: Snapshot, columns: Columns) -> bool:
+def is_known(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns) -> bool:
     """Whether the columns of all files are known. Files may be of a later version of the topic's schema than this process has seen."""
     if delta.metadata is None or not delta.files:
         return True
@@ -74,12 +74,12 @@ def is_known(listing: Listing | None, delta: Snapshot, columns: Columns) -> bool
     return needed <= max(columns.schema_id, UNTYPED_SCHEMA if listing is None else listing.table.schema_id)
 
 
-def needs_snapshot(listing: Listing | None, delta: Snapshot, *, location: str) -> bool:
+def needs_snapshot(listing: IcebergVersion | None, delta: Snapshot, *, location: str) -> bool:
     """Whether the next version has a new snapshot. If not, only its schema or the list of its snapshots changes."""
     return listing is None or listing.delta_version < delta.version or listing.table.location != location
 
 
-def check_same_table(listing: Listing, delta: Snapshot) -> None:
+def check_same_table(listing: IcebergVersion, delta: Snapshot) -> None:
     """Raise `ForeignObject` when the metadata belongs to another Delta table."""
     if delta.metadata is None:
         raise InternalError("a Delta table without metadata")
@@ -93,7 +93,7 @@ def check_same_table(listing: Listing, delta: Snapshot) -> None:
         )
 
 
-def plan(manifests: Sequence[Manifest], delta: Snapshot, *, snapshot_id: int, sequence_number: int) -> Plan:
+def plan(manifests: Sequence[Manifest], delta: Snapshot, *, snapshot_id: int, sequence_number: int) -> ManifestPlan:
     """The manifests of a snapshot with exactly the files of ``delta``, after one with ``manifests``."""
     live = {file.path: file for file in delta.all_files}
     listed = {entry.path: entry for manifest in manifests for entry in manifest.entries if entry.is_live}
@@ -108,27 +108,27 @@ def plan(manifests: Sequence[Manifest], delta: Snapshot, *, snapshot_id: int, se
         touched += small
         untouched = [manifest for manifest in untouched if len(manifest.entries) >= MANIFEST_ENTRIES]
     existing = [
-        replace(entry, status=Status.EXISTING)
+        replace(entry, status=ManifestStatus.EXISTING)
         for manifest in touched
         for entry in manifest.entries
         if entry.is_live and entry.path not in gone
     ]
     entries = [
         *existing,
-        *(replace(entry, status=Status.DELETED, snapshot_id=snapshot_id) for entry in removed),
+        *(replace(entry, status=ManifestStatus.DELETED, snapshot_id=snapshot_id) for entry in removed),
         *(added_entry(file, snapshot_id=snapshot_id, sequence_number=sequence_number) for file in added),
     ]
-    return Plan(tuple(untouched), tuple(chunks(entries)), operation(added, removed), summary(delta, added, removed))
+    return ManifestPlan(tuple(untouched), tuple(chunks(entries)), operation(added, removed), summary(delta, added, removed))
 
 
-def chunks(entries: Iterable[Entry]) -> Iterable[tuple[Entry, ...]]:
+def chunks(entries: Iterable[ManifestEntry]) -> Iterable[tuple[ManifestEntry, ...]]:
     """Entries by queue and offset, in manifests of a bounded size."""
     ordered = sorted(entries, key=lambda entry: (entry.queue, first_offset(entry), entry.path))
     for start in range(0, len(ordered), MANIFEST_ENTRIES):
         yield tuple(ordered[start : start + MANIFEST_ENTRIES])
 
 
-def operation(added: Sequence[TableFile], removed: Sequence[Entry]) -> str:
+def operation(added: Sequence[TableFile], removed: Sequence[ManifestEntry]) -> str:
     """What Iceberg calls a change of the files."""
     if not removed:
         return "append"
@@ -148,7 +148,7 @@ def _spans(files: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, i
     return spans
 
 
-def summary(delta: Snapshot, added: Sequence[TableFile], removed: Sequence[Entry]) -> dict[str, str]:
+def summary(delta: Snapshot, added: Sequence[TableFile], removed: Sequence[ManifestEntry]) -> dict[str, str]:
     """What the snapshot did, and what it has, in the words of Iceberg."""
     files = delta.all_files
     numbers = {
@@ -178,7 +178,7 @@ def kept_snapshots(snapshots: Sequence[IcebergSnapshot], *, now_ms: int) -> tupl
 def next_table(
     before: IcebergTable | None,
     delta: Snapshot,
-    columns: Columns,
+    columns: IcebergColumns,
     *,
     location: str,
     new: IcebergSnapshot | None,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ...errors import DataDamaged, ForeignObject
 from ...format.forms import decoded
 from ...format.stored_json import Number, TimeMs, shown, whole_number
-from .columns import Columns, Json
+from .columns import IcebergColumns, Json
 from .manifests import PARTITION_ID, PARTITION_SPEC
 
 DELTA_VERSION = "penstock.delta-version"
@@ -70,7 +70,7 @@ class IcebergTable:
         return number
 
 
-def schemas_with(schemas: tuple[Json, ...], columns: Columns, snapshots: tuple[IcebergSnapshot, ...]) -> tuple[Json, ...]:
+def schemas_with(schemas: tuple[Json, ...], columns: IcebergColumns, snapshots: tuple[IcebergSnapshot, ...]) -> tuple[Json, ...]:
     """The schemas that these snapshots need, and that of ``columns`` as the last."""
     needed = {snapshot.schema_id for snapshot in snapshots} - {columns.schema_id}
     return (*(schema for schema in schemas if schema["schema-id"] in needed), columns.schema)

@@ -17,19 +17,19 @@ from ...schema.topic_schema import TopicSchema
 from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 from ..delta.delta_log import COMMIT_LIFE_S, DeltaLog
 from ..delta.snapshot import Snapshot
-from .columns import Columns, columns_of
+from .columns import IcebergColumns, columns_of
 from .folder import MetadataFolder
 from .location import lake_location
 from .manifests import Manifest, encode_manifest, encode_manifest_list
 from .names import HINT, hint, list_path, manifest_path, metadata_path
-from .plan import Listing, check_same_table, is_due, is_known, needs_snapshot, next_table, plan
+from .plan import IcebergVersion, check_same_table, is_due, is_known, needs_snapshot, next_table, plan
 from .table_metadata import IcebergSnapshot, IcebergTable, decode_table, encode_table
 
 _READ_BACKS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergWritten:
+class IcebergWriteResult:
     """The state after one round."""
 
     version: int = 0
@@ -56,13 +56,13 @@ class IcebergWriter:
         self._lake = location
         self._folder = MetadataFolder(store, delta.root, runtime)
         self._lock = asyncio.Lock()
-        self._listing: Listing | None = None
+        self._listing: IcebergVersion | None = None
         self._read_s = float("-inf")
         """The time when the newest version was last known to be ``_listing``."""
         self._hinted: tuple[int, Version] | None = None
         """The hint as this writer last saw it."""
 
-    async def write_once(self, schema: TopicSchema | None = None) -> IcebergWritten:
+    async def write_once(self, schema: TopicSchema | None = None) -> IcebergWriteResult:
         """Bring the metadata to the newest Delta snapshot.
 
         ``schema`` is the newest version of the topic's schema that is known; None: it has none, or none is known. Nothing is written
@@ -74,11 +74,11 @@ class IcebergWriter:
         async with self._lock:
             delta = await self._delta.refresh()
             if not delta.exists:
-                return IcebergWritten()
+                return IcebergWriteResult()
             columns, location = columns_of(schema), self._location()
             if self._listing is None or self._is_stale():
                 await self._load()
-            done = IcebergWritten()
+            done = IcebergWriteResult()
             while is_known(self._listing, delta, columns) and is_due(
                 self._listing, delta, columns, location=location, now_ms=self._runtime.clock.wall_ms()
             ):
@@ -101,8 +101,8 @@ class IcebergWriter:
     # --- a version
 
     async def _write(
-        self, before: Listing | None, delta: Snapshot, columns: Columns, location: str, done: IcebergWritten
-    ) -> IcebergWritten:
+        self, before: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, location: str, done: IcebergWriteResult
+    ) -> IcebergWriteResult:
         """Try to write the version after ``before``. Whoever wins, ``_listing`` is the newest version afterwards."""
         started_s = self._delta.now_s
         if before is not None:
@@ -123,8 +123,8 @@ class IcebergWriter:
         return done
 
     async def _prepare(
-        self, before: Listing | None, delta: Snapshot, columns: Columns, location: str, number: int, write_id: str
-    ) -> tuple[Listing, list[tuple[str, bytes]]]:
+        self, before: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, location: str, number: int, write_id: str
+    ) -> tuple[IcebergVersion, list[tuple[str, bytes]]]:
         """The next version, and the objects that must be there before it."""
         now_ms = self._runtime.clock.wall_ms()
         old = None if before is None else before.table
@@ -137,14 +137,14 @@ class IcebergWriter:
                 old, () if copied else manifests, delta, columns, location, number, write_id, is_first=copied
             )
         table = next_table(old, delta, columns, location=location, new=new, now_ms=now_ms, write_id=write_id)
-        return Listing(table, manifests), objects
+        return IcebergVersion(table, manifests), objects
 
     async def _snapshot(
         self,
         old: IcebergTable | None,
         manifests: Sequence[Manifest],
         delta: Snapshot,
-        columns: Columns,
+        columns: IcebergColumns,
         location: str,
         number: int,
         write_id: str,

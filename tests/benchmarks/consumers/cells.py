@@ -6,9 +6,9 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from tests.benchmarks.figures import Figure, Options
 
 _WINDOW = 10_000
@@ -29,25 +29,25 @@ def measure(options: Options) -> Iterator[Figure]:
         yield Figure(name=f"cell, {name}", unit="bytes", values=sizes, target=target)
 
 
-def _cell(settled: Settled, **more: object) -> QueueCell:
+def _cell(settled: SettledOffsets, **more: object) -> QueueCell:
     """As its owner writes it: with all that a cell has besides."""
     owner = f"{uuid.UUID(int=1).hex}/12"
     cell = QueueCell(generation=3, epoch=120, owner=owner, step=90_000, commands=7, settled=settled)
     return QueueCell(**{**{name: getattr(cell, name) for name in cell.__dataclass_fields__}, **more})
 
 
-def _settled(settled: Callable[[int], bool]) -> Settled:
+def _settled(settled: Callable[[int], bool]) -> SettledOffsets:
     """Of a window whose first message is not settled."""
     offsets = [_FLOOR + at for at in range(1, _WINDOW) if settled(at)]
-    return Settled(_FLOOR).with_all(OffsetSet.of_offsets(offsets))
+    return SettledOffsets(_FLOOR).with_all(OffsetSet.of_offsets(offsets))
 
 
 def _idle(_: random.Random) -> QueueCell:
-    return _cell(Settled(_FLOOR))
+    return _cell(SettledOffsets(_FLOOR))
 
 
 def _busy(_: random.Random) -> QueueCell:
-    return _cell(Settled(_FLOOR), granted=OffsetSet.of([(_FLOOR, _FLOOR + 1_024)]))
+    return _cell(SettledOffsets(_FLOOR), granted=OffsetSet.of([(_FLOOR, _FLOOR + 1_024)]))
 
 
 def _head_stuck(_: random.Random) -> QueueCell:
@@ -72,9 +72,9 @@ def _blocked(groups: int) -> Callable[[random.Random], QueueCell]:
         markers = {}
         for _ in range(groups):
             head = _FLOOR - chance.randrange(_WINDOW)
-            tries = Tries(State.WAITING, 3, 3, _NOW_MS + chance.randrange(60_000))
+            tries = Tries(MessageState.WAITING, 3, 3, _NOW_MS + chance.randrange(60_000))
             markers[chance.getrandbits(64)] = Marker(head, head + 1, tries)
-        return _cell(Settled(_FLOOR), granted=OffsetSet.of([(_FLOOR, _FLOOR + 1_024)]), markers=markers)
+        return _cell(SettledOffsets(_FLOOR), granted=OffsetSet.of([(_FLOOR, _FLOOR + 1_024)]), markers=markers)
 
     return shape
 
@@ -84,8 +84,8 @@ def _waiting(count: int) -> Callable[[random.Random], QueueCell]:
 
     def shape(chance: random.Random) -> QueueCell:
         offsets = chance.sample(range(_FLOOR - _WINDOW, _FLOOR), count)
-        tries = {offset: Tries(State.WAITING, 2, 2, _NOW_MS + chance.randrange(60_000)) for offset in offsets}
-        return _cell(Settled(_FLOOR), tries=tries)
+        tries = {offset: Tries(MessageState.WAITING, 2, 2, _NOW_MS + chance.randrange(60_000)) for offset in offsets}
+        return _cell(SettledOffsets(_FLOOR), tries=tries)
 
     return shape
 
@@ -94,7 +94,7 @@ def _suspects(count: int) -> Callable[[random.Random], QueueCell]:
     """Taken from a worker that died with so many in flight."""
 
     def shape(_: random.Random) -> QueueCell:
-        return _cell(Settled(_FLOOR), granted=OffsetSet.of([(_FLOOR, _FLOOR + count)])).taken_by("w" * 34)
+        return _cell(SettledOffsets(_FLOOR), granted=OffsetSet.of([(_FLOOR, _FLOOR + count)])).taken_by("w" * 34)
 
     return shape
 

@@ -7,17 +7,17 @@ from collections import Counter
 
 from penstock import ConsumeResult, Message, MessageView, aio
 from penstock.consumers import MemoryMetrics
-from penstock.infra.cli.lake.upkeep import maintain_forever
-from penstock.infra.cost import Cells, Requests, Workload
+from penstock.infra.cli.lake.maintenance import maintain_forever
+from penstock.infra.cost import CellStorage, RequestRates, Workload
 from penstock.log import ProducerOptions
 from tests.benchmarks.consumers.worlds import DYNAMODB, ON_S3, WorkersWorld
 from tests.benchmarks.topics import TOPIC
 from tests.benchmarks.virtual import Client
 
 
-def counted(workload: Workload, *, warm_up_s: float, seconds: float) -> Requests:
+def counted(workload: Workload, *, warm_up_s: float, seconds: float) -> RequestRates:
     """The requests a second that a run of the workload makes: one topic, and one group of one worker, whose listener does nothing."""
-    world = WorkersWorld(1, DYNAMODB if workload.cells is Cells.DYNAMODB else ON_S3, queues=workload.queues)
+    world = WorkersWorld(1, DYNAMODB if workload.cells is CellStorage.DYNAMODB else ON_S3, queues=workload.queues)
 
     async def handle(_: MessageView) -> ConsumeResult:
         return ConsumeResult.SUCCESS
@@ -34,7 +34,7 @@ def counted(workload: Workload, *, warm_up_s: float, seconds: float) -> Requests
         interval, metrics = workload.publish_interval, MemoryMetrics()
         await maintain_forever(lake, (), lambda *step: None, stop, publish_interval=interval, metrics=metrics)
 
-    async def main() -> Requests:
+    async def main() -> RequestRates:
         await world.create_topic(iceberg=workload.iceberg)
         worker = world.worker("worker", handle)
         await worker.start()
@@ -55,7 +55,7 @@ def counted(workload: Workload, *, warm_up_s: float, seconds: float) -> Requests
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await worker.close()
-        return Requests(
+        return RequestRates(
             put=store.put.requests,
             get=store.get.requests,
             list=store.list.requests,

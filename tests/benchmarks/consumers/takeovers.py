@@ -17,7 +17,7 @@ from enum import Enum
 from penstock import ConsumeResult, MessageView
 from penstock.consumers import PushOptions
 from penstock.coordinator.workers.lease import MARGIN
-from penstock.log import Lake, Message
+from penstock.log import LogLake, Message
 from tests.benchmarks.consumers.worlds import DYNAMODB, PLACES, Place, Worker, WorkersWorld
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.rows import BODY, arrow_rows
@@ -106,7 +106,7 @@ class _Run:
 
         return self.world.run(main())
 
-    async def _produce(self, lake: Lake) -> None:
+    async def _produce(self, lake: LogLake) -> None:
         producer = await lake.producer(TOPIC)
         if self.backlog:
             await producer.send_batch(arrow_rows(_BACKLOG, groups=_GROUPS))

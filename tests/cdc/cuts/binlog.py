@@ -18,10 +18,10 @@ from typing import Any
 from penstock.cdc.debezium.capture import said
 from penstock.cdc.debezium.configuration import MARIADB
 from penstock.cdc.debezium.engine import RecordBatch
-from penstock.cdc.debezium.follow import Follower
+from penstock.cdc.debezium.follower import EngineFollower
 from penstock.cdc.debezium.positions import reading_of
-from penstock.cdc.debezium.queries import KeyColumn, SourceTable, quoted_table
-from penstock.cdc.debezium.records import Schemas
+from penstock.cdc.debezium.queries import KeyColumn, ServerTable, quoted_table
+from penstock.cdc.debezium.records import ConnectSchemas
 from penstock.cdc.debezium.rows import RowsReader
 from penstock.cdc.debezium.state import EngineState
 from penstock.cdc.postgres.errors import SourceUnavailable
@@ -148,7 +148,7 @@ def _heartbeat(place: Place) -> Record:
 class _Engine:
     """One life of the engine, which tells records in batches, and then heartbeats."""
 
-    schemas: Mapping[str, Schemas] = {"0": Schemas(b"null", b"null")}
+    schemas: Mapping[str, ConnectSchemas] = {"0": ConnectSchemas(b"null", b"null")}
     ended = False
 
     def __init__(self, told: Sequence[Record], chance: random.Random, *, dies: bool, meanwhile: Callable[[], None]) -> None:
@@ -247,9 +247,9 @@ class BinlogCapture:
         for key in keys:
             self._signals.pop(key, None)
 
-    def table(self, joined: str) -> SourceTable:
+    def table(self, joined: str) -> ServerTable:
         database, name = joined.split(".")
-        return SourceTable(database, name, key=(KeyColumn("id", resumable=True),))
+        return ServerTable(database, name, key=(KeyColumn("id", resumable=True),))
 
     def session(self, *, dies: bool, write: Callable[[], None]) -> None:
         """``write``: what others do meanwhile."""
@@ -298,7 +298,7 @@ class BinlogCapture:
         me: Any = self
         given: Any = engine
         clock: Any = _Clock(self._chance)
-        follower = Follower(
+        follower = EngineFollower(
             given,
             effects_of(),
             MARIADB,

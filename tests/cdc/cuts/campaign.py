@@ -20,7 +20,7 @@ from pathlib import Path
 
 import penstock
 from penstock.cdc.cuts.cut import Cut, NoCut
-from penstock.cdc.cuts.reading import kept_cuts
+from penstock.cdc.cuts.cut_history import kept_cuts
 from tests.cdc.cuts.shop import TABLES, Done, Judge, Place, Shoppers, check_books, sums_of, transactions_in
 from tests.cdc.cuts.sources import KINDS, Source, source
 from tests.servers import die_with_parent

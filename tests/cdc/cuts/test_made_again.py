@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock import CutTooOld
-from penstock.cdc.cuts.reading import kept_cuts
+from penstock.cdc.cuts.cut_history import kept_cuts
 from penstock.cdc.cuts.segment import decode
 from penstock.log.errors import DataDamaged
 from tests.cdc.cuts.topics import rows, shop, synced

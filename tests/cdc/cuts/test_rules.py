@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from penstock.cdc.cuts import log
-from penstock.cdc.cuts.align import Alignment, Standing, is_beyond
+from penstock.cdc.cuts.alignment import AlignedTable, Alignment, is_beyond
 from penstock.cdc.cuts.cut import Cut, Goal, TableVersion, follows, goal_of
+from penstock.cdc.cuts.cut_history import kept_cuts
 from penstock.cdc.cuts.log import FOLDER, CutLog, key_of, keys_of, segments_of
-from penstock.cdc.cuts.reading import kept_cuts
 from penstock.cdc.cuts.segment import CUTS_MAX, Segment, encode, with_cut
 from penstock.cdc.postgres.positions import base_of
-from penstock.cdc.targets import Progress
+from penstock.cdc.targets import TargetProgress
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.log.stores import open_store
 from penstock.log.stores.memory import MemoryStore
@@ -134,11 +134,11 @@ def test_an_object_that_has_become_large_is_followed_by_another(monkeypatch: pyt
 class Targets:
     """What targets' logs tell, and how they were asked."""
 
-    def __init__(self, **newest: tuple[int, Progress] | None) -> None:
+    def __init__(self, **newest: tuple[int, TargetProgress] | None) -> None:
         self.newest = newest
         self.asked: list[tuple[str, bool]] = []
 
-    def newest_of(self, name: str, *, anew: bool) -> tuple[int, Progress] | None:
+    def newest_of(self, name: str, *, anew: bool) -> tuple[int, TargetProgress] | None:
         self.asked.append((name, anew))
         return self.newest[name]
 
@@ -153,30 +153,30 @@ def standing(ends: Mapping[int, int], *, entry: int = 10) -> TopicSnapshot:
 def aligned(targets: Targets, ends: Mapping[int, int]) -> Alignment:
     alignment = Alignment(CutLog(MemoryStore(), topic="t", sync="s", keep_ms=10**9, name="n"), targets)
     asyncio.run(alignment.load(5))
-    alignment.looked(standing(ends), {})
+    alignment.set_goal(standing(ends), {})
     return alignment
 
 
 def test_a_target_beyond_the_goal_makes_no_cut() -> None:
     goal = Goal(5, 10, {0: 4, 1: 2}, {})
     at = [({0: 4, 1: 2}, False), ({0: 4}, False), ({}, False), ({0: 5}, True), ({1: 3}, True), ({2: 1}, True)]
-    assert [is_beyond(goal, Progress(offsets)) for offsets, _ in at] == [beyond for _, beyond in at]
+    assert [is_beyond(goal, TargetProgress(offsets)) for offsets, _ in at] == [beyond for _, beyond in at]
     for offsets, beyond in at:
-        alignment = aligned(Targets(a=(7, Progress(offsets, commits=3))), {0: 4, 1: 2})
+        alignment = aligned(Targets(a=(7, TargetProgress(offsets, commits=3))), {0: 4, 1: 2})
         assert alignment.due({0: 4, 1: 2})
-        cut = alignment.cut([Standing("a", None)], now_ms=1)
+        cut = alignment.cut([AlignedTable("a", None)], now_ms=1)
         assert (cut is None) is beyond
         assert cut is None or cut.tables == {"a": TableVersion(7, 3, "id of a")}
 
 
 def test_a_compacted_target_is_looked_at_anew_once() -> None:
-    targets = Targets(a=(7, Progress({0: 4}, commits=3)), b=(2, Progress({0: 4}, commits=1)))
+    targets = Targets(a=(7, TargetProgress({0: 4}, commits=3)), b=(2, TargetProgress({0: 4}, commits=1)))
     alignment = aligned(targets, {0: 4})
-    tables = [Standing("a", 3), Standing("b", 1)]
+    tables = [AlignedTable("a", 3), AlignedTable("b", 1)]
     for compacted, asked in (([], [("a", False), ("b", False)]), ([], []), (["a"], [("a", True)]), ([], [])):
         for name in compacted:
             alignment.compacted(name)
-            targets.newest[name] = (8, Progress({0: 4}, commits=3))
+            targets.newest[name] = (8, TargetProgress({0: 4}, commits=3))
         targets.asked.clear()
         cut = alignment.cut(tables, now_ms=1)
         assert targets.asked == asked
@@ -187,18 +187,18 @@ def test_a_compacted_target_is_looked_at_anew_once() -> None:
 
 
 def test_a_target_that_was_merged_since_is_looked_at_again() -> None:
-    targets = Targets(a=(7, Progress({0: 4}, commits=3)))
+    targets = Targets(a=(7, TargetProgress({0: 4}, commits=3)))
     alignment = aligned(targets, {0: 4})
     for commits in (3, 4, None):
         targets.asked.clear()
-        assert alignment.cut([Standing("a", commits)], now_ms=1) is not None
+        assert alignment.cut([AlignedTable("a", commits)], now_ms=1) is not None
         assert targets.asked == [("a", False)]
 
 
 @pytest.mark.parametrize("missing", ["stands still", "tells nothing"])
 def test_a_table_that_stands_still_or_tells_nothing_is_named(missing: str) -> None:
     targets = Targets(a=None)
-    cut = aligned(targets, {0: 4}).cut([Standing("a", None, stopped="why" if missing == "stands still" else None)], now_ms=1)
+    cut = aligned(targets, {0: 4}).cut([AlignedTable("a", None, stopped="why" if missing == "stands still" else None)], now_ms=1)
     assert cut is not None
     assert cut.tables == {}
     assert cut.incomplete["a"].startswith("why" if missing == "stands still" else "its log has no commit of the sync")
@@ -209,7 +209,7 @@ def test_a_goal_stays_until_it_is_reached_or_passed() -> None:
     limits: list[tuple[dict[int, int], int]] = [({0: 3}, 4), ({0: 4}, 9), ({0: 11}, 13)]
     for number, (position, limit) in enumerate(limits):
         end = (6, 9, 13)[number]
-        alignment.looked(standing({0: end}), position)
+        alignment.set_goal(standing({0: end}), position)
         assert alignment.limit(0, 100) == limit
     assert alignment.limit(1, 100) == 0, "nothing of a queue that the goal does not have"
 
@@ -218,31 +218,31 @@ def test_no_goal_while_no_capture_tells_a_place() -> None:
     silent = replace(standing({0: 4}), named={})
     assert goal_of(silent) is None
     alignment = aligned(Targets(), {})
-    alignment.looked(silent, {})
+    alignment.set_goal(silent, {})
     assert alignment.limit(0, 100) == 100
     assert not alignment.due({0: 4})
 
 
 def test_a_cut_that_tells_the_goal_is_not_made_again() -> None:
-    alignment = aligned(Targets(a=(7, Progress({0: 4}, commits=3))), {0: 4})
+    alignment = aligned(Targets(a=(7, TargetProgress({0: 4}, commits=3))), {0: 4})
 
     def made() -> bool:
         if not alignment.due({0: 4}):
             return False
-        cut = alignment.cut([Standing("a", 3)], now_ms=1)
+        cut = alignment.cut([AlignedTable("a", 3)], now_ms=1)
         assert cut is not None
         asyncio.run(alignment.record(cut))
         return True
 
     assert [made(), made()] == [True, False]
-    alignment.looked(standing({0: 4}, entry=11), {0: 4})  # another entry, without an event
+    alignment.set_goal(standing({0: 4}, entry=11), {0: 4})  # another entry, without an event
     assert not made()
     assert not alignment.due({0: 3})
 
 
 def test_a_cut_without_a_table_that_stands_still_is_not_made_again_either() -> None:
     alignment = aligned(Targets(), {0: 4})
-    cut = alignment.cut([Standing("a", None, stopped="why")], now_ms=1)
+    cut = alignment.cut([AlignedTable("a", None, stopped="why")], now_ms=1)
     assert cut is not None
     assert alignment.due({0: 4})
     asyncio.run(alignment.record(cut))
@@ -265,14 +265,14 @@ NEWEST = Cut(1, 5, 10, 1, {0: 4}, {CAPTURE: base_of(64)}, {"a": TableVersion(7, 
 def test_a_driver_goes_on_from_the_newest_cut(
     newest: Cut, exact: bool, due: bool, asked: list[tuple[str, bool]], source_us: int | None
 ) -> None:
-    store, targets = MemoryStore(), Targets(a=(7, Progress({0: 4}, commits=3)))
+    store, targets = MemoryStore(), Targets(a=(7, TargetProgress({0: 4}, commits=3)))
     before = CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n")
     asyncio.run(before.add(newest))
     alignment = Alignment(CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n"), targets)
     asyncio.run(alignment.load(5, exact=exact))
-    alignment.looked(standing({0: 4}), {})
+    alignment.set_goal(standing({0: 4}), {})
     assert alignment.due({0: 4}) is due
-    cut = alignment.cut([Standing("a", 3)], now_ms=1)
+    cut = alignment.cut([AlignedTable("a", 3)], now_ms=1)
     assert cut is not None
     assert (targets.asked, cut.source_us) == (asked, source_us)
 

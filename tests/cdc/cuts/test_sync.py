@@ -19,11 +19,11 @@ import penstock
 from penstock import CutTooOld, InvalidArgument, NoCut, StoreUnavailable, TableNotInCut
 from penstock.cdc.cuts import segment
 from penstock.cdc.cuts.cut import Cut, TableVersion
+from penstock.cdc.cuts.cut_history import kept_cuts
 from penstock.cdc.cuts.log import CutLog, keys_of
-from penstock.cdc.cuts.reading import kept_cuts
 from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.sync import lease
-from penstock.cdc.sync.engine import Engine
+from penstock.cdc.sync.engine import SyncEngine
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
 from penstock.log.stores import open_store
@@ -317,14 +317,14 @@ def test_a_table_that_others_make_again_and_that_is_adopted_is_read_as_it_is_now
 def test_a_sync_to_the_end_goes_beyond_the_cut_that_was_due_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with shop(tmp_path) as source:
         source.send(("a", 1, 1))
-        really, sent = Engine.look, list[int]()
+        really, sent = SyncEngine.look, list[int]()
 
-        def look(engine: Engine) -> int:
+        def look(engine: SyncEngine) -> int:
             if not sent:
                 sent.append(source.send(("a", 2, 2)))
             return really(engine)
 
-        monkeypatch.setattr(Engine, "look", look)
+        monkeypatch.setattr(SyncEngine, "look", look)
         synced(tmp_path)
     assert rows(cut_of(tmp_path), "a") == {1: 1, 2: 2}
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.cuts import align, cut, log, places
-from penstock.cdc.cuts.align import Alignment, Standing
+from penstock.cdc.cuts import alignment, cut, log, places
+from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut, Goal
-from penstock.cdc.debezium import follow as engine_follow
+from penstock.cdc.debezium import follower as engine_follow
 from penstock.cdc.debezium import outbox as engine_outbox
 from penstock.cdc.debezium import positions as binlog
 from penstock.cdc.debezium import rows as engine_rows
 from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
-from penstock.cdc.delta import merging
+from penstock.cdc.delta import merge_rules
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.outbox import Outbox
-from penstock.cdc.targets import Progress
+from penstock.cdc.targets import TargetProgress
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from tests.cdc.cuts import world as worlds
 from tests.cdc.cuts.world import World
@@ -94,17 +94,17 @@ def cut_before_the_last_merge(patch: Patch) -> None:
 
 def newest_versions(patch: Patch) -> None:
     """Also what a later driver has made, without a look at the lease behind."""
-    patch.setattr(align, "is_beyond", lambda goal, progress: False)
+    patch.setattr(alignment, "is_beyond", lambda goal, progress: False)
     patch.setattr(World, "check_again", lambda *given: None)
 
 
 def versions_that_others_changed(patch: Patch) -> None:
     """Or that a merge of the sync itself has made meanwhile."""
 
-    def newest(commits: Any, owner: Any) -> tuple[int, Progress] | None:
-        return next(one.version for one in commits), Progress()
+    def newest(commits: Any, owner: Any) -> tuple[int, TargetProgress] | None:
+        return next(one.version for one in commits), TargetProgress()
 
-    patch.setattr(merging, "newest_of", newest)
+    patch.setattr(merge_rules, "newest_of", newest)
     patch.setattr(World, "check_again", lambda *given: None)
 
 
@@ -118,7 +118,7 @@ def amid_a_transaction(patch: Patch) -> None:
 
 
 def ends_of_a_later_look(patch: Patch) -> None:
-    looked = Alignment.looked
+    looked = Alignment.set_goal
 
     def later(self: Alignment, standing: TopicSnapshot, position: Any) -> None:
         before = self._goal
@@ -126,14 +126,14 @@ def ends_of_a_later_look(patch: Patch) -> None:
         if before is not None and self._goal is not None:
             self._goal = replace(self._goal, positions=before.positions)
 
-    patch.setattr(Alignment, "looked", later)
+    patch.setattr(Alignment, "set_goal", later)
 
 
 def stopped_in_silence(patch: Patch) -> None:
     taken = Alignment.cut
 
     def silent(self: Alignment, tables: Any, *, now_ms: int) -> Cut | None:
-        return taken(self, [Standing(one.name, one.commits) for one in tables], now_ms=now_ms)
+        return taken(self, [AlignedTable(one.name, one.commits) for one in tables], now_ms=now_ms)
 
     patch.setattr(Alignment, "cut", silent)
 
@@ -161,7 +161,7 @@ def backwards(patch: Patch) -> None:
 def beyond_the_goal(patch: Patch) -> None:
     patch.setattr(Alignment, "limit", lambda self, queue, end: end)
     patch.setattr(Goal, "is_reached", lambda self, position: all(position.get(queue, 0) >= end for queue, end in self.ends.items()))
-    patch.setattr(align, "any", lambda _: False, raising=False)
+    patch.setattr(alignment, "any", lambda _: False, raising=False)
 
 
 # Of a capture by Debezium's engine.

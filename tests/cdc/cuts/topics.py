@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock
-from penstock.cdc.events.stopped import STOPPED
+from penstock.cdc.events.stop_message import STOPPED
 from penstock.cdc.postgres.positions import base_of, split
 from penstock.spark import SyncRun, sync
 
@@ -94,7 +94,7 @@ def rows(found: penstock.AtCut, table: str) -> dict[int, int]:
 
 def numbers(folder: Path, names: Sequence[str] = ()) -> list[dict[str, dict[int, int]]]:
     """The rows of every cut that is kept, by table."""
-    from penstock.cdc.cuts.reading import kept_cuts
+    from penstock.cdc.cuts.cut_history import kept_cuts
 
     into = str(folder / "into")
     cuts = [penstock.at_cut(into, cut.number) for cut in kept_cuts(into).cuts]

@@ -15,29 +15,29 @@ from dataclasses import dataclass, field, replace
 from types import coroutine
 from typing import Any
 
-from penstock.cdc.cuts.align import Alignment, Standing
+from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut
 from penstock.cdc.cuts.log import CutLog, keys_of, segments_of
-from penstock.cdc.delta import merging
-from penstock.cdc.delta.merging import Commit
-from penstock.cdc.events.sources import Source
-from penstock.cdc.postgres.envelopes import Envelopes
-from penstock.cdc.postgres.envelopes import Source as Origin
-from penstock.cdc.postgres.follow import Follower
+from penstock.cdc.delta import merge_rules
+from penstock.cdc.delta.merge_rules import TableCommit
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.postgres.envelopes import EnvelopeEncoder
+from penstock.cdc.postgres.envelopes import EventOrigin as Origin
+from penstock.cdc.postgres.follower import SlotFollower
 from penstock.cdc.postgres.outbox import Outbox, table_of
 from penstock.cdc.postgres.pgoutput import Begin as BeginMessage
-from penstock.cdc.postgres.pgoutput import Column as StreamColumn
+from penstock.cdc.postgres.pgoutput import RelationColumn as StreamColumn
 from penstock.cdc.postgres.positions import after, base_of, lsn_of, lsn_text
-from penstock.cdc.postgres.stream import Alive, Data
-from penstock.cdc.postgres.values import Conversions
-from penstock.cdc.targets import Owner, Progress, Target, encode_metadata
+from penstock.cdc.postgres.stream import Keepalive, XLogData
+from penstock.cdc.postgres.values import TypeConversions
+from penstock.cdc.targets import Target, TargetOwner, TargetProgress, encode_metadata
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Buffer, PutMode, Version
 from tests.cdc.cuts.binlog import BinlogCapture, BinlogDatabase
 from tests.cdc.cuts.topic import LIFE, TOPIC, Died, Topic
 
 KEYS = 6
-OWNER = Owner(TOPIC, LIFE, "sync")
+OWNER = TargetOwner(TOPIC, LIFE, "sync")
 State = dict[int, str]
 _INT, _TEXT = 23, 25
 
@@ -65,7 +65,7 @@ class Database:
     state: dict[str, State] = field(default_factory=dict)
     states: dict[int, dict[str, State]] = field(default_factory=dict)
     """By the end of each transaction."""
-    log: list[Data] = field(default_factory=list)
+    log: list[XLogData] = field(default_factory=list)
     """What its slot tells."""
     commits: int = 0
 
@@ -75,20 +75,20 @@ class Database:
     def transaction(self, changes: Sequence[tuple[str, int, str | None]]) -> None:
         """Upserts, and deletes where there is no value."""
         commit, self.commits = self.lsn, self.commits + 1
-        self.log.append(Data(commit, struct.pack(">cQqI", b"B", commit, 0, self.commits)))
+        self.log.append(XLogData(commit, struct.pack(">cQqI", b"B", commit, 0, self.commits)))
         for table, key, value in changes:
             oid = self.tables.index(table) + 1
-            self.log.append(Data(commit, _relation(oid, table)))
+            self.log.append(XLogData(commit, _relation(oid, table)))
             rows = self.state[table]
             if value is None:
                 if rows.pop(key, None) is not None:
-                    self.log.append(Data(commit, b"D" + struct.pack(">Ic", oid, b"K") + _row(key, None)))
+                    self.log.append(XLogData(commit, b"D" + struct.pack(">Ic", oid, b"K") + _row(key, None)))
             else:
                 op = b"U" if key in rows else b"I"
                 rows[key] = value
-                self.log.append(Data(commit, op + struct.pack(">Ic", oid, b"N") + _row(key, value)))
+                self.log.append(XLogData(commit, op + struct.pack(">Ic", oid, b"N") + _row(key, value)))
         self.lsn += 8 * max(1, len(changes) // 5)
-        self.log.append(Data(commit, struct.pack(">cBQQq", b"C", 0, commit, self.lsn, 0)))
+        self.log.append(XLogData(commit, struct.pack(">cBQQq", b"C", 0, commit, self.lsn, 0)))
         self.states[self.lsn] = {name: dict(rows) for name, rows in self.state.items()}
 
     @property
@@ -142,12 +142,12 @@ class _Producer:
 class _Stream:
     """The log of the source from its beginning, up to where the capture is killed or hears nothing more."""
 
-    def __init__(self, said: Sequence[Data | Alive], chance: random.Random, *, dies: bool) -> None:
+    def __init__(self, said: Sequence[XLogData | Keepalive], chance: random.Random, *, dies: bool) -> None:
         self.said, self._chance, self._dies = list(said), chance, dies
         self._dies_at = chance.randrange(len(said) + 1) if dies else -1
         self._read = self.confirmed = 0
 
-    def read(self) -> Data | Alive | None:
+    def read(self) -> XLogData | Keepalive | None:
         if self._read == self._dies_at:
             raise Died
         if not self.said or self._chance.random() < 0.1:  # it is slow
@@ -175,9 +175,9 @@ class Capture:
     def session(self, *, dies: bool, write: Callable[[], None]) -> None:
         """``write``: what others do meanwhile."""
         database = self.database
-        envelopes = Envelopes(
+        envelopes = EnvelopeEncoder(
             Origin("db", database.name),
-            Conversions(lambda oid: None),
+            TypeConversions(lambda oid: None),
             keys=lambda one: ("id",),
             reread=lambda *_: None,
             now_ms=lambda: 5,
@@ -195,7 +195,7 @@ class Capture:
         heartbeat = envelopes.heartbeat if self.heartbeat else None
         out = Outbox(self._producer, whole_from=lambda: whole_from, heartbeat=heartbeat)  # type: ignore[arg-type]
         said = [one for one in database.log if one.lsn >= self._slot_lsn]
-        alive = [Alive(database.lsn, False)] if self._chance.random() < 0.7 else []
+        alive = [Keepalive(database.lsn, False)] if self._chance.random() < 0.7 else []
         stream = _Stream([*said, *alive], self._chance, dies=dies)
         idle = 0
 
@@ -205,10 +205,10 @@ class Capture:
             return idle > 3
 
         with suppress(Died):
-            Follower(envelopes, out, _Clock(), reached=lambda point: None, tell=lambda: None).run(stream, stopped, None)  # type: ignore[arg-type]
+            SlotFollower(envelopes, out, _Clock(), reached=lambda point: None, tell=lambda: None).run(stream, stopped, None)  # type: ignore[arg-type]
         self._slot_lsn = max(self._slot_lsn, stream.confirmed)
 
-    def _read(self, envelopes: Envelopes, table: str) -> None:
+    def _read(self, envelopes: EnvelopeEncoder, table: str) -> None:
         assert self._slot_lsn is not None
         envelopes.begin(BeginMessage(0, 0, 0))
         shape = envelopes.table("public", table, [StreamColumn("id", _INT, True), StreamColumn("v", _TEXT, False)], ["id"])
@@ -241,21 +241,21 @@ def draw_transaction(database: Database | BinlogDatabase, chance: random.Random)
 @dataclass(frozen=True)
 class TargetVersion:
     rows: State
-    commit: Commit
-    progress: Progress
+    commit: TableCommit
+    progress: TargetProgress
 
 
 class Targets:
     """Delta tables: versions that never change, each made by a commit of which one of two writers wins."""
 
     def __init__(self, tables: Sequence[str]) -> None:
-        self.versions = {table: [TargetVersion({}, self._commit(table, 0, Progress()), Progress())] for table in tables}
+        self.versions = {table: [TargetVersion({}, self._commit(table, 0, TargetProgress()), TargetProgress())] for table in tables}
 
     @staticmethod
-    def _commit(table: str, version: int, progress: Progress) -> Commit:
-        return Commit(version, "MERGE", encode_metadata(OWNER, Target(Source("public", table), table, (), (), progress)))
+    def _commit(table: str, version: int, progress: TargetProgress) -> TableCommit:
+        return TableCommit(version, "MERGE", encode_metadata(OWNER, Target(TableId("public", table), table, (), (), progress)))
 
-    def merge(self, table: str, changes: Mapping[int, str | None], progress: Progress) -> bool:
+    def merge(self, table: str, changes: Mapping[int, str | None], progress: TargetProgress) -> bool:
         versions = self.versions[table]
         if versions[-1].progress.commits >= progress.commits:
             return False
@@ -266,10 +266,10 @@ class Targets:
 
     def compact(self, table: str) -> None:
         versions = self.versions[table]
-        versions.append(replace(versions[-1], commit=Commit(len(versions), "OPTIMIZE", None)))
+        versions.append(replace(versions[-1], commit=TableCommit(len(versions), "OPTIMIZE", None)))
 
-    def newest_of(self, name: str, *, anew: bool = False) -> tuple[int, Progress] | None:
-        return merging.newest_of((one.commit for one in reversed(self.versions[name])), OWNER)
+    def newest_of(self, name: str, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
+        return merge_rules.newest_of((one.commit for one in reversed(self.versions[name])), OWNER)
 
     def id_of(self, name: str) -> str:
         return name
@@ -309,7 +309,7 @@ class Store(MemoryStore):
 @dataclass
 class Record:
     position: dict[int, int] = field(default_factory=dict)
-    progress: dict[str, Progress] = field(default_factory=dict)
+    progress: dict[str, TargetProgress] = field(default_factory=dict)
     version: int = 0
 
 
@@ -395,19 +395,19 @@ class World:
         await pause()
         record, read = self.record, self.record.version
         position, progress = dict(record.position), dict(record.progress)
-        known: dict[str, Progress] = {}
+        known: dict[str, TargetProgress] = {}
         stopped: dict[str, str] = {}
         cuts = CutLog(self.store, topic=OWNER.topic, sync="sync", keep_ms=1 << 60, name="into")
         alignment = Alignment(cuts, targets)
         await alignment.load(LIFE)
         for _ in range(rounds):
             standing = self.topic.look()
-            alignment.looked(standing, position)
+            alignment.set_goal(standing, position)
             while True:
                 await pause()
                 if chance.random() < 0.1:  # a look before all is applied that the one before saw
                     standing = self.topic.look()
-                    alignment.looked(standing, position)
+                    alignment.set_goal(standing, position)
                 starts = {queue: position.get(queue, 0) for queue in standing.kept}
                 room = {queue: min(alignment.limit(queue, end), end) for queue, (_, end) in standing.kept.items()}
                 ends = {
@@ -440,7 +440,7 @@ class World:
                     await pause()
                 if alignment.due(position):
                     tables = [
-                        Standing(table, progress[table].commits, stopped.get(table))
+                        AlignedTable(table, progress[table].commits, stopped.get(table))
                         for table in targets.versions
                         if table in progress
                     ]
@@ -459,8 +459,8 @@ class World:
     def folded(
         self,
         ranges: Mapping[int, tuple[int, int]],
-        known: dict[str, Progress],
-        progress: dict[str, Progress],
+        known: dict[str, TargetProgress],
+        progress: dict[str, TargetProgress],
         stopped: Collection[str],
     ) -> dict[str, dict[int, str | None]]:
         """The net changes by table; targets that are met for the first time become known."""
@@ -479,7 +479,7 @@ class World:
                     changes.setdefault(table, {})[int(row["id"])] = None if event["after"] is None else row["v"]
         return changes
 
-    def met(self, progress: dict[str, Progress], table: str, found: Progress) -> None:
+    def met(self, progress: dict[str, TargetProgress], table: str, found: TargetProgress) -> None:
         """Take a target's own progress for it, as a driver that died may have gone further than the record says."""
         progress[table] = found
 

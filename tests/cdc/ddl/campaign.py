@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import penstock
 from penstock.cdc.cuts.cut import Cut, NoCut, TableVersion
-from penstock.cdc.cuts.reading import kept_cuts
+from penstock.cdc.cuts.cut_history import kept_cuts
 from tests.cdc.ddl.history import EMPTY, History, Table, difference
 from tests.cdc.ddl.mariadb import MariaDB
 from tests.cdc.ddl.mongodb import MongoDB

@@ -19,7 +19,7 @@ from unittest import mock
 from click.testing import CliRunner
 
 from penstock.cdc import debezium
-from penstock.cdc.debezium.engine import Engine
+from penstock.cdc.debezium.engine import EmbeddedEngine
 from penstock.cdc.debezium.errors import load_jpype
 from penstock.infra.cli import main
 from tests.mariadb_server import PASSWORD
@@ -85,7 +85,7 @@ def _answer(question: tuple[list[str], list[str]] | None) -> list[object]:
         jpype = load_jpype()
         jpype.java.lang.System.gc()
         gc.collect()
-        engines = sum(isinstance(thing, Engine) for thing in gc.get_objects())
+        engines = sum(isinstance(thing, EmbeddedEngine) for thing in gc.get_objects())
         return [int(jpype.java.lang.management.ManagementFactory.getThreadMXBean().getThreadCount()), engines]
     arguments, points = question
 

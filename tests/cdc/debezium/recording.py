@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from penstock.cdc.debezium.engine import Engine, RecordBatch
+from penstock.cdc.debezium.engine import EmbeddedEngine, RecordBatch
 from penstock.infra.cli.main import main as command_line
 from tests.cdc.debezium.judge import comparable, selected
 from tests.cdc.debezium.writers import SCHEMA, Writers
@@ -68,14 +68,14 @@ def record(target: Path) -> None:
 
 def _noting(journal: Path) -> None:
     """Have each batch of the stream written down before it is taken."""
-    taken = Engine.next
+    taken = EmbeddedEngine.next
     known: set[str] = set()
 
     def write(said: dict[str, Any]) -> None:
         with journal.open("a") as file:
             file.write(json.dumps(said) + "\n")
 
-    def noted(engine: Engine, timeout_s: float) -> RecordBatch | None:
+    def noted(engine: EmbeddedEngine, timeout_s: float) -> RecordBatch | None:
         batch = taken(engine, timeout_s)
         if not engine._properties["schema.history.internal.file.filename"].endswith("stream.history"):
             return batch
@@ -87,7 +87,7 @@ def _noting(journal: Path) -> None:
             write({"schemas": new, "keys": keys, "values": values, "of": batch.schemas, "offset": dict(batch.offset)})
         return batch
 
-    Engine.next = noted  # type: ignore[assignment,method-assign]
+    EmbeddedEngine.next = noted  # type: ignore[assignment,method-assign]
 
 
 if __name__ == "__main__":

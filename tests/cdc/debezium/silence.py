@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from penstock.cdc.debezium.binlog_listener import BinlogEvent
 from penstock.cdc.debezium.effects import Effects
-from penstock.cdc.debezium.hearing import Heard
 from penstock.cdc.debezium.state import EngineState
 
 
 def effects_of(
-    heard: Sequence[Heard] = (),
+    heard: Sequence[BinlogEvent] = (),
     *,
     tables: Sequence[tuple[str, str]] = (),
     state: EngineState | None = None,

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.cdc.debezium.charsets import decoded
 from penstock.cdc.debezium.converters import ColumnType, change_of, options_of, with_converter
-from penstock.cdc.debezium.door import CLASS, class_file
-from penstock.cdc.debezium.queries import SourceColumn, SourceTable, pattern_of, quoted, rows_query
+from penstock.cdc.debezium.java_bridge import CLASS, class_file
+from penstock.cdc.debezium.queries import ServerTable, SourceColumn, pattern_of, quoted, rows_query
 from penstock.log.errors import NotSupported
 
 
@@ -91,5 +91,5 @@ def test_a_pattern_means_one_name_and_has_no_comma(name: str) -> None:
 
 def test_names_are_quoted_in_the_query_for_rows() -> None:
     assert quoted("a`b") == "`a``b`"
-    table = SourceTable("d.b", "a b", (SourceColumn("select", "int"), SourceColumn("u`", "uuid")))
+    table = ServerTable("d.b", "a b", (SourceColumn("select", "int"), SourceColumn("u`", "uuid")))
     assert rows_query(table, None) == "SELECT r.`select`, CAST(r.`u``` AS CHAR) AS `u``` FROM `d.b`.`a b` AS r"

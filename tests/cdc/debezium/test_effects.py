@@ -7,17 +7,17 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from penstock.cdc.debezium import prepared
+from penstock.cdc.debezium import prepared_transactions
+from penstock.cdc.debezium.binlog_listener import ROWS, WITHOUT_ROWS, BinlogEvent
 from penstock.cdc.debezium.configuration import without_tables
-from penstock.cdc.debezium.hearing import ROWS, WITHOUT_ROWS, Heard
 from penstock.cdc.debezium.history import lines_of
 from penstock.cdc.debezium.positions import between, sequence_of
-from penstock.cdc.debezium.prepared import PreparedTransactions
-from penstock.cdc.debezium.records import Record, RecordSource, moved, stopped, truncated
-from penstock.cdc.debezium.state import EngineState, LearntTable, StoppedTable, parse_engine_state
-from penstock.cdc.debezium.statements import Statement, statement_of, xid_text
+from penstock.cdc.debezium.prepared_transactions import PreparedTransactions
+from penstock.cdc.debezium.records import ChangeRecord, RecordSource, record_at, snapshot_truncate, stop_record
+from penstock.cdc.debezium.state import EngineState, RelearnedTable, StoppedTable, parse_engine_state
+from penstock.cdc.debezium.statements import BinlogStatement, statement_of, xid_text
 from penstock.cdc.events.debezium import decode_event, parse_change
-from penstock.cdc.events.stopped import stopped_because
+from penstock.cdc.events.stop_message import stop_reason
 from penstock.log.errors import LimitExceeded, NotSupported
 from tests.cdc.debezium.silence import effects_of
 
@@ -204,8 +204,8 @@ def test_a_truncate_of_what_may_be_a_table_of_the_session_has_the_other_read() -
 def test_a_table_whose_columns_nobody_tells_is_emptied_and_asked_for_but_no_other() -> None:
     unknown = replace(statement_of("CREATE TABLE a SELECT 1", "shop"), unknown=(("other", "n"), ("shop", "a")))
     effects = effects_of([_heard(500, unknown)], tables=TABLES)
-    records: list[Record] = []
-    effects.meet(records, before=(7, 600))
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, before=(7, 600))
     assert effects.unknown == {"shop.a": "CREATE TABLE a SELECT 1"}
     assert [(record.op, record.table) for record in records] == [("t", "shop.a")]
     assert effects.ends
@@ -215,35 +215,35 @@ def test_a_table_whose_columns_nobody_tells_is_emptied_and_asked_for_but_no_othe
 def test_a_table_that_the_connector_has_misunderstood_is_emptied_once_and_asked_for() -> None:
     refused = replace(statement_of("ALTER TABLE a ADD x INET6", "shop"), unknown=(("shop", "a"),))
     effects = effects_of([_heard(500, refused)], tables=TABLES)
-    records: list[Record] = []
-    effects.meet(records, before=(7, 600))
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, before=(7, 600))
     assert list(effects.unknown) == ["shop.a"]
     assert [record.table for record in records] == ["shop.a"]
 
 
 def test_a_renamed_table_that_is_still_there_is_asked_for_as_the_session_may_have_renamed_its_own() -> None:
     effects = effects_of([_heard(500, statement_of("RENAME TABLE a TO c", "shop"))], tables=TABLES)
-    effects.meet([], before=(7, 600))
+    effects.apply_before([], before=(7, 600))
     assert list(effects.unknown) == ["shop.a"]
 
 
 def test_what_the_connector_did_not_know_and_the_server_has_not_is_no_table_to_be_emptied() -> None:
-    renamed = _heard(500, statement_of("RENAME TABLE a TO b", "shop"))._replace(strange=frozenset(TABLES))
-    records: list[Record] = []
-    effects_of([renamed], tables=TABLES, gone=TABLES).meet(records, before=(7, 600))
+    renamed = _heard(500, statement_of("RENAME TABLE a TO b", "shop"))._replace(unknown_tables=frozenset(TABLES))
+    records: list[ChangeRecord] = []
+    effects_of([renamed], tables=TABLES, gone=TABLES).apply_before(records, before=(7, 600))
     assert not records
 
 
 def test_nothing_takes_effect_behind_the_end_of_a_life() -> None:
     effects = effects_of([_heard(500, statement_of("DROP TABLE a", "shop"))], tables=TABLES)
-    effects.end_at((7, 500))
-    records: list[Record] = []
-    effects.meet(records, made_before_ms=200)
+    effects.set_end((7, 500))
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, made_before_ms=200)
     assert not records
 
 
 def test_tables_whose_columns_are_asked_for_are_kept_in_the_state_until_they_stand_still() -> None:
-    learnt = LearntTable("shop.b", '{"file":"binlog.000007","pos":900}', "lines")
+    learnt = RelearnedTable("shop.b", '{"file":"binlog.000007","pos":900}', "lines")
     state = EngineState("1", "mariadb", "7 x", unknown=(("shop.a", "why"),), learnt=(learnt,))
     assert parse_engine_state(json.dumps({"format": 1, **asdict(state)}).encode(), "x") == state
     stopped_both = state.with_stopped({"shop.a": "why", "shop.b": "why"})
@@ -267,8 +267,8 @@ def test_lines_of_a_history_say_a_tables_columns_behind_one_that_forgets_it() ->
 def test_what_says_that_a_table_stands_still_lies_before_the_truncate_of_the_next_snapshot() -> None:
     end = ("binlog.000007", 900)
     message, truncate = (
-        stopped("mariadb", "p", ("odd.shop", "a.b"), "why", end, 1),
-        truncated("mariadb", "p", ("odd.shop", "a.b"), {"file": end[0], "pos": end[1]}, 1),
+        stop_record("mariadb", "p", ("odd.shop", "a.b"), "why", end, 1),
+        snapshot_truncate("mariadb", "p", ("odd.shop", "a.b"), {"file": end[0], "pos": end[1]}, 1),
     )
     said, emptied = (parse_change(decode_event(record.body)) for record in (message, truncate))
     assert said is not None
@@ -279,7 +279,7 @@ def test_what_says_that_a_table_stands_still_lies_before_the_truncate_of_the_nex
     assert said.position is not None
     assert emptied.position is not None
     assert said.position < emptied.position
-    assert stopped_because(decode_event(message.body)) == "why"
+    assert stop_reason(decode_event(message.body)) == "why"
 
 
 def test_a_stopped_table_is_neither_read_nor_stopped_twice() -> None:
@@ -309,26 +309,26 @@ def test_tables_are_left_out_of_any_choice(properties: dict[str, str], expected:
 # --- Effects ----------------------------------------------------------------------------------------------------------------------
 
 
-def _heard(pos: int, statement: Statement | None, *, at_ms: int = 100, size_bytes: int = 50) -> Heard:
-    return Heard("binlog.000007", pos, size_bytes, at_ms, statement, "QUERY")
+def _heard(pos: int, statement: BinlogStatement | None, *, at_ms: int = 100, size_bytes: int = 50) -> BinlogEvent:
+    return BinlogEvent("binlog.000007", pos, size_bytes, at_ms, statement, "QUERY")
 
 
-def _row(pos: int, table: str = "a", number: int = 1, op: str = "u") -> Record:
+def _row(pos: int, table: str = "a", number: int = 1, op: str = "u") -> ChangeRecord:
     value = {"before": None, "after": {"id": number, "big": 12345678901234567890}, "op": op}
     source = {"db": "shop", "table": table, "file": "binlog.000007", "pos": pos, "row": 0}
     body = json.dumps({"key": {"id": number}, "value": {"schema": {}, "payload": {**value, "source": source}}}).encode()
     said = RecordSource("shop", table, "binlog.000007", pos, 0)
-    return Record(sequence_of("binlog.000007", pos, 0, op), body, "g", table, (), op, f"shop.{table}", {"id": number}, said)
+    return ChangeRecord(sequence_of("binlog.000007", pos, 0, op), body, "g", table, (), op, f"shop.{table}", {"id": number}, said)
 
 
 def test_what_is_heard_takes_effect_before_the_records_behind_it_and_not_sooner() -> None:
     ends = statement_of("DROP TABLE a", "shop")
     effects = effects_of([_heard(500, ends)], tables=TABLES)
-    records: list[Record] = []
-    effects.meet(records, before=(7, 500))
-    effects.meet(records, made_before_ms=100)
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, before=(7, 500))
+    effects.apply_before(records, made_before_ms=100)
     assert not records
-    effects.meet(records, before=(7, 501))
+    effects.apply_before(records, before=(7, 501))
     assert [(record.op, record.table, record.sequence) for record in records] == [
         ("t", "shop.a", sequence_of("binlog.000007", 500, 0, "t"))
     ]
@@ -342,40 +342,40 @@ DOTTED = (("odd.shop", "a.b"), ("odd.shop", "c"), ("odd", "shop.d"))
     ("statement", "emptied"),
     [
         (statement_of("DROP TABLE `a.b`, c", "odd.shop"), [("odd.shop", "a.b"), ("odd.shop", "c")]),
-        (Statement("commits", xid="x"), [("odd.shop", "a.b"), ("odd", "shop.d")]),
+        (BinlogStatement("commits", xid="x"), [("odd.shop", "a.b"), ("odd", "shop.d")]),
     ],
 )
-def test_a_dot_in_a_name_ends_no_database(statement: Statement, emptied: list[tuple[str, str]]) -> None:
+def test_a_dot_in_a_name_ends_no_database(statement: BinlogStatement, emptied: list[tuple[str, str]]) -> None:
     state = EngineState("1", "mariadb", "7 x", prepared=(("x", ("odd.shop.a.b", "odd.shop.d")),))
-    records: list[Record] = []
-    effects_of([_heard(500, statement)], tables=DOTTED, state=state).meet(records, before=(7, 501))
+    records: list[ChangeRecord] = []
+    effects_of([_heard(500, statement)], tables=DOTTED, state=state).apply_before(records, before=(7, 501))
     changes = [parse_change(decode_event(record.body)) for record in records]
     assert [(one.source.schema, one.source.table) for one in changes if one is not None] == emptied
 
 
 def test_a_heartbeat_that_was_made_later_tells_that_all_before_is_out() -> None:
     effects = effects_of([_heard(500, statement_of("RENAME TABLE b TO a", "shop"), at_ms=100)], tables=TABLES)
-    records: list[Record] = []
-    effects.meet(records, made_before_ms=101)
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, made_before_ms=101)
     assert [record.table for record in records] == ["shop.a", "shop.b"]
     assert list(effects.due) == ["shop.a"]
     assert [record.sequence for record in records] == sorted({record.sequence for record in records})
-    assert effects.fresh_then(()) == (("shop.a", between("binlog.000009", 4, 0)),)
+    assert effects.take_fresh_tables(()) == (("shop.a", between("binlog.000009", 4, 0)),)
 
 
 @pytest.mark.parametrize(("unread", "there"), [(499, 0), (500, 1)])
 def test_nothing_behind_an_event_that_could_not_be_read_takes_effect(unread: int, there: int) -> None:
     effects = effects_of([_heard(500, statement_of("DROP TABLE a", "shop"))], tables=TABLES, unread=("binlog.000007", unread))
-    records: list[Record] = []
-    effects.meet(records, made_before_ms=200)
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, made_before_ms=200)
     assert len(records) == there
 
 
 def test_nothing_behind_a_table_that_is_to_be_read_takes_effect() -> None:
     both = [_heard(500, statement_of("RENAME TABLE b TO a", "shop")), _heard(600, statement_of("DROP TABLE a", "shop"))]
     effects = effects_of(both, tables=TABLES)
-    records: list[Record] = []
-    effects.meet(records, before=(8, 4))
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, before=(8, 4))
     assert len(records) == 2
 
 
@@ -383,8 +383,8 @@ def test_nothing_behind_a_table_that_is_to_be_read_takes_effect() -> None:
 def test_a_table_that_was_read_behind_a_place_is_not_read_again_for_it(read_at: int, due: bool) -> None:
     state = EngineState("1", "mariadb", "7 x", fresh=(("shop.a", between("binlog.000007", read_at, 0)),))
     effects = effects_of([_heard(500, statement_of("ALTER TABLE a DROP PARTITION p", "shop"))], tables=TABLES, state=state)
-    records: list[Record] = []
-    effects.meet(records, before=(8, 4))
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, before=(8, 4))
     assert [record.op for record in records] == ["t"], "rows of before go nevertheless"
     assert bool(effects.due) == due
 
@@ -401,36 +401,36 @@ def test_a_table_that_was_read_behind_a_place_is_not_read_again_for_it(read_at: 
 )
 def test_a_statement_has_what_it_names_read_or_all_where_it_may_run_more(sql: str, due: list[str]) -> None:
     effects = effects_of([_heard(500, statement_of(sql, "shop"))], tables=TABLES)
-    effects.meet([], before=(8, 4))
+    effects.apply_before([], before=(8, 4))
     assert list(effects.due) == due
 
 
 def test_a_statement_that_names_nothing_may_have_changed_anything() -> None:
-    effects = effects_of([_heard(500, Statement("rows", text="LOAD DATA"))], tables=TABLES)
-    effects.meet([], before=(8, 4))
+    effects = effects_of([_heard(500, BinlogStatement("rows", text="LOAD DATA"))], tables=TABLES)
+    effects.apply_before([], before=(8, 4))
     assert list(effects.due) == ["shop.a", "shop.b"]
 
 
 def test_an_event_that_nobody_understands_ends_the_capture() -> None:
     with pytest.raises(NotSupported, match="its changes would be lost"):
-        effects_of([_heard(500, None)]).meet([], before=(8, 4))
+        effects_of([_heard(500, None)]).apply_before([], before=(8, 4))
 
 
 def test_rows_of_two_phases_are_told_where_they_are_committed() -> None:
     xid = xid_text(b"r", b"", 1)
     steps = [
-        _heard(100, Statement("prepares")),
-        _heard(300, Statement("prepared", xid=xid)),
-        _heard(900, Statement("commits", xid=xid)),
+        _heard(100, BinlogStatement("prepares")),
+        _heard(300, BinlogStatement("prepared", xid=xid)),
+        _heard(900, BinlogStatement("commits", xid=xid)),
     ]
     effects = effects_of(steps, tables=TABLES)
-    records: list[Record] = []
-    effects.meet(records, before=(7, 150))
+    records: list[ChangeRecord] = []
+    effects.apply_before(records, before=(7, 150))
     assert all(effects.prepared.take(_row(pos, number=pos)) for pos in (150, 200))
-    effects.meet(records, before=(7, 400))
+    effects.apply_before(records, before=(7, 400))
     assert not effects.prepared.take(_row(400))
     assert effects.prepared.noted(between("binlog.000007", 400, 0)) == ((xid, ("shop.a",)),)
-    effects.meet(records, before=(7, 950))
+    effects.apply_before(records, before=(7, 950))
     assert [record.sequence for record in records] == [sequence_of("binlog.000007", 900, row, "u") for row in (0, 1)]
     body = json.loads(records[1].body)["value"]["payload"]
     assert body["source"] == {"db": "shop", "table": "a", "file": "binlog.000007", "pos": 900, "row": 1}
@@ -442,18 +442,18 @@ def test_rows_of_two_phases_are_told_where_they_are_committed() -> None:
 def test_rows_of_two_phases_that_are_not_here_have_their_tables_read_unless_all_is_there() -> None:
     xid = xid_text(b"r", b"", 1)
     state = EngineState("1", "mariadb", "7 x", prepared=((xid, ("shop.b",)),))
-    commits = _heard(900, Statement("commits", xid=xid))
+    commits = _heard(900, BinlogStatement("commits", xid=xid))
     effects = effects_of([commits], tables=TABLES, state=state)
-    effects.meet([], before=(8, 4))
+    effects.apply_before([], before=(8, 4))
     assert list(effects.due) == ["shop.b"]
     unknown = effects_of([commits], tables=TABLES)
-    unknown.meet([], before=(8, 4))
+    unknown.apply_before([], before=(8, 4))
     assert list(unknown.due) == ["shop.a", "shop.b"]
     there = effects_of([commits], tables=TABLES, there=sequence_of("binlog.000007", 951, 0, "u"))
-    there.meet([], before=(8, 4))
+    there.apply_before([], before=(8, 4))
     assert not there.due
     part = effects_of([commits], tables=TABLES, there=sequence_of("binlog.000007", 900, 3, "u"))
-    part.meet([], before=(8, 4))
+    part.apply_before([], before=(8, 4))
     assert part.due
 
 
@@ -464,7 +464,7 @@ def test_a_rollback_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     transactions.prepared("x")
     transactions.rolled_back("x", 5)
     assert transactions.committed("x", 6) == ([], ())
-    monkeypatch.setattr(prepared, "HELD_BYTES_MAX", 100)
+    monkeypatch.setattr(prepared_transactions, "HELD_BYTES_MAX", 100)
     transactions.begin()
     assert transactions.take(_row(150))
     transactions.prepared("y")
@@ -478,7 +478,7 @@ def test_what_was_prepared_before_the_log_is_read_from_is_not_known() -> None:
 
 
 def test_what_was_prepared_under_the_same_name_before_is_not_held_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "HELD_BYTES_MAX", 2 * len(_row(150).body))
+    monkeypatch.setattr(prepared_transactions, "HELD_BYTES_MAX", 2 * len(_row(150).body))
     transactions = PreparedTransactions()
     for xid in ("x", "x", "y"):
         transactions.begin()
@@ -490,14 +490,14 @@ def test_what_was_prepared_under_the_same_name_before_is_not_held_any_more(monke
 
 def test_more_rows_than_places_are_refused() -> None:
     xid, size_bytes = xid_text(b"r", b"", 1), 0
-    steps = [_heard(100, Statement("prepares")), _heard(300, Statement("prepared", xid=xid))]
-    effects = effects_of([*steps, _heard(900, Statement("commits", xid=xid), size_bytes=size_bytes)], tables=TABLES)
-    effects.meet([], before=(7, 150))
+    steps = [_heard(100, BinlogStatement("prepares")), _heard(300, BinlogStatement("prepared", xid=xid))]
+    effects = effects_of([*steps, _heard(900, BinlogStatement("commits", xid=xid), size_bytes=size_bytes)], tables=TABLES)
+    effects.apply_before([], before=(7, 150))
     assert effects.prepared.take(_row(150))
     with pytest.raises(LimitExceeded, match="two phases"):
-        effects.meet([], before=(8, 4))
+        effects.apply_before([], before=(8, 4))
 
 
 def test_a_body_without_a_schema_is_moved_too() -> None:
     plain = _row(100)._replace(body=b'{"key":null,"value":{"op":"u","source":{"pos":1}}}')
-    assert json.loads(moved(plain, "b.1", 5, 2).body)["value"]["source"] == {"pos": 5, "file": "b.1", "row": 2}
+    assert json.loads(record_at(plain, "b.1", 5, 2).body)["value"]["source"] == {"pos": 5, "file": "b.1", "row": 2}

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from penstock.cdc.debezium import outbox as debezium_outbox
 from penstock.cdc.debezium.errors import HistoryLost
-from penstock.cdc.debezium.follow import boundary
-from penstock.cdc.debezium.history import History
+from penstock.cdc.debezium.follower import boundary
+from penstock.cdc.debezium.history import SchemaHistory
 from penstock.cdc.debezium.java import find_jvm, java_version
-from penstock.cdc.debezium.memory import EVENTS_MIN, QUIET_S, Burst
+from penstock.cdc.debezium.memory import EVENTS_MIN, QUIET_S, BurstDetector
 from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
 from penstock.cdc.debezium.positions import (
     FILE_BITS,
@@ -32,13 +32,13 @@ from penstock.cdc.debezium.positions import (
     rows_go_on_at,
     sequence_of,
 )
-from penstock.cdc.debezium.queries import KeyColumn, SourceColumn, SourceTable, table_behind
-from penstock.cdc.debezium.records import Schemas, heartbeat_ms, record_of, schemas_of, truncated
+from penstock.cdc.debezium.queries import KeyColumn, ServerTable, SourceColumn, table_behind
+from penstock.cdc.debezium.records import ConnectSchemas, heartbeat_ms, record_of, schemas_of, snapshot_truncate
 from penstock.cdc.debezium.records import heartbeat as make_beat
 from penstock.cdc.debezium.rows import RowsReader, whole_key
-from penstock.cdc.debezium.state import EngineState, EngineStates, RowsChunk
+from penstock.cdc.debezium.state import EngineState, EngineStateStore, RowsChunk
 from penstock.cdc.events.debezium import decode_event, parse_change
-from penstock.cdc.events.usual import usual_change
+from penstock.cdc.events.standard_envelope import standard_change
 from penstock.log.errors import DataDamaged, FencedError, InvalidArgument, LimitExceeded, MissingDependency
 from penstock.log.runtime.portal import Portal
 from penstock.log.stores import open_store
@@ -175,7 +175,7 @@ def test_the_sync_reads_what_is_sent(op: str) -> None:
     record = record_of(b'{"id":7}', told(op), KNOWN, "0")
     assert record is not None
     assert (record.message_group, record.tag, record.keys, record.table) == ("shop.users-7", "users", ("users-7",), "shop.users")
-    change = usual_change(record.body)
+    change = standard_change(record.body)
     assert change is not None
     assert change == parse_change(decode_event(record.body))
     assert (change.op, change.key, change.table, change.origin) == (op, {"id": 7}, "users", "24bc7850-2c16-11e6-a073-0242ac110002")
@@ -220,7 +220,9 @@ def test_a_row_without_a_key_is_refused() -> None:
 
 
 def test_a_snapshot_s_truncate_lies_before_its_rows() -> None:
-    change = parse_change(decode_event(truncated("mariadb", "p", ("shop", "users"), {"file": "b.000003", "pos": 484}, 9).body))
+    change = parse_change(
+        decode_event(snapshot_truncate("mariadb", "p", ("shop", "users"), {"file": "b.000003", "pos": 484}, 9).body)
+    )
     read = record_of(b'{"id":7}', told("r"), KNOWN, "0")
     assert read is not None
     row = parse_change(decode_event(read.body))
@@ -329,7 +331,7 @@ def test_two_changes_at_one_place_are_refused() -> None:
 
 @pytest.fixture
 def states(tmp_path: Path, portal: Portal) -> Any:
-    return lambda: EngineStates(open_store(str(tmp_path / "lake")), portal.run, topic="t", name="n")
+    return lambda: EngineStateStore(open_store(str(tmp_path / "lake")), portal.run, topic="t", name="n")
 
 
 def test_the_state_is_what_was_saved_and_only_one_process_writes_it(states: Any) -> None:
@@ -380,7 +382,7 @@ def test_the_history_goes_into_the_lake_line_by_line(states: Any, tmp_path: Path
     kept.expect_history(0)
     kept.add_history(0, b"one\n")
     path.write_bytes(kept.history(1))
-    history = History(path, kept, 1)
+    history = SchemaHistory(path, kept, 1)
     assert not history.keep()
     with path.open("ab") as file:
         file.write(b"two\nhal")
@@ -484,9 +486,9 @@ class Keys:
 
     resumable: bool
 
-    def table(self, joined: str) -> SourceTable:
+    def table(self, joined: str) -> ServerTable:
         database, name = joined.split(".")
-        return SourceTable(database, name, (SourceColumn("id", "int"),), (KeyColumn("id", self.resumable),))
+        return ServerTable(database, name, (SourceColumn("id", "int"),), (KeyColumn("id", self.resumable),))
 
 
 def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> tuple[EngineState, str]:
@@ -560,7 +562,7 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pyte
 
 
 def test_schemas_keep_what_says_the_types() -> None:
-    assert schemas_of(None, SCHEMA) == Schemas(
+    assert schemas_of(None, SCHEMA) == ConnectSchemas(
         b"null", json.dumps({"type": "struct", "fields": [{**ROW, "field": "after"}]}, separators=(",", ":")).encode()
     )
 
@@ -569,7 +571,7 @@ def test_schemas_keep_what_says_the_types() -> None:
 
 
 def test_memory_is_given_back_once_behind_each_burst() -> None:
-    burst = Burst(0.0)
+    burst = BurstDetector(0.0)
     assert not burst.is_over(0, 1.0)
     assert burst.is_over(0, QUIET_S)  # what went before may have read tables
     assert not burst.is_over(0, 100.0)

@@ -14,11 +14,11 @@ import pytest
 from penstock import aio
 from penstock.cdc.debezium.configuration import MYSQL
 from penstock.cdc.debezium.engine import RecordBatch
-from penstock.cdc.debezium.follow import Follower
-from penstock.cdc.debezium.history import History
+from penstock.cdc.debezium.follower import EngineFollower
+from penstock.cdc.debezium.history import SchemaHistory
 from penstock.cdc.debezium.positions import file_number
-from penstock.cdc.debezium.records import Schemas
-from penstock.cdc.debezium.state import EngineState, EngineStates
+from penstock.cdc.debezium.records import ConnectSchemas
+from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.log import InternalError, MessageType, TopicSettings
 from penstock.log.produce.producer import Producer
 from penstock.log.runtime.portal import Portal
@@ -44,10 +44,10 @@ class RecordedEngine:
     failure, said, ended = None, None, False
 
     def __init__(self, lines: list[dict[str, Any]], start: Place) -> None:
-        self.schemas: dict[str, Schemas] = {}
+        self.schemas: dict[str, ConnectSchemas] = {}
         for line in lines:
             for name, (key, value) in line["schemas"].items():
-                self.schemas[name] = Schemas(key.encode(), value.encode())
+                self.schemas[name] = ConnectSchemas(key.encode(), value.encode())
         self._batches = self._from(lines, start)
         self.told = False
 
@@ -88,7 +88,7 @@ class Recorded:
         """Follow what is recorded, and die when so many points were reached. Returns whether all of it was told."""
         lake = self._portal.run(self._opened)
         try:
-            states = EngineStates(lake.store, self._portal.run, topic="changes", name="shop")
+            states = EngineStateStore(lake.store, self._portal.run, topic="changes", name="shop")
             state = states.load() or EngineState("life", "mysql", "7 uid", json.dumps({"file": "binlog.000001", "pos": 4}), 1)
             states.save(state)
             engine = RecordedEngine(self.lines, place_of(json.loads(state.offset or "")))
@@ -119,17 +119,19 @@ class Recorded:
             await lake.create_topic("changes", TopicSettings(message_type=MessageType.FIFO), table=False)
         return lake
 
-    def _follower(self, engine: RecordedEngine, producer: Producer, states: EngineStates, lake: aio.Lake, reached: Any) -> Follower:
+    def _follower(
+        self, engine: RecordedEngine, producer: Producer, states: EngineStateStore, lake: aio.Lake, reached: Any
+    ) -> EngineFollower:
         def tell(*, events: int, duplicates: int, position: str | None) -> None:
             self.duplicates += duplicates
 
-        return Follower(
+        return EngineFollower(
             engine,  # type: ignore[arg-type]
             effects_of(),
             MYSQL,
             producer,
             states,
-            History(self._history, states, 1),
+            SchemaHistory(self._history, states, 1),
             lake.runtime.clock,
             reached=reached,
             tell=tell,
@@ -142,7 +144,7 @@ class Recorded:
 
 @pytest.fixture
 def recorded(tmp_path: Path, portal: Portal, monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    monkeypatch.setattr("penstock.cdc.debezium.follow._SAVE_S", 0.0)
+    monkeypatch.setattr("penstock.cdc.debezium.follower._SAVE_S", 0.0)
     return Recorded(tmp_path, portal)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import penstock
-from penstock.cdc.events.stopped import stopped_because
+from penstock.cdc.events.stop_message import stop_reason
 from penstock.infra.cli import main
 from tests.cdc.debezium.commands import Commands
 from tests.cdc.debezium.conftest import TOPIC, Capturing
@@ -23,7 +23,7 @@ def _stopped(capture: Capturing) -> dict[str, str]:
     """The tables of which the topic says that they stand still, and why."""
     found = {}
     for event in capture.events():
-        if event.op == "m" and (reason := stopped_because({"value": event.value})) is not None:
+        if event.op == "m" and (reason := stop_reason({"value": event.value})) is not None:
             found[event.table.partition(".")[2]] = reason
     return found
 

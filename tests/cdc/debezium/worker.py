@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from penstock.cdc import debezium
-from penstock.cdc.debezium import capture, follow, rows
+from penstock.cdc.debezium import capture, follower, rows
 from penstock.infra.cli.main import main
 from tests.cdc.postgres.worker import Points
 
@@ -21,8 +21,8 @@ SAVE_S = 0.1
 if __name__ == "__main__":
     journal, fatal, chunk_rows, *arguments = sys.argv[1:]
     rows.CHUNK_ROWS_MAX = int(chunk_rows)
-    follow._SAVE_S = SAVE_S
-    follow._SIGNALS_S = 0.5
+    follower._SAVE_S = SAVE_S
+    follower._SIGNALS_S = 0.5
     points = Points(Path(journal), fatal)
     debezium.EngineCapture = functools.partial(capture.EngineCapture, reached=points.reached)  # type: ignore[assignment,misc]
     main(["capture", *arguments])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import penstock
 from penstock.cdc.cuts.cut import NoCut
-from penstock.cdc.cuts.reading import kept_cuts
+from penstock.cdc.cuts.cut_history import kept_cuts
 from penstock.cdc.mongodb.positions import ClusterTime
 from tests.cdc.cuts.campaign import OF_SYNC
 from tests.cdc.mongodb.judge import Told, begun_at, found_in, told_by

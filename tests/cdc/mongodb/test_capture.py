@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
-from penstock.cdc.mongodb import follow, rows, server
+from penstock.cdc.mongodb import follower, rows, server
 from penstock.cdc.mongodb.documents import key_of
 from penstock.cdc.mongodb.server import MongoServer
 from penstock.log import InvalidArgument
@@ -352,7 +352,7 @@ def test_a_change_that_is_larger_with_what_was_set(capture: Capturing) -> None:
 
 
 def test_many_documents_that_are_looked_up_are_not_in_memory_at_once(capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "_GATHERED_BYTES_MAX", 100_000)
+    monkeypatch.setattr(follower, "_GATHERED_BYTES_MAX", 100_000)
     sizes: list[int] = []
     really = MongoServer.lookup
 

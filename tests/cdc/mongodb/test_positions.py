@@ -14,11 +14,11 @@ from penstock.cdc.mongodb.positions import (
     ClusterTime,
     before,
     between,
+    envelope_position,
     read_at,
     sequence_of,
     time_of,
     time_of_token,
-    told,
 )
 from penstock.log.errors import LimitExceeded
 
@@ -61,7 +61,7 @@ def test_what_was_read_with_a_time_s_changes_stands_above_them(time: ClusterTime
 @given(TIMES, INDEXES)
 def test_a_sync_makes_the_number_again(time: ClusterTime, index: int) -> None:
     number = sequence_of(time, index)
-    commit, order = told(number)
+    commit, order = envelope_position(number)
     assert position_of({"sequence": f'["{commit}"]'}, {"total_order": order}) == number
 
 

@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 
 from penstock.cdc import mongodb
-from penstock.cdc.mongodb import capture, follow, rows
+from penstock.cdc.mongodb import capture, follower, rows
 from penstock.infra.cli.main import main
 from tests.cdc.postgres.worker import Points
 
 if __name__ == "__main__":
     journal, fatal, chunk_rows, *arguments = sys.argv[1:]
     rows.CHUNK_ROWS_MAX = int(chunk_rows)
-    follow._SAVE_S = 0.1
-    follow._GATHERED_MAX = 20
+    follower._SAVE_S = 0.1
+    follower._GATHERED_MAX = 20
     points = Points(Path(journal), fatal)
     mongodb.MongoCapture = functools.partial(capture.MongoCapture, reached=points.reached)  # type: ignore[assignment,misc]
     main(["capture", *arguments])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cdc.postgres import Capture, follow, outbox, snapshot
-from penstock.cdc.postgres.stream import Stream
+from penstock.cdc.postgres import PostgresCapture, follower, outbox, snapshot
+from penstock.cdc.postgres.stream import ReplicationStream
 from penstock.log import TopicLimits
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
@@ -43,7 +43,7 @@ EXPECTED: dict[str, Any] = {
 }  # fmt: skip
 
 
-asked = Stream.confirm
+asked = ReplicationStream.confirm
 
 
 def test_a_row_is_the_same_in_the_snapshot_and_in_the_stream(database: Database, capture: Capturing) -> None:
@@ -160,8 +160,8 @@ def test_a_chunk_is_told_by_what_was_sent_before_changes_are_followed(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=end))
-        patch.setattr(Stream, "confirm", lambda stream, lsn, now_us, *, ask=False: asked(stream, 0, now_us, ask=ask))
+        patch.setattr("penstock.cdc.postgres.PostgresCapture", partial(PostgresCapture, reached=end))
+        patch.setattr(ReplicationStream, "confirm", lambda stream, lsn, now_us, *, ask=False: asked(stream, 0, now_us, ask=ask))
         capture("--table", "a")
         capture("--table", "a", "--table", "b", code=1)
     database.run("INSERT INTO a VALUES (3)")
@@ -212,7 +212,7 @@ def test_a_snapshot_again_that_ends_on_the_way_is_not_forgotten(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=end))
+        patch.setattr("penstock.cdc.postgres.PostgresCapture", partial(PostgresCapture, reached=end))
         capture("--snapshot", "again", "--table", "a", "--table", "b", code=1)
     capture()
     tables = folded(capture.events(), batches=1)
@@ -226,7 +226,7 @@ def test_a_capture_that_ends_at_each_of_its_points_goes_on(
     """By an exception. `test_kills` kills processes at the same points, beneath writers that never rest."""
     monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
     monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
-    monkeypatch.setattr(follow, "_CONFIRM_S", 0.0)
+    monkeypatch.setattr(follower, "_CONFIRM_S", 0.0)
     database.run("CREATE TABLE a (id int PRIMARY KEY, v int); INSERT INTO a SELECT n, 0 FROM generate_series(1, 9) n")
 
     def end_at(point: str, reached: str) -> None:
@@ -236,7 +236,7 @@ def test_a_capture_that_ends_at_each_of_its_points_goes_on(
     points = [point.partition(":")[0] for point in POINTS]
     for number, point in enumerate(points):
         with monkeypatch.context() as patch:
-            patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=partial(end_at, point)))
+            patch.setattr("penstock.cdc.postgres.PostgresCapture", partial(PostgresCapture, reached=partial(end_at, point)))
             capture(code=1)
         database.run(
             f"UPDATE a SET v = v + 1 WHERE id > 5; INSERT INTO a VALUES ({100 + number}, 0); DELETE FROM a WHERE id = {4 + number}"

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from penstock.cdc.events.table_types import TableTypes, types_key
-from penstock.cdc.postgres import Capture
+from penstock.cdc.postgres import PostgresCapture
 from penstock.cdc.sync import source_types
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
@@ -188,7 +188,7 @@ def test_types_are_there_before_the_events_that_name_them(
 
     for change in ("ALTER TABLE a ADD v date; INSERT INTO a VALUES (2, NULL)", "SELECT"):
         with monkeypatch.context() as patch:
-            patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=end))
+            patch.setattr("penstock.cdc.postgres.PostgresCapture", partial(PostgresCapture, reached=end))
             capture(code=1)
         capture()
         database.run(change)
@@ -268,7 +268,9 @@ def test_a_target_of_an_older_release_keeps_its_text_until_it_is_asked_for(
     into = tmp_path / "targets"
     database.run(f"{THINGS}; INSERT INTO things VALUES (1, {ROW})")
     with monkeypatch.context() as older:
-        older.setattr("penstock.cdc.postgres.Capture", lambda *args, types, **more: Capture(*args, types=None, **more))
+        older.setattr(
+            "penstock.cdc.postgres.PostgresCapture", lambda *args, types, **more: PostgresCapture(*args, types=None, **more)
+        )
         capture()
     applied(capture, into)
     database.run(f"INSERT INTO things VALUES (2, {ROW}); ALTER TABLE things ADD more numeric(4, 2)")

@@ -8,34 +8,45 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.envelopes import Envelopes, Event, Source, Table, message_group_of
-from penstock.cdc.postgres.pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Update
-from penstock.cdc.postgres.positions import Positions
-from penstock.cdc.postgres.values import BYTEA, INT8, UNAVAILABLE, UNAVAILABLE_BYTES, Conversions
+from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin, message_group_of
+from penstock.cdc.postgres.pgoutput import (
+    UNCHANGED,
+    Begin,
+    Delete,
+    Insert,
+    LogicalMessage,
+    Relation,
+    RelationColumn,
+    Row,
+    Truncate,
+    Update,
+)
+from penstock.cdc.postgres.positions import PositionCounter
+from penstock.cdc.postgres.values import BYTEA, INT8, UNAVAILABLE, UNAVAILABLE_BYTES, TypeConversions
 
-COLUMNS = (Column("id", INT8, True), Column("big", 25, False), Column("photo", BYTEA, False))
+COLUMNS = (RelationColumn("id", INT8, True), RelationColumn("big", 25, False), RelationColumn("photo", BYTEA, False))
 
 
 def events(
     *changes: Any,
     reread: Row | None = None,
     table: str = "t",
-    columns: Sequence[Column] = COLUMNS,
+    columns: Sequence[RelationColumn] = COLUMNS,
     identity: str = "d",
     taken: frozenset[int] | set[int] = frozenset({1}),
     over: list[int] | None = None,
-) -> list[Event]:
+) -> list[EnvelopeMessage]:
     asked: list[tuple[Row, tuple[int, ...]]] = []
 
-    def read(table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
+    def read(table: EnvelopeTable, key: Row, places: Sequence[int], transaction: int) -> Row | None:
         assert transaction == 7
         asked.append((key, tuple(places)))
         return reread
 
     passed: list[int] = [] if over is None else over
-    envelopes = Envelopes(
-        Source("db", "slot"),
-        Conversions(lambda oid: None),
+    envelopes = EnvelopeEncoder(
+        EventOrigin("db", "slot"),
+        TypeConversions(lambda oid: None),
         keys=lambda relation: ("id",) if relation.oid in taken else None,
         reread=read,
         now_ms=lambda: 1,
@@ -44,14 +55,14 @@ def events(
     envelopes.relation(Relation(1, "public", table, identity, tuple(columns)))
     envelopes.relation(Relation(2, "public", "u", "d", COLUMNS))
     envelopes.begin(Begin(800, 1_000_000, 7))
-    positions = Positions()
+    positions = PositionCounter()
     positions.begin(800)
     found = [event for change in changes for event in envelopes.events(change, 700, positions)]
     assert reread is None or asked
     return found
 
 
-def told(event: Event) -> tuple[str, Any, Any, Any]:
+def told(event: EnvelopeMessage) -> tuple[str, Any, Any, Any]:
     body = json.loads(event.body)
     return body["value"]["op"], body["key"], body["value"]["before"], body["value"]["after"]
 
@@ -86,7 +97,7 @@ def row(id_: int, big: Any, photo: Any = None) -> dict[str, Any]:
         (Delete(1, ("1", None, None), None), [("d", {"id": 1}, {"id": 1}, None)]),
         (Delete(1, None, ("1", "a", None)), [("d", {"id": 1}, row(1, "a"), None)]),
         (Truncate((1,)), [("t", None, None, None)]),
-        (Text(True, 700, "audit", b"x"), []),
+        (LogicalMessage(True, 700, "audit", b"x"), []),
     ],
 )
 def test_what_a_change_is_in_the_topic(change: Any, expected: list[Any]) -> None:
@@ -109,9 +120,9 @@ def test_a_table_whose_row_has_no_key_is_not_followed_any_more(key: Any) -> None
 
 def test_a_table_that_has_lost_its_key_is_not_gone_on_with_as_it_was() -> None:
     keys, over = [("id",), None], list[int]()
-    envelopes = Envelopes(
-        Source("db", "slot"),
-        Conversions(lambda oid: None),
+    envelopes = EnvelopeEncoder(
+        EventOrigin("db", "slot"),
+        TypeConversions(lambda oid: None),
         keys=lambda relation: keys.pop(0),
         reread=lambda table, key, places, transaction: None,
         now_ms=lambda: 1,
@@ -119,7 +130,7 @@ def test_a_table_that_has_lost_its_key_is_not_gone_on_with_as_it_was() -> None:
     )
     for _ in range(2):
         envelopes.relation(Relation(1, "public", "t", "d", COLUMNS))
-    positions = Positions()
+    positions = PositionCounter()
     positions.begin(800)
     assert not envelopes.events(Insert(1, ("1", "a", None)), 700, positions)
     assert over == [1]
@@ -164,7 +175,7 @@ def test_a_row_is_found_by_its_table_and_its_key(table: str, tag: str | None) ->
 
 @pytest.mark.parametrize(("length", "kept"), [(1022, True), (1023, False)])
 def test_a_key_that_is_too_long_to_be_looked_up_has_none(length: int, kept: bool) -> None:
-    columns = (Column("id", 25, True),)
+    columns = (RelationColumn("id", 25, True),)
     (one,) = events(Insert(1, ("k" * length,)), columns=columns)
     assert one.keys == ((f"t-{'k' * length}",) if kept else ())
 

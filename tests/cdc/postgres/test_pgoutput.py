@@ -13,14 +13,14 @@ from penstock.cdc.postgres import pgoutput
 from penstock.cdc.postgres.pgoutput import (
     UNCHANGED,
     Begin,
-    Column,
     Commit,
     Delete,
     Insert,
+    LogicalMessage,
     Message,
-    Other,
+    OtherMessage,
     Relation,
-    Text,
+    RelationColumn,
     Truncate,
     Update,
     decode,
@@ -31,15 +31,19 @@ COMMITTED_US = 1_795_318_620_084_460
 RECORDED: dict[str, Message] = {
     "4200000000139ddcc8000303d3f563f8ec0000449c": Begin(0x139DDCC8, COMMITTED_US, 17564),
     "430000000000139ddcc800000000139ddcf8000303d3f563f8ec": Commit(0x139DDCC8, 0x139DDCF8, COMMITTED_US),
-    "590000a1fb7075626c6963006d6f6f6400": Other("type"),
+    "590000a1fb7075626c6963006d6f6f6400": OtherMessage("type"),
     "520000a1ff7075626c69630061006400030169640000000017ffffffff006d000000a1fbffffffff006269670000000019ffffffff": Relation(
-        41471, "public", "a", "d", (Column("id", 23, True), Column("m", 41467, False), Column("big", 25, False))
+        41471,
+        "public",
+        "a",
+        "d",
+        (RelationColumn("id", 23, True), RelationColumn("m", 41467, False), RelationColumn("big", 25, False)),
     ),
     "520000a2067075626c6963006600660002016b0000000019ffffffff01760000000019ffffffff": Relation(
-        41478, "public", "f", "f", (Column("k", 25, True), Column("v", 25, True))
+        41478, "public", "f", "f", (RelationColumn("k", 25, True), RelationColumn("v", 25, True))
     ),
     "520000a2067075626c6963006100640001016e00000006a4000c0006": Relation(
-        41478, "public", "a", "d", (Column("n", 1700, True, (12 << 16 | 2) + 4),)
+        41478, "public", "a", "d", (RelationColumn("n", 1700, True, (12 << 16 | 2) + 4),)
     ),
     "490000a2064e00027400000002c3a96e": Insert(41478, ("é", None)),
     "550000a1ff4e00037400000001317400000004676c6164740000000179": Update(41471, None, None, ("1", "glad", "y")),
@@ -51,8 +55,8 @@ RECORDED: dict[str, Message] = {
     "440000a1ff4b00037400000001326e6e": Delete(41471, ("2", None, None), None),
     "440000a2064f00027400000002c3a9740000000131": Delete(41478, None, ("é", "1")),
     "5400000002000000a1ff0000a206": Truncate((41471, 41478)),
-    "4d0100000000139e04a06175646974000000000200ff": Text(True, 0x139E04A0, "audit", b"\x00\xff"),
-    "4f00000000139e04a06e6f646500": Other("origin"),
+    "4d0100000000139e04a06175646974000000000200ff": LogicalMessage(True, 0x139E04A0, "audit", b"\x00\xff"),
+    "4f00000000139e04a06e6f646500": OtherMessage("origin"),
 }
 
 
@@ -63,7 +67,7 @@ def test_what_was_recorded(recorded: str, message: Message) -> None:
 
 def test_a_table_of_the_catalog_has_its_schema() -> None:
     assert decode(bytes.fromhex("5200000001007074006400010169640000000017ffffffff")) == Relation(
-        1, "pg_catalog", "pt", "d", (Column("id", 23, True),)
+        1, "pg_catalog", "pt", "d", (RelationColumn("id", 23, True),)
     )
 
 

@@ -9,13 +9,21 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.captured import CapturedTables
-from penstock.cdc.postgres.lives import Life, Since, comes, life_of, lived, planned, since
-from penstock.cdc.postgres.pgoutput import Column, Relation
-from penstock.cdc.postgres.state import Captured, CaptureState, Chunk, TableColumn
+from penstock.cdc.postgres.captured_tables import CapturedTables
+from penstock.cdc.postgres.catalog_tables import (
+    CatalogTable,
+    TableChange,
+    catalog_table_of,
+    change_since,
+    is_new_to_capture,
+    plan_capture,
+    with_life,
+)
+from penstock.cdc.postgres.pgoutput import Relation, RelationColumn
+from penstock.cdc.postgres.state import CapturedTable, CaptureState, Chunk, TableColumn
 
-LIFE = Life("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), "d", ("id",), 13, (1,), 5)
-KNOWN = replace(lived(Captured("public", "a"), LIFE), is_read=True)
+LIFE = CatalogTable("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), "d", ("id",), 13, (1,), 5)
+KNOWN = replace(with_life(CapturedTable("public", "a"), LIFE), is_read=True)
 NAME = ("public", "a")
 WHY = "it has no key"
 
@@ -23,23 +31,23 @@ WHY = "it has no key"
 @pytest.mark.parametrize(
     ("now", "fate"),
     [
-        ({}, Since.SAME),
-        ({"oid": 70}, Since.OTHER),
-        ({"published": 80}, Since.OTHER),
-        ({"settings": 50}, Since.OTHER),
-        ({"name": "b"}, Since.OTHER),
-        ({"schema": "other"}, Since.OTHER),
-        ({"index": 130}, Since.SAME),
-        ({"index": 130, "identity": "f"}, Since.OTHER),
-        ({"numbers": (2,)}, Since.OTHER),
-        ({"numbers": (), "key": ()}, Since.SAME),
-        ({"leaves": (*LIFE.leaves, (20, 21, 6))}, Since.GROWN),
-        ({"leaves": LIFE.leaves[:1]}, Since.OTHER),
-        ({"leaves": ((9, 10, 3), (11, 99, 4))}, Since.OTHER),
+        ({}, TableChange.SAME),
+        ({"oid": 70}, TableChange.OTHER),
+        ({"published": 80}, TableChange.OTHER),
+        ({"settings": 50}, TableChange.OTHER),
+        ({"name": "b"}, TableChange.OTHER),
+        ({"schema": "other"}, TableChange.OTHER),
+        ({"index": 130}, TableChange.SAME),
+        ({"index": 130, "identity": "f"}, TableChange.OTHER),
+        ({"numbers": (2,)}, TableChange.OTHER),
+        ({"numbers": (), "key": ()}, TableChange.SAME),
+        ({"leaves": (*LIFE.leaves, (20, 21, 6))}, TableChange.GROWN),
+        ({"leaves": LIFE.leaves[:1]}, TableChange.OTHER),
+        ({"leaves": ((9, 10, 3), (11, 99, 4))}, TableChange.OTHER),
     ],
 )
-def test_the_fate_of_a_table(now: dict[str, Any], fate: Since) -> None:
-    assert since(KNOWN, replace(LIFE, **now)) is fate
+def test_the_fate_of_a_table(now: dict[str, Any], fate: TableChange) -> None:
+    assert change_since(KNOWN, replace(LIFE, **now)) is fate
 
 
 ID, V = TableColumn(1, 700, 23, -1, "id"), TableColumn(2, 701, 1043, 24, "v")
@@ -49,40 +57,42 @@ FILES = replace(LIFE, leaves=(), file=50, columns=(ID, V))
 @pytest.mark.parametrize(
     ("now", "fate"),
     [
-        ({"file": 51}, Since.SAME),
-        ({"columns": (ID,)}, Since.SAME),
-        ({"columns": (ID, V._replace(changed=800))}, Since.ALTERED),
-        ({"columns": (ID, V._replace(changed=800)), "file": 51}, Since.FILLED),
-        ({"columns": (ID, V._replace(changed=800, modifier=44))}, Since.ALTERED),
-        ({"columns": (ID, V._replace(changed=800, type=25))}, Since.ALTERED),
-        ({"columns": (ID, V._replace(changed=800, type=26))}, Since.FILLED),
-        ({"columns": (ID, V._replace(changed=800, name="w"))}, Since.FILLED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"))}, Since.ALTERED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "filled": frozenset({3})}, Since.FILLED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "")), "filled": frozenset({3})}, Since.ALTERED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "file": 51}, Since.FILLED),
-        ({"columns": (ID, TableColumn(3, 800, 1043, 24, "v"))}, Since.FILLED),
-        ({"columns": (ID, V, TableColumn(4, 800, 23, -1, "w"))}, Since.FILLED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"), TableColumn(4, 800, 23, -1, "x"))}, Since.ALTERED),
-        ({"columns": (ID._replace(changed=800, type=20), V), "file": 51}, Since.OTHER),
-        ({"columns": (ID._replace(changed=800, name="key"), V)}, Since.OTHER),
-        ({"columns": (ID, V._replace(changed=800, name="w")), "leaves": ((9, 10, 3),)}, Since.FILLED),
-        ({"columns": (ID, V._replace(changed=800, modifier=44)), "leaves": ((9, 10, 3),)}, Since.GROWN),
+        ({"file": 51}, TableChange.SAME),
+        ({"columns": (ID,)}, TableChange.SAME),
+        ({"columns": (ID, V._replace(changed=800))}, TableChange.ALTERED),
+        ({"columns": (ID, V._replace(changed=800)), "file": 51}, TableChange.FILLED),
+        ({"columns": (ID, V._replace(changed=800, modifier=44))}, TableChange.ALTERED),
+        ({"columns": (ID, V._replace(changed=800, type=25))}, TableChange.ALTERED),
+        ({"columns": (ID, V._replace(changed=800, type=26))}, TableChange.FILLED),
+        ({"columns": (ID, V._replace(changed=800, name="w"))}, TableChange.FILLED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"))}, TableChange.ALTERED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "filled": frozenset({3})}, TableChange.FILLED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "")), "filled": frozenset({3})}, TableChange.ALTERED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "file": 51}, TableChange.FILLED),
+        ({"columns": (ID, TableColumn(3, 800, 1043, 24, "v"))}, TableChange.FILLED),
+        ({"columns": (ID, V, TableColumn(4, 800, 23, -1, "w"))}, TableChange.FILLED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"), TableColumn(4, 800, 23, -1, "x"))}, TableChange.ALTERED),
+        ({"columns": (ID._replace(changed=800, type=20), V), "file": 51}, TableChange.OTHER),
+        ({"columns": (ID._replace(changed=800, name="key"), V)}, TableChange.OTHER),
+        ({"columns": (ID, V._replace(changed=800, name="w")), "leaves": ((9, 10, 3),)}, TableChange.FILLED),
+        ({"columns": (ID, V._replace(changed=800, modifier=44)), "leaves": ((9, 10, 3),)}, TableChange.GROWN),
     ],
 )
-def test_the_fate_of_a_table_by_its_columns(now: dict[str, Any], fate: Since) -> None:
-    known = replace(lived(Captured("public", "a"), FILES), is_read=True)
+def test_the_fate_of_a_table_by_its_columns(now: dict[str, Any], fate: TableChange) -> None:
+    known = replace(with_life(CapturedTable("public", "a"), FILES), is_read=True)
     altered = replace(FILES, **now)
-    assert since(known, altered) is fate
-    assert since(replace(known, columns=()), altered) in (Since.ALTERED, Since.GROWN), "an earlier release kept none"
-    if fate is Since.FILLED:
+    assert change_since(known, altered) is fate
+    assert change_since(replace(known, columns=()), altered) in (TableChange.ALTERED, TableChange.GROWN), (
+        "an earlier release kept none"
+    )
+    if fate is TableChange.FILLED:
         plan = plan_of([known], [altered])
         assert (plan.tables, plan.grown) == ((known,), {NAME: (None,)})
-    if fate is Since.ALTERED:
+    if fate is TableChange.ALTERED:
         (entry,) = plan_of([known], [altered]).tables
-        assert since(entry, altered) is Since.SAME
+        assert change_since(entry, altered) is TableChange.SAME
         again = replace(altered, columns=(*altered.columns[:1], TableColumn(9, 900, 1043, 24, "v")))
-        assert since(entry, again) is Since.FILLED, "rows may still have values by the name of a column that is gone"
+        assert change_since(entry, again) is TableChange.FILLED, "rows may still have values by the name of a column that is gone"
 
 
 @pytest.mark.parametrize(
@@ -96,14 +106,14 @@ def test_the_fate_of_a_table_by_its_columns(now: dict[str, Any], fate: Since) ->
     ],
 )
 def test_a_table_that_stopped_comes_again_once_it_has_what_it_lacked(now: dict[str, Any], new: bool) -> None:
-    assert comes(replace(KNOWN, held=WHY), replace(LIFE, **now)) is new
-    assert comes(None, replace(LIFE, **now))
-    assert not comes(None, replace(LIFE, published=0))
+    assert is_new_to_capture(replace(KNOWN, held=WHY), replace(LIFE, **now)) is new
+    assert is_new_to_capture(None, replace(LIFE, **now))
+    assert not is_new_to_capture(None, replace(LIFE, published=0))
 
 
 def test_a_table_without_an_identity_has_no_key() -> None:
     row = ("public", "a", 7, 8, None, "n", ["id", "b"], 13, [2, 1], 5, 9, ["1 700 23 -1 0 id", "2 701 1043 24 1 a b"])
-    none, has = life_of(row), life_of((*row[:5], "d", *row[6:]))
+    none, has = catalog_table_of(row), catalog_table_of((*row[:5], "d", *row[6:]))
     assert (none.key, none.index, none.numbers) == ((), 0, ())
     assert (has.key, has.index, has.numbers) == (("id", "b"), 13, (1, 2))
     assert has.file == 9
@@ -111,8 +121,10 @@ def test_a_table_without_an_identity_has_no_key() -> None:
     assert has.columns == (TableColumn(1, 700, 23, -1, "id"), TableColumn(2, 701, 1043, 24, "a b"))
 
 
-def plan_of(known: Sequence[Captured], now: Sequence[Life], wanted: dict[tuple[str, str], str | None] | None = None) -> Any:
-    return planned(known, now, {NAME: None} if wanted is None else wanted, "p")
+def plan_of(
+    known: Sequence[CapturedTable], now: Sequence[CatalogTable], wanted: dict[tuple[str, str], str | None] | None = None
+) -> Any:
+    return plan_capture(known, now, {NAME: None} if wanted is None else wanted, "p")
 
 
 def test_a_table_that_is_as_it_was_goes_on() -> None:
@@ -129,7 +141,7 @@ def test_a_table_that_is_not_read_yet_is_read_with_all_its_partitions_or_stops()
     unread = replace(KNOWN, is_read=False)
     now = replace(LIFE, leaves=(*LIFE.leaves, (20, 21, 6)))
     plan = plan_of([unread], [now])
-    assert (plan.tables, plan.grown) == ((replace(lived(unread, now), is_told=True),), {})
+    assert (plan.tables, plan.grown) == ((replace(with_life(unread, now), is_told=True),), {})
     assert plan_of([unread], [LIFE], {NAME: WHY}).stopped == {NAME: WHY}
 
 
@@ -141,9 +153,9 @@ def test_a_table_that_is_not_read_yet_is_read_with_all_its_partitions_or_stops()
         (replace(KNOWN, held=WHY), LIFE),
     ],
 )
-def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(known: Captured, now: Life) -> None:
+def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(known: CapturedTable, now: CatalogTable) -> None:
     plan = plan_of([known], [now])
-    assert plan.tables == (replace(lived(KNOWN, now), is_read=False, is_told=True),)
+    assert plan.tables == (replace(with_life(KNOWN, now), is_read=False, is_told=True),)
     assert not plan.stopped
 
 
@@ -168,12 +180,14 @@ def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(k
         ),
     ],
 )
-def test_a_table_that_is_gone_stops_once(now: list[Life], wanted: dict[tuple[str, str], str | None], why: str, kept: Life) -> None:
+def test_a_table_that_is_gone_stops_once(
+    now: list[CatalogTable], wanted: dict[tuple[str, str], str | None], why: str, kept: CatalogTable
+) -> None:
     plan = plan_of([KNOWN], now, wanted)
     assert why in plan.stopped[NAME]
     (held,) = plan.tables
-    assert held == replace(lived(KNOWN, kept), is_read=False, is_told=True, held=plan.stopped[NAME])
-    assert not any(comes(held, life) for life in now if life.named == NAME and life.oid == held.oid), (
+    assert held == replace(with_life(KNOWN, kept), is_read=False, is_told=True, held=plan.stopped[NAME])
+    assert not any(is_new_to_capture(held, life) for life in now if life.named == NAME and life.oid == held.oid), (
         "nothing has become of it since"
     )
     assert not plan_of([held], now, wanted).stopped, "it is told already"
@@ -182,10 +196,10 @@ def test_a_table_that_is_gone_stops_once(now: list[Life], wanted: dict[tuple[str
 @pytest.mark.parametrize(
     "meanwhile", [[], [replace(LIFE, name="b")], [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)]]
 )
-def test_a_table_that_was_not_there_for_a_while_comes_back_as_it_was(meanwhile: list[Life]) -> None:
+def test_a_table_that_was_not_there_for_a_while_comes_back_as_it_was(meanwhile: list[CatalogTable]) -> None:
     (held,) = plan_of([KNOWN], meanwhile).tables
     assert held.held is not None
-    assert comes(held, LIFE), "unlogged for a while, or by another name"
+    assert is_new_to_capture(held, LIFE), "unlogged for a while, or by another name"
 
 
 def test_a_new_table_is_read_if_it_is_published() -> None:
@@ -197,7 +211,7 @@ def test_a_new_table_is_read_if_it_is_published() -> None:
 
 def test_rows_that_are_not_wanted_are_those_of_new_tables_only() -> None:
     new, again, held = (
-        Captured("public", "new"),
+        CapturedTable("public", "new"),
         replace(KNOWN, is_read=False, is_told=True),
         replace(KNOWN, name="h", is_read=False, held=WHY),
     )
@@ -206,7 +220,7 @@ def test_rows_that_are_not_wanted_are_those_of_new_tables_only() -> None:
 
 
 def test_tables_of_an_earlier_release_are_read_again_where_a_name_stands_for_two() -> None:
-    old = [Captured("", name, is_read=True, is_told=True) for name in ("a.b.c", "public.a")]
+    old = [CapturedTable("", name, is_read=True, is_told=True) for name in ("a.b.c", "public.a")]
     two = [replace(LIFE, schema="a", name="b.c", oid=20), replace(LIFE, schema="a.b", name="c", oid=21)]
     plan = plan_of(old, [*two, LIFE], {life.named: None for life in (*two, LIFE)})
     assert [(one.oid, one.is_read, one.is_told) for one in plan.tables] == [(20, False, True), (21, False, True), (7, True, True)]
@@ -219,11 +233,11 @@ OTHER = replace(KNOWN, name="b", oid=70, is_read=False)
 
 class Catalog:
     def __init__(self) -> None:
-        self.now: list[Life] = [LIFE, replace(LIFE, name="b", oid=70)]
+        self.now: list[CatalogTable] = [LIFE, replace(LIFE, name="b", oid=70)]
         self.locked = list[int]()
         self.asked_locks = list[int]()
 
-    def lives(self, publication: str, oids: Sequence[int] | None = None) -> list[Life]:
+    def lives(self, publication: str, oids: Sequence[int] | None = None) -> list[CatalogTable]:
         return [life for life in self.now if oids is None or life.oid in oids]
 
     def is_locked(self, oids: Sequence[int]) -> bool:
@@ -234,7 +248,7 @@ class Catalog:
 class Followed:
     """A capture that follows these tables."""
 
-    def __init__(self, *tables: Captured, chunk: Chunk | None = None) -> None:
+    def __init__(self, *tables: CapturedTable, chunk: Chunk | None = None) -> None:
         self.catalog, self.saved = Catalog(), list[CaptureState]()
         catalog: Any = self.catalog
         states: Any = SimpleNamespace(save=self.saved.append)
@@ -242,12 +256,12 @@ class Followed:
         self.tables.state = CaptureState("l", "s", "d", "p", tables, chunk=chunk)
 
     @property
-    def entry(self) -> Captured:
+    def entry(self) -> CapturedTable:
         return self.tables.known.tables[0]
 
 
 def relation(oid: int = 7, *, name: str = "a", identity: str = "d", key: bool = True) -> Relation:
-    return Relation(oid, "public", name, identity, (Column("id", 23, key), Column("v", 25, identity == "f")))
+    return Relation(oid, "public", name, identity, (RelationColumn("id", 23, key), RelationColumn("v", 25, identity == "f")))
 
 
 CHUNK = Chunk("public.b", None, ("1",), 1, 2, 70)
@@ -318,7 +332,7 @@ def test_what_is_stored_already_is_not_stored_again() -> None:
         ([LIFE, replace(LIFE, name="held", oid=30, index=31)], True, False),
     ],
 )
-def test_whether_the_catalogue_is_as_it_was(now: list[Life], of_all: bool, same: bool) -> None:
+def test_whether_the_catalogue_is_as_it_was(now: list[CatalogTable], of_all: bool, same: bool) -> None:
     followed = Followed(KNOWN, replace(KNOWN, name="held", oid=30, held=WHY, is_read=False))
     followed.catalog.now = now
     assert followed.tables.are_as_known(of_all=of_all) is same

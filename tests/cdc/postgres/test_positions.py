@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from penstock.cdc.events.debezium import position_of
 from penstock.cdc.postgres import positions
-from penstock.cdc.postgres.positions import Positions, base_of, is_between, lsn_of, lsn_text, split
+from penstock.cdc.postgres.positions import PositionCounter, base_of, is_between, lsn_of, lsn_text, split
 from penstock.log import InvalidArgument, LimitExceeded
 
 BITS = positions.ORDER_BITS
 
 
-def numbered(stream: list[tuple[int, int, int]], counting: Positions | None = None) -> list[list[int]]:
+def numbered(stream: list[tuple[int, int, int]], counting: PositionCounter | None = None) -> list[list[int]]:
     """The positions of each transaction (commit, end, events)."""
-    counting = counting or Positions()
+    counting = counting or PositionCounter()
     numbers = []
     for commit, _, events in stream:
         counting.begin(commit)
@@ -57,7 +57,7 @@ def test_a_stream_has_the_same_positions_from_wherever_it_may_begin(steps: list[
         whole = numbered(stream)
         flat = [number for numbers in whole for number in numbers]
         assert flat == sorted(set(flat))
-        counting, beginnings = Positions(), [0]
+        counting, beginnings = PositionCounter(), [0]
         for index, one in enumerate(stream):
             numbered([one], counting)
             if counting.may_begin_at(one[1]):
@@ -68,7 +68,7 @@ def test_a_stream_has_the_same_positions_from_wherever_it_may_begin(steps: list[
 
 
 def test_no_beginning_behind_a_transaction_of_more_than_a_million_events() -> None:
-    counting = Positions()
+    counting = PositionCounter()
     counting.begin(800)
     for _ in range((1 << BITS) + 1):
         counting.next()
@@ -80,7 +80,7 @@ def test_no_beginning_behind_a_transaction_of_more_than_a_million_events() -> No
 def test_no_event_has_a_position_between_transactions(steps: list[tuple[int, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positions, "ORDER_BITS", 3)
-        lsn, counting = 64, Positions()
+        lsn, counting = 64, PositionCounter()
         for gap, events in steps:
             last = [*numbered([(lsn, lsn + 8 * gap, events)], counting)[0], 0][-1 if not events else -2]
             lsn += 8 * gap
@@ -91,7 +91,7 @@ def test_no_event_has_a_position_between_transactions(steps: list[tuple[int, int
 
 
 def test_a_log_of_64_tib_is_too_long() -> None:
-    counting = Positions()
+    counting = PositionCounter()
     counting.begin((1 << 46) - 8)
     assert counting.next() < 1 << 63
     counting.begin(1 << 46)
@@ -101,7 +101,7 @@ def test_a_log_of_64_tib_is_too_long() -> None:
 
 def test_the_last_number_of_all_is_given_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "ORDER_BITS", 3)
-    counting = Positions()
+    counting = PositionCounter()
     counting.begin((1 << 63) - 8)
     assert [counting.next() for _ in range(7)][-1] == (1 << 63) - 1
     with pytest.raises(LimitExceeded):
@@ -111,7 +111,7 @@ def test_the_last_number_of_all_is_given_and_no_more(monkeypatch: pytest.MonkeyP
 def test_a_stream_may_begin_where_the_numbers_of_a_large_transaction_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "ORDER_BITS", 3)
     stream = [(800, 808, 7), (816, 824, 2)]
-    counting = Positions()
+    counting = PositionCounter()
     numbered(stream[:1], counting)
     assert counting.may_begin_at(808)
     assert not counting.may_begin_at(800)

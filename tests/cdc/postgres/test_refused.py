@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from penstock.cdc.postgres import CaptureOptions
+from penstock.cdc.postgres import PostgresOptions
 from penstock.cdc.postgres.stream import open_stream
 from penstock.infra.cli import main
 from penstock.log import InvalidArgument
@@ -324,4 +324,4 @@ def test_without_psycopg(database: Database, capture: Capturing, monkeypatch: py
 @pytest.mark.parametrize("slot", ["", "Upper", "a-b", "x" * 64])
 def test_bad_slot_names(slot: str) -> None:
     with pytest.raises(InvalidArgument, match="slot"):
-        CaptureOptions(slot=slot)
+        PostgresOptions(slot=slot)

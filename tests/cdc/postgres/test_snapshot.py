@@ -12,21 +12,21 @@ from typing import Any, Self
 import pytest
 
 from penstock.cdc.postgres import snapshot
-from penstock.cdc.postgres.captured import CapturedTables
+from penstock.cdc.postgres.captured_tables import CapturedTables
 from penstock.cdc.postgres.catalog import check_history
-from penstock.cdc.postgres.envelopes import Envelopes, Source
+from penstock.cdc.postgres.catalog_tables import CatalogTable
+from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EventOrigin
 from penstock.cdc.postgres.errors import SlotLost
-from penstock.cdc.postgres.lives import Life
 from penstock.cdc.postgres.outbox import Outbox
-from penstock.cdc.postgres.pgoutput import Column
+from penstock.cdc.postgres.pgoutput import RelationColumn
 from penstock.cdc.postgres.positions import base_of
-from penstock.cdc.postgres.snapshot import Snapshot
-from penstock.cdc.postgres.state import Captured, CaptureState, Chunk
+from penstock.cdc.postgres.snapshot import SnapshotReader
+from penstock.cdc.postgres.state import CapturedTable, CaptureState, Chunk
 from penstock.cdc.postgres.tables import SourceTable
-from penstock.cdc.postgres.values import Conversions
+from penstock.cdc.postgres.values import TypeConversions
 from penstock.log.errors import LimitExceeded
 
-ENTRY = Captured("public", "t", 7, 8, numbers=(1,))
+ENTRY = CapturedTable("public", "t", 7, 8, numbers=(1,))
 STATE = CaptureState("life", "system", "db", "publication", (ENTRY,))
 READ = replace(ENTRY, is_read=True)
 TABLE = SourceTable("public", "t", "d", True, ("id",))
@@ -42,11 +42,11 @@ class Catalog:
         self.oid = 7
         self.queries: list[str] = []
 
-    def lives(self, publication: str, oids: Sequence[int]) -> list[Life]:
-        return [Life("public", "t", self.oid, 8, (), "d", ("id",), 9, (1,), 0)]
+    def lives(self, publication: str, oids: Sequence[int]) -> list[CatalogTable]:
+        return [CatalogTable("public", "t", self.oid, 8, (), "d", ("id",), 9, (1,), 0)]
 
-    def columns(self, *_: object) -> tuple[list[Column], None]:
-        return [Column("id", 20, True), Column("name", 25, False)], None
+    def columns(self, *_: object) -> tuple[list[RelationColumn], None]:
+        return [RelationColumn("id", 20, True), RelationColumn("name", 25, False)], None
 
     def current_lsn(self) -> int:
         return self._lsn
@@ -106,10 +106,14 @@ def read(
     catalog.oid = oid
     tables = CapturedTables(catalog, saved, "p")  # type: ignore[arg-type]
     tables.state = state
-    envelopes = Envelopes(
-        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda _: ("id",), reread=lambda *_: None, now_ms=lambda: 1
+    envelopes = EnvelopeEncoder(
+        EventOrigin("db", "slot"),
+        TypeConversions(lambda oid: None),
+        keys=lambda _: ("id",),
+        reread=lambda *_: None,
+        now_ms=lambda: 1,
     )
-    reading = Snapshot(
+    reading = SnapshotReader(
         catalog,  # type: ignore[arg-type]
         envelopes,
         saved,  # type: ignore[arg-type]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.state import Captured, CaptureState, Chunk, StateStore, parse_state
+from penstock.cdc.postgres.state import CapturedTable, CaptureState, Chunk, StateStore, parse_state
 from penstock.log.errors import DataDamaged, FencedError, StoreUnavailable
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Conflict, IfMatch, Put, PutMode, StoredObject, Version
 
-A = Captured("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), 13, is_read=True)
-B = Captured("public", "b", 14, 15, is_told=True)
-GONE = Captured("public", "gone", 16, held="the table was dropped")
+A = CapturedTable("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), 13, is_read=True)
+B = CapturedTable("public", "b", 14, 15, is_told=True)
+GONE = CapturedTable("public", "gone", 16, held="the table was dropped")
 STATE = CaptureState("life", "system", "db", "publication", (A, B, GONE), True, Chunk("public.b", None, ("1", "2"), 5, 9, 14))
 
 
@@ -209,13 +209,13 @@ def test_what_an_earlier_release_kept_has_names_only() -> None:
         b'"chunk":{"table":"public.b","after":null,"last":["1"],"start":1,"end":2}}'
     )
     state = parse_state(old, "key")
-    assert state.tables == tuple(Captured("", name, is_read=True, is_told=True) for name in ("public.a", "a.b.c"))
+    assert state.tables == tuple(CapturedTable("", name, is_read=True, is_told=True) for name in ("public.a", "a.b.c"))
     assert state.done == ("public.a", "a.b.c")
     assert state.chunk == Chunk("public.b", None, ("1",), 1, 2)
-    planned = state.planned([Captured("public", "b", 14, 15), A], stopping=())
+    planned = state.planned([CapturedTable("public", "b", 14, 15), A], stopping=())
     assert planned.chunk == Chunk("public.b", None, ("1",), 1, 2, 14)
     assert state.planned([A], stopping=()).chunk is None
-    both = [Captured("a.b", "c", 14, 15), Captured("a", "b.c", 16, 17)]
+    both = [CapturedTable("a.b", "c", 14, 15), CapturedTable("a", "b.c", 16, 17)]
     ambiguous = replace(state, chunk=Chunk("a.b.c", None, ("1",), 1, 2)).planned(both, stopping=())
     assert ambiguous.chunk is None
     assert ambiguous.tables == tuple(replace(table, is_told=True) for table in both), "the topic may have its rows"
@@ -231,7 +231,7 @@ def test_what_an_earlier_release_kept_has_names_only() -> None:
         (replace(B, held="it has no key"), False),
     ],
 )
-def test_a_chunk_is_of_the_table_that_it_was_read_from(now: Captured, kept: bool) -> None:
+def test_a_chunk_is_of_the_table_that_it_was_read_from(now: CapturedTable, kept: bool) -> None:
     planned = STATE.planned([A, now], stopping=())
     assert (planned.chunk == STATE.chunk) is kept
     assert planned.tables == (A, now)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.cdc.postgres.errors import SourceUnavailable
-from penstock.cdc.postgres.stream import Alive, Data, Stream
+from penstock.cdc.postgres.stream import Keepalive, ReplicationStream, XLogData
 
 
 class Connection:
@@ -44,9 +44,9 @@ class Connection:
         """What ended it; the server may have gone without a word."""
 
 
-def stream(*given: tuple[int, bytes]) -> tuple[Stream, Connection]:
+def stream(*given: tuple[int, bytes]) -> tuple[ReplicationStream, Connection]:
     connection: Any = Connection(*given)
-    return Stream(connection, "slot", "a \"b\" 'c'", "somewhere"), connection
+    return ReplicationStream(connection, "slot", "a \"b\" 'c'", "somewhere"), connection
 
 
 DATA = struct.pack(">cQQq", b"w", 700, 800, 1) + b"BODY"
@@ -58,9 +58,9 @@ def test_what_comes_is_read_once_it_is_there() -> None:
     assert connection.executed == [
         b"""START_REPLICATION SLOT "slot" LOGICAL 0/0 (proto_version '1', publication_names '"a ""b"" ''c''"')"""
     ]
-    assert found.read() == Data(700, b"BODY")
+    assert found.read() == XLogData(700, b"BODY")
     assert connection.consumed == 0
-    assert found.read() == Alive(900, True)
+    assert found.read() == Keepalive(900, True)
     assert connection.consumed == 1
     assert found.read() is None
     assert connection.consumed == 2

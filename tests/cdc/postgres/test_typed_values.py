@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.events.debezium import Change
-from penstock.cdc.events.typed import typed_events
-from penstock.cdc.postgres.envelopes import Event
-from penstock.cdc.postgres.typed import CatalogColumn, TypedEvents, fields_of_table
+from penstock.cdc.events.debezium import ChangeEvent
+from penstock.cdc.events.typed_events import typed_events
+from penstock.cdc.postgres.envelopes import EnvelopeMessage
+from penstock.cdc.postgres.typed_events import CatalogColumn, TypedEvents, fields_of_table
 
 SOURCE = {"db": "shop", "schema": "public", "table": "orders", "ts_us": 0, "snapshot": "false", "txId": 1, "lsn": 1}
 
@@ -21,8 +21,8 @@ def test_what_did_not_fit_before_says_nothing_of_the_row_after() -> None:
     days = {"id": 1, "day": "infinity"}, {"id": 1, "day": "2026-11-22"}
     table = fields_of_table([CatalogColumn("id", "bigint"), CatalogColumn("day", "date")], ["id", "day"])
 
-    def change(before: Any, after: Any, key: Any) -> Change:
-        event = Event(1, b"", "g", None, (), "u", {"source": SOURCE, "before": before, "after": after}, key)
+    def change(before: Any, after: Any, key: Any) -> ChangeEvent:
+        event = EnvelopeMessage(1, b"", "g", None, (), "u", {"source": SOURCE, "before": before, "after": after}, key)
         columns = TypedEvents(table).columns([event])
         (found,) = typed_events(pa.StructArray.from_arrays(list(columns.values()), list(columns)))
         assert found is not None
@@ -37,7 +37,7 @@ def test_what_did_not_fit_before_says_nothing_of_the_row_after() -> None:
 
 def after(column: CatalogColumn, value: str) -> tuple[object, object]:
     """The value of a column in an event's row, and what did not fit."""
-    event = Event(1, b"", "g", None, (), "c", {"source": SOURCE, "before": None, "after": {column.name: value}}, {})
+    event = EnvelopeMessage(1, b"", "g", None, (), "c", {"source": SOURCE, "before": None, "after": {column.name: value}}, {})
     columns = TypedEvents(fields_of_table([column], [column.name])).columns([event])
     return columns["after"][0].as_py()[column.name], columns["unfit"][0].as_py()
 

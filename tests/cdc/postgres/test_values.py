@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.postgres import values
-from penstock.cdc.postgres.values import Conversions, PostgresType, parse_array
+from penstock.cdc.postgres.values import PostgresType, TypeConversions, parse_array
 from penstock.log import DataDamaged
 
 TYPES = {
@@ -66,7 +66,7 @@ def test_values(oid: int, text: str, value: Any) -> None:
         "[0:1]={{1,2},{3,4}}": [[1, 2], [3, 4]],
         '{"a b",NULL,"NULL","c\\"d\\\\","",{}}': ["a b", None, "NULL", 'c"d\\', "", []],
     }
-    found = Conversions(TYPES.get).of(oid).convert(text)
+    found = TypeConversions(TYPES.get).of(oid).convert(text)
     assert found == expected.get(text, value)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
@@ -97,7 +97,7 @@ def test_what_is_no_array(text: str) -> None:
 
 def test_bytes_that_are_not_in_hexadecimal_are_refused() -> None:
     with pytest.raises(DataDamaged, match="hexadecimal"):
-        Conversions(TYPES.get).of(values.BYTEA).convert("abc\\000")
+        TypeConversions(TYPES.get).of(values.BYTEA).convert("abc\\000")
 
 
 def test_a_type_is_asked_for_once() -> None:
@@ -107,7 +107,7 @@ def test_a_type_is_asked_for_once() -> None:
         asked.append(oid)
         return TYPES.get(oid)
 
-    conversions = Conversions(describe)
+    conversions = TypeConversions(describe)
     for _ in range(3):
         conversions.of(1007)
         conversions.of(values.INT4)
@@ -142,4 +142,4 @@ def test_a_type_is_asked_for_once() -> None:
     ],
 )
 def test_columns_of_targets_have_types_that_hold_the_values(oid: int, modifier: int, name: str) -> None:
-    assert Conversions(TYPES.get).column_type(oid, modifier) == name
+    assert TypeConversions(TYPES.get).column_type(oid, modifier) == name

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.cdc.postgres import Capture
-from penstock.cdc.postgres.visibility import Visible
+from penstock.cdc.postgres import PostgresCapture
+from penstock.cdc.postgres.visibility import VisibleTransactions
 from penstock.log.errors import DataDamaged
 from tests.cdc.postgres.conftest import Capturing, Database
 from tests.cdc.postgres.judge import folded
@@ -38,18 +38,18 @@ BIG = "x" * 3000
     ],
 )
 def test_a_snapshot_contains_what_had_ended(snapshot: str, transaction: int, contained: bool) -> None:
-    assert Visible.read(snapshot).contains(transaction) is contained
+    assert VisibleTransactions.read(snapshot).contains(transaction) is contained
 
 
 @pytest.mark.parametrize(("snapshot", "oldest"), [("10:20:", 20), ("10:20:14,12", 12)])
 def test_the_first_that_is_not_visible(snapshot: str, oldest: int) -> None:
-    assert Visible.read(snapshot).oldest == oldest
+    assert VisibleTransactions.read(snapshot).oldest == oldest
 
 
 @pytest.mark.parametrize("text", ["", "10:20", "a:b:c"])
 def test_what_is_no_snapshot(text: str) -> None:
     with pytest.raises(DataDamaged):
-        Visible.read(text)
+        VisibleTransactions.read(text)
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +97,8 @@ def committing(database: Database, statement: str) -> Iterator[Callable[[], None
 def capturing(patch: pytest.MonkeyPatch, pause: Callable[[], None], reached: Callable[[str], None] = lambda point: None) -> None:
     """Call ``pause`` where a capture waits."""
     patch.setattr(
-        "penstock.cdc.postgres.Capture",
-        lambda *args, **kwargs: Capture(*args, **{**kwargs, "pause": lambda seconds: pause(), "reached": reached}),
+        "penstock.cdc.postgres.PostgresCapture",
+        lambda *args, **kwargs: PostgresCapture(*args, **{**kwargs, "pause": lambda seconds: pause(), "reached": reached}),
     )
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from penstock.cdc import postgres
-from penstock.cdc.postgres import follow, outbox, snapshot
+from penstock.cdc.postgres import follower, outbox, snapshot
 from penstock.infra.cli.main import main
 
 BATCH_EVENTS_MAX = 40
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     journal, fatal, chunk_rows, *arguments = sys.argv[1:]
     snapshot.CHUNK_ROWS_MAX = int(chunk_rows)
     outbox.BATCH_EVENTS_MAX = BATCH_EVENTS_MAX
-    follow._CONFIRM_S = CONFIRM_S
+    follower._CONFIRM_S = CONFIRM_S
     points = Points(Path(journal), fatal)
-    postgres.Capture = functools.partial(postgres.Capture, reached=points.reached)  # type: ignore[assignment,misc]
+    postgres.PostgresCapture = functools.partial(postgres.PostgresCapture, reached=points.reached)  # type: ignore[assignment,misc]
     main(["capture", *arguments])

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from penstock.cdc.delta.tables import found_in
+from penstock.cdc.delta.tables import existing_target_of
 from penstock.cdc.events.table_types import TableTypes, types_key
-from penstock.cdc.targets import Progress
+from penstock.cdc.targets import TargetProgress
 from penstock.spark import SyncRun, sync
 from tests.cdc.sync.streams import TOPIC, Row, event, send
 
@@ -43,8 +43,8 @@ def kinds(into: Path, table: str = "bills") -> Mapping[str, str]:
     return {field.name: str(field.type).removesuffix("_view") for field in schema if not field.name.startswith("__")}
 
 
-def progress(into: Path) -> Progress:
-    written = found_in(DeltaTable(str(into / "bills"))).written
+def progress(into: Path) -> TargetProgress:
+    written = existing_target_of(DeltaTable(str(into / "bills"))).written
     assert written is not None
     return written.progress
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import psutil
 
-from penstock.cdc.sync.options import Moment, Steps
+from penstock.cdc.sync.options import Moment, SyncSteps
 from tests.cdc.sync.streams import Row, envelope, event, group_of, with_schema
 
 BATCH = 12
@@ -111,7 +111,7 @@ DONE = "batches"
 class Each:
     """One after the other."""
 
-    parts: Sequence[Steps]
+    parts: Sequence[SyncSteps]
 
     def reached(self, step: str, moment: Moment, what: str = "") -> None:
         for part in self.parts:

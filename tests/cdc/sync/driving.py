@@ -12,10 +12,10 @@ from penstock.spark.sync.backend import SparkBackend
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.cdc.sync.options import Options
+    from penstock.cdc.sync.options import SyncOptions
 
 
-def drive_to_the_end(spark: SparkSession | None, options: Options) -> SyncRun:
+def drive_to_the_end(spark: SparkSession | None, options: SyncOptions) -> SyncRun:
     """Until all of the topic is applied. Raises what ends it before."""
     run = SyncRun(options, LocalBackend if spark is None else partial(SparkBackend, spark))
     assert run.await_termination()

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from penstock.cdc.delta.compaction import FILES_MIN, NOTHING, Compacted, Compaction, file_bytes, is_due
-from penstock.cdc.delta.tables import DeltaTables
-from penstock.cdc.events.sources import Source
+from penstock.cdc.delta.compaction import FILES_MIN, NOTHING, TargetCompactionResult, TargetCompactor, file_bytes, is_due
+from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.options import Moment
-from penstock.cdc.targets import Column, Progress, Target
+from penstock.cdc.targets import Target, TargetColumn, TargetProgress
 from penstock.log.errors import InvalidArgument
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.spark.sync.driver import Life, end_of
 
-TARGET = Target(Source("s", "t"), "t", (Column("id", "bigint"),), ("id",))
+TARGET = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"),), ("id",))
 
 
 def at(commits: int, name: str = "t") -> Target:
-    return replace(TARGET, name=name, progress=Progress(commits=commits))
+    return replace(TARGET, name=name, progress=TargetProgress(commits=commits))
 
 
 class Tables:
@@ -35,13 +35,13 @@ class Tables:
         self.names: list[str] = []
         self.begun, self.go_on = threading.Event(), threading.Event()
 
-    def compact(self, name: str) -> Compacted | None:
+    def compact(self, name: str) -> TargetCompactionResult | None:
         self.begun.set()
         assert self.go_on.wait(30)
         self.names.append(name)
         if name == "bad":
             raise OSError("the disk is full")
-        return Compacted(3, 1)
+        return TargetCompactionResult(3, 1)
 
 
 @pytest.mark.parametrize(("commits", "every", "due"), [(99, 100, False), (100, 100, True), (200, 100, True), (7, 0, False)])
@@ -51,7 +51,7 @@ def test_a_target_is_looked_at_after_so_many_commits_of_its_own(commits: int, ev
 
 def test_one_target_is_compacted_at_a_time_and_none_twice_at_once(caplog: pytest.LogCaptureFixture) -> None:
     tables = Tables()
-    compaction = Compaction(tables, every=2)
+    compaction = TargetCompactor(tables, every=2)
     for commits in (1, 2, 4):
         compaction.merged(at(commits))
     assert tables.begun.wait(30)
@@ -67,7 +67,7 @@ def test_one_target_is_compacted_at_a_time_and_none_twice_at_once(caplog: pytest
 def test_what_goes_wrong_is_told_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     tables = Tables()
     tables.go_on.set()
-    compaction = Compaction(tables, every=1)
+    compaction = TargetCompactor(tables, every=1)
     compaction.merged(at(1, "bad"))
     compaction.close()
     compaction.merged(at(1, "good"))
@@ -80,15 +80,15 @@ class Losing:
     """Tables to which a merge always comes first, unless merges are kept out."""
 
     def __init__(self) -> None:
-        self.compaction = Compaction(self, every=1)
+        self.compaction = TargetCompactor(self, every=1)
         self.tries: list[bool] = []
 
-    def compact(self, name: str) -> Compacted | None:
+    def compact(self, name: str) -> TargetCompactionResult | None:
         kept_out = not self.compaction.apart(name).acquire(blocking=False)
         self.tries.append(kept_out)
         if not kept_out:
             self.compaction.apart(name).release()
-        return Compacted(20, 1) if kept_out else None
+        return TargetCompactionResult(20, 1) if kept_out else None
 
 
 def test_a_compaction_that_loses_to_a_merge_is_done_while_merges_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -105,20 +105,20 @@ def test_a_compaction_that_loses_to_a_merge_is_done_while_merges_wait(caplog: py
 def test_a_merge_waits_for_such_a_compaction_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each merge of a batch holds the target's lock, so a compaction that has it keeps all of them out."""
     held: list[bool] = []
-    merge = DeltaTables.merge
+    merge = DeltalakeTargets.merge
 
-    def looking(self: DeltaTables, target: Target, *given: Any, **more: Any) -> bool:
+    def looking(self: DeltalakeTargets, target: Target, *given: Any, **more: Any) -> bool:
         held.append(locks[target.name].locked())
         return merge(self, target, *given, **more)
 
     locks: dict[str, threading.Lock] = {}
-    apart = Compaction.apart
+    apart = TargetCompactor.apart
 
-    def noting(self: Compaction, name: str) -> threading.Lock:
+    def noting(self: TargetCompactor, name: str) -> threading.Lock:
         return locks.setdefault(name, apart(self, name))
 
-    monkeypatch.setattr(DeltaTables, "merge", looking)
-    monkeypatch.setattr(Compaction, "apart", noting)
+    monkeypatch.setattr(DeltalakeTargets, "merge", looking)
+    monkeypatch.setattr(TargetCompactor, "apart", noting)
     many_batches(tmp_path, 2, compact_every=0)
     assert held == [True, True]
     assert not locks["a"].locked()
@@ -161,7 +161,7 @@ def test_none_is_compacted_if_nobody_wants_it(tmp_path: Path) -> None:
 
 def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN - 1, compact_every=1)
-    tables = DeltaTables(str(path.parent), guard=True)
+    tables = DeltalakeTargets(str(path.parent), guard=True)
     assert tables.compact("a") == NOTHING
     assert tables.compact("no such table") == NOTHING
     assert "OPTIMIZE" not in {commit["operation"] for commit in DeltaTable(str(path)).history()}
@@ -170,7 +170,7 @@ def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
 def test_large_files_are_not_written_again(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
     DeltaTable(str(path)).alter.set_table_properties({"delta.targetFileSize": "100"})
-    assert DeltaTables(str(path.parent), guard=True).compact("a") == NOTHING
+    assert DeltalakeTargets(str(path.parent), guard=True).compact("a") == NOTHING
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "often"])
@@ -181,15 +181,15 @@ def test_a_wrong_number_is_refused(tmp_path: Path, wrong: int) -> None:
 
 def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
-    merge_into, attempts = DeltaTables.merge_into, list[int]()
+    merge_into, attempts = DeltalakeTargets.merge_into, list[int]()
 
-    def beside_a_compaction(self: DeltaTables, table: DeltaTable, *given: Any, **more: Any) -> bool:
+    def beside_a_compaction(self: DeltalakeTargets, table: DeltaTable, *given: Any, **more: Any) -> bool:
         attempts.append(table.version())
         if len(attempts) == 1:
-            assert DeltaTables(str(path.parent), guard=True).compact("a") is not None
+            assert DeltalakeTargets(str(path.parent), guard=True).compact("a") is not None
         return merge_into(self, table, *given, **more)
 
-    monkeypatch.setattr(DeltaTables, "merge_into", beside_a_compaction)
+    monkeypatch.setattr(DeltalakeTargets, "merge_into", beside_a_compaction)
     lake = str(tmp_path / "lake")
     send(lake, [event("d", "a", {"id": 3}, before={"id": 3}, at=900), event("c", "a", {"id": 900}, {"id": 900}, at=901)], queues=1)
     run = sync(None, lake, TOPIC, into=path.parent)
@@ -201,7 +201,7 @@ def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, 
 
 def test_a_compaction_that_meets_a_merge_leaves_the_target_as_it_is(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
-    tables = DeltaTables(str(path.parent), guard=True)
+    tables = DeltalakeTargets(str(path.parent), guard=True)
     read = tables.open("a")
     assert read is not None
     lake = str(tmp_path / "lake")

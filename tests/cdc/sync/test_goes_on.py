@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.delta.tables import DeltaTables
+from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.sync import engine
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, take_lease
-from penstock.cdc.sync.options import Batch
+from penstock.cdc.sync.options import BatchReport
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import StoreUnavailable
@@ -41,7 +41,7 @@ def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, stream(14))
-    loses, batches = Loses(lake, into, POINTS, under_way=at_once - 1), list[Batch]()
+    loses, batches = Loses(lake, into, POINTS, under_way=at_once - 1), list[BatchReport]()
     with caplog.at_level(logging.WARNING, logger="penstock.spark"):
         run = sync(
             None,
@@ -119,10 +119,10 @@ def test_a_driver_that_stood_still_in_its_commit_while_another_went_on_begins_ag
     """After its look at the lease, so that only the target tells."""
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "t", {"id": n}, {"id": n}, at=n + 1) for n in range(4)], queues=1)
-    really = DeltaTables.merge
+    really = DeltalakeTargets.merge
     paused = list[str]()
 
-    def merge(self: DeltaTables, target: Any, found: pa.Table, owner: Any, *, check: Any, **how: Any) -> bool:
+    def merge(self: DeltalakeTargets, target: Any, found: pa.Table, owner: Any, *, check: Any, **how: Any) -> bool:
         check()
         if not paused:
             paused.append(target.name)
@@ -132,7 +132,7 @@ def test_a_driver_that_stood_still_in_its_commit_while_another_went_on_begins_ag
             return really(self, target, found, owner, **how)  # as if the look had come before
         return really(self, target, found, owner, check=check, **how)
 
-    monkeypatch.setattr(DeltaTables, "merge", merge)
+    monkeypatch.setattr(DeltalakeTargets, "merge", merge)
     run = sync(None, lake, TOPIC, into=into)
     assert run.await_termination()
     assert paused == ["t"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cdc.events.sources import Source
-from penstock.cdc.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record, where_to_begin
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, TableStop, decode_record, resume_offsets
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import OffsetOutOfRange
@@ -38,7 +38,7 @@ def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(two_lakes: tu
     with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
         second.run(lambda: other.take(patience_s=0.5))
     record = SyncRecord(
-        3, "/into", {0: 7}, {"t": Source("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
+        3, "/into", {0: 7}, {"t": TableId("public", "t")}, {"public.t": (TableStop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
     )
     first.run(lambda: one.save(record))
     first.run(one.give_up)
@@ -72,16 +72,16 @@ def test_a_driver_whose_hold_is_over_does_not_write_over_the_next(two_lakes: tup
 
 
 def test_reading_begins_where_the_first_table_stands_still() -> None:
-    stopped = {"public.t": (Stop(0, 4, "why"),), "public.u": (Stop(0, 1, "why"), Stop(1, 8, "why"))}
+    stopped = {"public.t": (TableStop(0, 4, "why"),), "public.u": (TableStop(0, 1, "why"), TableStop(1, 8, "why"))}
     resume = {"public.t": {0: 4, 1: 7}, "public.u": {0: 1, 1: 8}}
     record = SyncRecord(3, "/into", {0: 7, 1: 9}, {}, stopped, resume)
-    assert where_to_begin(record, {0: (0, 20), 1: (0, 20)}, "changes") == ({0: 1, 1: 7}, {})
-    position, lost = where_to_begin(record, {0: (2, 20), 1: (5, 20)}, "changes")
+    assert resume_offsets(record, {0: (0, 20), 1: (0, 20)}, "changes") == ({0: 1, 1: 7}, {})
+    position, lost = resume_offsets(record, {0: (2, 20), 1: (5, 20)}, "changes")
     assert position == {0: 4, 1: 7}
     gone = "retention has removed events that the table lacks, since it stopped: why"
-    assert lost == {"public.u": (Stop(0, 1, gone), Stop(1, 8, gone))}
+    assert lost == {"public.u": (TableStop(0, 1, gone), TableStop(1, 8, gone))}
     with pytest.raises(OffsetOutOfRange, match=r"changes, queue 0; expected: offset 7; observed: the earliest kept is 8"):
-        where_to_begin(record, {0: (8, 20), 1: (0, 20)}, "changes")
+        resume_offsets(record, {0: (8, 20), 1: (0, 20)}, "changes")
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.fold.fold import Meet
-from penstock.cdc.sync.local import FoundHere, LocalBackend
-from penstock.cdc.sync.options import Options
-from penstock.cdc.sync.scan import Scan
+from penstock.cdc.fold.fold import TargetResolver
+from penstock.cdc.sync.local import LocalBackend, LocalFoldedBatch
+from penstock.cdc.sync.options import SyncOptions
+from penstock.cdc.sync.scan import BatchScan
 from penstock.coordinator.lakes import LakePlace
 from penstock.spark import sync
 from tests.cdc.sync.driving import drive_to_the_end
@@ -27,7 +27,7 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     really = LocalBackend.fold
 
-    def fold(self: LocalBackend, scan: Scan, meet: Meet) -> FoundHere:
+    def fold(self: LocalBackend, scan: BatchScan, meet: TargetResolver) -> LocalFoldedBatch:
         seen.append(scan.events)
         return really(self, scan, meet)
 
@@ -85,7 +85,7 @@ def test_events_that_one_task_has_seen_are_folded_where_another_task_has_met_the
     run(lake, into)
     events = [event("t", "b", None, at=2), *(event("c", "b", {"id": n}, {"id": n}, at=n + 1) for n in (2, 3))]
     send(lake, events, groups=[here, here, there])
-    drive_to_the_end(None, Options(place=LakePlace.of(lake), topic=TOPIC, into=str(into), name=TOPIC, tasks=2))
+    drive_to_the_end(None, SyncOptions(place=LakePlace.of(lake), topic=TOPIC, into=str(into), name=TOPIC, tasks=2))
     assert ids(into / "b") == [2, 3]
 
 

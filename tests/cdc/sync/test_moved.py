@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.sync.options import Batch
-from penstock.cdc.targets import Progress, Told
+from penstock.cdc.sync.options import BatchReport
+from penstock.cdc.targets import SourceWatermark, TargetProgress
 from penstock.spark import SyncRun, sync
 from tests.cdc.sync.streams import TOPIC, rows, send
 
@@ -31,7 +31,7 @@ def test_events_of_a_server_whose_log_begins_anew_are_told_of_until_the_guard_is
 
     def applied(*events: dict[str, Any], guard: Any = "position") -> list[dict[str, int]]:
         send(lake, events, queues=1)
-        batches: list[Batch] = []
+        batches: list[BatchReport] = []
         assert sync(None, lake, TOPIC, into=into, guard=guard, max_events_per_batch=2, listener=batches.append).await_termination()
         return [dict(batch.behind) for batch in batches]
 
@@ -78,8 +78,8 @@ def test_a_server_that_is_another_stops_the_table_unless_its_log_goes_on_behind_
 
 
 def test_progress_of_before_has_no_servers_and_its_first_one_is_learned() -> None:
-    progress = Progress({0: 5}, None, {0: Told(9, 1, ("7", "8")), 1: Told(3)}, 2)
-    assert Progress.read(json.loads(json.dumps(progress.document()))) == progress
+    progress = TargetProgress({0: 5}, None, {0: SourceWatermark(9, 1, ("7", "8")), 1: SourceWatermark(3)}, 2)
+    assert TargetProgress.read(json.loads(json.dumps(progress.document()))) == progress
     before = progress.document()
     del before["origins"]
-    assert Progress.read(before).told == {0: Told(9, 1), 1: Told(3)}
+    assert TargetProgress.read(before).told == {0: SourceWatermark(9, 1), 1: SourceWatermark(3)}

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import penstock
-from penstock.cdc.sync.options import Batch
+from penstock.cdc.sync.options import BatchReport
 from penstock.cdc.sync.run import SyncRun
-from penstock.log import Lake, open_store
+from penstock.log import LogLake, open_store
 from penstock.log.errors import InvalidArgument, OffsetOutOfRange
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
@@ -56,7 +56,7 @@ class Place:
         """Publish all that was sent, and take it out of the table, as retention does."""
 
         async def work() -> None:
-            async with Lake(open_store(self.lake)) as lake:
+            async with LogLake(open_store(self.lake)) as lake:
                 topic = await lake.topic(TOPIC)
                 await Publisher(topic.store, topic.paths, topic.record, topic.runtime).publish_once()
                 delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime)
@@ -151,7 +151,7 @@ def test_a_table_of_an_earlier_topic_of_the_name_is_not_written_to(place: Place)
 
 
 def test_a_topic_that_is_made_again_under_a_sync_ends_it(place: Place) -> None:
-    def listen(batch: Batch) -> None:
+    def listen(batch: BatchReport) -> None:
         place.make_topic_again()
         place.send(bill(2))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.cdc.sync import columns, local
-from penstock.cdc.sync.engine import Engine
+from penstock.cdc.sync.engine import SyncEngine
 from penstock.cdc.sync.local import LocalBackend
-from penstock.cdc.sync.options import Batch, Options
+from penstock.cdc.sync.options import BatchReport, SyncOptions
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import InvalidArgument
 from penstock.spark import sync
@@ -30,10 +30,10 @@ def lake(tmp_path: Path) -> str:
     return lake
 
 
-def engine(lake: str, into: Path, *, events: int = 100_000, size: int = 2**40) -> Engine:
+def engine(lake: str, into: Path, *, events: int = 100_000, size: int = 2**40) -> SyncEngine:
     place = LakePlace.of(lake)
-    limits = Options(place=place, topic=TOPIC, into=str(into), name="s", max_events_per_batch=events, max_bytes_per_batch=size)
-    found = Engine(limits, LocalBackend(limits))
+    limits = SyncOptions(place=place, topic=TOPIC, into=str(into), name="s", max_events_per_batch=events, max_bytes_per_batch=size)
+    found = SyncEngine(limits, LocalBackend(limits))
     found.open()
     found.look()
     return found
@@ -49,7 +49,7 @@ def whole(into: Path) -> bool:
     ("max_bytes", "events_max"), [(1, 1), (BODY, 1), (3 * (BODY + 400), 3), (10 * (BODY + 400), 11), (2**40, COUNT)]
 )
 def test_batches_are_bounded_in_bytes(lake: str, tmp_path: Path, max_bytes: int, events_max: int) -> None:
-    batches: list[Batch] = []
+    batches: list[BatchReport] = []
     run = sync(None, lake, TOPIC, into=tmp_path / "targets", max_bytes_per_batch=max_bytes, listener=batches.append)
     assert run.await_termination()
     assert sum(batch.events for batch in batches) == COUNT
@@ -83,7 +83,7 @@ def test_a_batch_that_ran_out_of_memory_is_taken_again_smaller(
         return batch_of(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(local, "batch_of", out_of_memory)
-    batches: list[Batch] = []
+    batches: list[BatchReport] = []
     assert sync(None, lake, TOPIC, into=tmp_path / "targets", listener=batches.append).await_termination()
     assert whole(tmp_path / "targets")
     assert max(batch.events for batch in batches) <= 6
@@ -110,7 +110,7 @@ def test_what_failed_is_not_taken_again_at_its_size_by_the_next_run(
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 sync(None, lake, TOPIC, into=into).await_termination()
-    batches: list[Batch] = []
+    batches: list[BatchReport] = []
     assert sync(None, lake, TOPIC, into=into, listener=batches.append).await_termination()
     assert [batch.events for batch in batches][:2] == [6, 12]  # 40, and then 12, were too many
     assert whole(into)
@@ -136,7 +136,7 @@ def test_a_bad_limit_is_told(tmp_path: Path, value: int) -> None:
 
 @pytest.mark.spark
 def test_batches_of_tasks_are_bounded_in_bytes(spark: SparkSession, lake: str, tmp_path: Path) -> None:
-    batches: list[Batch] = []
+    batches: list[BatchReport] = []
     run = sync(
         spark,
         lake,

@@ -10,15 +10,15 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import penstock
-from penstock.cdc.delta.tables import DeltaTables
-from penstock.cdc.events.sources import Source
-from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
+from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetProgress, encode_metadata
 from penstock.log.errors import ReopenError
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 
-OWNER = Owner(TOPIC, 1, TOPIC)
-TARGET = Target(Source("public", "t", "shop"), "t", (Column("id", "bigint"),), ("id",))
+OWNER = TargetOwner(TOPIC, 1, TOPIC)
+TARGET = Target(TableId("public", "t", "shop"), "t", (TargetColumn("id", "bigint"),), ("id",))
 
 
 def nets(ids: range) -> pa.Table:
@@ -42,7 +42,7 @@ class Other:
 
     def reached(self, step: str, moment: str, what: str = "") -> None:
         if (step, moment) == ("merge", "in"):
-            tables = DeltaTables(str(self._into), guard=True)
+            tables = DeltalakeTargets(str(self._into), guard=True)
             found = tables.find("t")
             assert found is not None
             assert found.written is not None
@@ -69,27 +69,27 @@ def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_o
     run = sync(session, lake, TOPIC, into=into, steps=OtherHasMore(into))
     with pytest.raises(ReopenError, match="the target is further than this driver knows"):
         run.await_termination()
-    written = DeltaTables(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
-    assert replace(written.progress, told={}) == Progress({0: 2, 1: 1}, None, commits=1)
+    assert replace(written.progress, told={}) == TargetProgress({0: 2, 1: 1}, None, commits=1)
     assert sync(session, lake, TOPIC, into=into).await_termination()
     assert rows(into / "t") == [{"id": n} for n in (0, 2, 3)]
 
 
 def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = DeltaTables(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), guard=True)
     tables.create(TARGET, OWNER)
     opened: list[DeltaTable] = []
-    really = DeltaTables._as_of_now
+    really = DeltalakeTargets._as_of_now
 
-    def opens(self: DeltaTables, target: Target) -> DeltaTable:
+    def opens(self: DeltalakeTargets, target: Target) -> DeltaTable:
         table = really(self, target)
         if not opened:  # while the merge is planned by this one
             write_deltalake(str(tmp_path / "t"), pa.table({"id": [1], "__position": [0]}), mode="append")
         opened.append(table)
         return table
 
-    monkeypatch.setattr(DeltaTables, "_as_of_now", opens)
+    monkeypatch.setattr(DeltalakeTargets, "_as_of_now", opens)
     asked: list[int] = []
     assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), OWNER, check=lambda: asked.append(len(opened)))
     assert rows(tmp_path / "t") == [{"id": 0}, {"id": 1}, {"id": 2}]
@@ -109,7 +109,7 @@ def test_of_two_syncs_that_make_a_target_at_once_one_has_it(tmp_path: Path) -> N
     run = sync(None, lake, TOPIC, into=into, name="one", steps=Another())
     assert run.await_termination()
     assert "written by sync another of topic" in run.stopped["public.t"][0].reason
-    written = DeltaTables(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
     assert written.owner.name == "another"
 
@@ -144,7 +144,7 @@ def test_a_batch_that_changes_no_row_is_remembered_by_the_target(tmp_path: Path)
         send(lake, events, groups=[group] * len(events))
         assert sync(None, lake, TOPIC, into=into).await_termination()
     assert rows(into / "t") == []
-    written = DeltaTables(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
     assert written.progress.offsets == {0: 3, 1: 1}
 
@@ -153,7 +153,7 @@ def test_a_target_with_history_is_left_to_spark(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", name, {"id": 1}, {"id": 1}, at=1) for name in "tu"], queues=1)
     assert sync(None, lake, TOPIC, into=into).await_termination()
-    written = DeltaTables(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
     kept = encode_metadata(written.owner, replace(TARGET, history=True, progress=written.progress))
     write_deltalake(  # as Spark would have left it
@@ -179,7 +179,7 @@ def test_a_target_that_is_further_than_the_driver_knows_ends_the_run(tmp_path: P
 
         def reached(self, step: str, moment: str, what: str = "") -> None:
             if (step, moment) == ("merge", "in"):
-                tables = DeltaTables(str(into), guard=True)
+                tables = DeltalakeTargets(str(into), guard=True)
                 found = tables.find("t")
                 assert found is not None
                 assert found.written is not None

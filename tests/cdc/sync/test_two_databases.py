@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.events.sources import Source, named_apart, wanted
+from penstock.cdc.events.sources import TableId, distinct_names, is_selected
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, rows, send
 
@@ -78,9 +78,9 @@ def test_each_stands_still_by_itself_and_goes_on_from_where_it_stood(tmp_path: P
 
 
 def test_a_name_asks_for_what_it_says() -> None:
-    one, two = Source("dbo", "orders", "one", "srv"), Source("dbo", "orders", "two", "srv")
-    assert [wanted({"orders"}, one), wanted({"dbo.orders"}, two), wanted({"two.dbo.orders"}, two)] == [True] * 3
-    assert [wanted({"two.dbo.orders"}, one), wanted({"srv.orders"}, one), wanted({"one.orders"}, one)] == [False] * 3
-    assert named_apart([one]) == {one: "dbo.orders"}
-    assert set(named_apart([one, two]).values()) == {"one.dbo.orders", "two.dbo.orders"}
-    assert named_apart([Source(None, "t"), Source("a", "t")]) == {Source(None, "t"): "t", Source("a", "t"): "a.t"}
+    one, two = TableId("dbo", "orders", "one", "srv"), TableId("dbo", "orders", "two", "srv")
+    assert [is_selected({"orders"}, one), is_selected({"dbo.orders"}, two), is_selected({"two.dbo.orders"}, two)] == [True] * 3
+    assert [is_selected({"two.dbo.orders"}, one), is_selected({"srv.orders"}, one), is_selected({"one.orders"}, one)] == [False] * 3
+    assert distinct_names([one]) == {one: "dbo.orders"}
+    assert set(distinct_names([one, two]).values()) == {"one.dbo.orders", "two.dbo.orders"}
+    assert distinct_names([TableId(None, "t"), TableId("a", "t")]) == {TableId(None, "t"): "t", TableId("a", "t"): "a.t"}

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.cdc.events import debezium
-from penstock.cdc.events.typed import fields_of_events
+from penstock.cdc.events.typed_events import fields_of_events
 from penstock.log.schema.arrow_types import arrow_fields
 from penstock.log.schema.ddl import parse_ddl
 from penstock.spark import sync

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.delta import tables
 from penstock.cdc.events.types import exact_json
-from penstock.cdc.sync.options import NO_STEPS, Batch, Options, Steps
-from penstock.cdc.targets import Declared
+from penstock.cdc.sync.options import NO_STEPS, BatchReport, SyncOptions, SyncSteps
+from penstock.cdc.targets import TableDeclarations
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import NotSupported
 from penstock.spark import SyncRun, sync
@@ -38,20 +38,20 @@ def drive(
     lake: str,
     into: Path,
     *,
-    steps: Steps = NO_STEPS,
+    steps: SyncSteps = NO_STEPS,
     batch: int = BATCH,
     declared: Mapping[str, Mapping[str, str]] | None = None,
     truncates: Truncates = "ordered",
     **more: Any,
 ) -> SyncRun:
     place = LakePlace.of(lake)
-    options = Options(
+    options = SyncOptions(
         place=place,
         topic=TOPIC,
         into=str(into),
         name="s",
         max_events_per_batch=batch,
-        declared=Declared.of(declared, None),
+        declared=TableDeclarations.of(declared, None),
         steps=steps,
         truncates=truncates,
         **more,
@@ -154,7 +154,7 @@ def test_a_listener_may_stop_the_run(tmp_path: Path) -> None:
     lake, told = str(tmp_path / "lake"), queue.SimpleQueue[SyncRun]()
     send(lake, [event("c", "bills", {"id": n}, {"id": n}, at=n) for n in range(4)], queues=1)
 
-    def enough(_batch: Batch) -> None:
+    def enough(_batch: BatchReport) -> None:
         told.get(timeout=60).stop()
 
     run = sync(None, lake, TOPIC, into=tmp_path / "targets", max_events_per_batch=3, trigger=timedelta(minutes=5), listener=enough)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.verify import Comparison, compare
+from penstock.cdc.verify import TableComparison, compare
 from penstock.log.errors import InvalidArgument
 from tests.cdc.verify.tables import InMemory
 
@@ -21,11 +21,11 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("n", pa.int64())
 ZONELESS = datetime(2026, 11, 20, 12, 17, 33, tzinfo=UTC).replace(tzinfo=None)
 
 
-def compared(source: pa.Table, target: pa.Table, key: Sequence[str] = ("id",), **options: Any) -> Comparison:
+def compared(source: pa.Table, target: pa.Table, key: Sequence[str] = ("id",), **options: Any) -> TableComparison:
     return compare(InMemory(source), InMemory(target, 5), target.schema, key, **options)
 
 
-def found(comparison: Comparison) -> tuple[int, int, int]:
+def found(comparison: TableComparison) -> tuple[int, int, int]:
     return comparison.missing, comparison.extra, comparison.different
 
 

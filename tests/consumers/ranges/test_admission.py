@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.ranges.admission import Piece, Sizes, admitted, packed
+from penstock.consumers.ranges.admission import OffsetRun, RowSizes, admitted, packed
 
-NOTHING_KNOWN = Sizes({}, row_bytes=100)
+NOTHING_KNOWN = RowSizes({}, row_bytes=100)
 AVAILABLE = st.dictionaries(
     st.integers(0, 40), st.tuples(st.integers(0, 10**12), st.integers(0, 10**6)).map(lambda at: (at[0], at[0] + at[1])), max_size=12
 )
@@ -25,7 +25,7 @@ def test_what_cannot_be_divided_goes_to_the_queue_that_is_furthest_behind() -> N
 
 
 def test_bytes_limit_by_what_the_files_of_the_table_say() -> None:
-    sizes = Sizes({0: [Piece(0, 100, 10_000), Piece(100, 200, 100_000)]}, row_bytes=1000)
+    sizes = RowSizes({0: [OffsetRun(0, 100, 10_000), OffsetRun(100, 200, 100_000)]}, row_bytes=1000)
     assert sizes.bytes_of(0, 50, 110) == 50 * 100 + 10 * 1000
     assert sizes.bytes_of(0, 190, 210) == 10 * 1000 + 10 * 1000
     assert admitted({0: (50, 300)}, rows_max=None, bytes_max=20_000, sizes=sizes) == {0: 115}

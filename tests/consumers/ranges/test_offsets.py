@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.consumers.ranges.offsets import Moved, StreamOffset, TopicSnapshot, continued, within
+from penstock.consumers.ranges.offsets import ResumePosition, StreamOffset, TopicSnapshot, continued, within
 from penstock.log import DataDamaged, OffsetOutOfRange, TopicDeleted
 
 STANDING = TopicSnapshot("orders", 40, {0: (10, 20), 1: (0, 5)})
@@ -34,8 +34,8 @@ def test_offsets_of_another_source_are_refused(document: dict[str, object]) -> N
 
 
 def test_what_is_there_is_taken_as_it_is() -> None:
-    assert continued(STANDING, StreamOffset(40, {0: 10, 1: 5}), fail_on_data_loss=True) == Moved({0: 10, 1: 5})
-    assert continued(STANDING, StreamOffset(40, {0: 20}), fail_on_data_loss=True) == Moved({0: 20, 1: 0})
+    assert continued(STANDING, StreamOffset(40, {0: 10, 1: 5}), fail_on_data_loss=True) == ResumePosition({0: 10, 1: 5})
+    assert continued(STANDING, StreamOffset(40, {0: 20}), fail_on_data_loss=True) == ResumePosition({0: 20, 1: 0})
 
 
 def test_lost_rows_are_an_error_whose_text_says_all() -> None:

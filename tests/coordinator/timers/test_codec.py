@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.timers.cell.codec import decode_timers, encode_timers
-from penstock.coordinator.timers.cell.state import RECALLED_MAX, Bounds, Claim, Due, Run, TimerState
+from penstock.coordinator.timers.cell.state import RECALLED_MAX, Claim, DeliveredBounds, DuePosition, TimerRun, TimerState
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.limits import TIME_MAX_MS
 
-_DUES = st.builds(Due, st.integers(0, 1000 * TIME_MAX_MS - 1), st.integers(0, 2**40))
-_BOUNDS = st.builds(Bounds, st.integers(0, 2**40), st.one_of(_DUES, st.just(Due(-1, -1))))
-_RUNS = st.builds(Run, st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True), st.integers(0, 2**30), st.integers(0, 2**40), _DUES)
+_DUES = st.builds(DuePosition, st.integers(0, 1000 * TIME_MAX_MS - 1), st.integers(0, 2**40))
+_BOUNDS = st.builds(DeliveredBounds, st.integers(0, 2**40), st.one_of(_DUES, st.just(DuePosition(-1, -1))))
+_RUNS = st.builds(TimerRun, st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True), st.integers(0, 2**30), st.integers(0, 2**40), _DUES)
 
 
 @st.composite
@@ -47,5 +47,5 @@ def test_a_later_version_says_so() -> None:
 
 def test_a_full_cell_is_small() -> None:
     """Recalled messages are the most that a cell holds: of 40 days, one every millisecond of a minute."""
-    recalled = frozenset(Due(1_790_000_000_000_000 + n * 15_000_000, 10**9 + n) for n in range(RECALLED_MAX))
+    recalled = frozenset(DuePosition(1_790_000_000_000_000 + n * 15_000_000, 10**9 + n) for n in range(RECALLED_MAX))
     assert len(encode_timers(TimerState(recalled=recalled))) < 48 * 1024

@@ -11,9 +11,9 @@ import pytest
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.runs.memtable import TimedRows, sizes
 from penstock.log import Message
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import MESSAGE_SCHEMA
-from tests.coordinator.timers.test_play import Played
+from tests.coordinator.timers.test_delivery import Played
 
 _ROWS = [
     {"body": b"", "offset": 0},
@@ -47,7 +47,7 @@ def test_large_rows_that_went_are_not_kept() -> None:
 
 
 def test_a_flush_is_due_by_properties_alone() -> None:
-    async def script(played: Played, lake: Lake) -> None:
+    async def script(played: Played, lake: LogLake) -> None:
         producer = await lake.producer("orders")
         for number in range(30):
             producer.send(Message(b"%d" % number, properties={"p": "v" * 15_000}, delay=timedelta(hours=1)))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import Message, aio
-from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.log.message.message_type import MessageType
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.coordinator.groups.codec import decode_group, encode_group
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
-from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, telling, told
+from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, with_young_topics, young_topics_of
 from tests.simulation.kernel import Kernel
 
 NOBODY = GroupRecord(settings=GroupSettings())
@@ -12,23 +12,23 @@ YOUNG_MS = int(1000 * YOUNG_S)
 
 
 def test_what_is_told_is_read_until_it_is_old() -> None:
-    record = telling(NOBODY.joined_by("one/1"), {"orders": 5_000, "bills": 7_000}, now_ms=10_000)
+    record = with_young_topics(NOBODY.joined_by("one/1"), {"orders": 5_000, "bills": 7_000}, now_ms=10_000)
     read = decode_group(encode_group(record), where="players")
     assert read.members == ("one/1",)
-    assert told(read, now_ms=10_000) == {"orders": 5_000, "bills": 7_000}
-    assert told(read, now_ms=5_000 + YOUNG_MS) == {"bills": 7_000}
+    assert young_topics_of(read, now_ms=10_000) == {"orders": 5_000, "bills": 7_000}
+    assert young_topics_of(read, now_ms=5_000 + YOUNG_MS) == {"bills": 7_000}
 
 
 def test_what_is_known_is_not_told_again_and_another_life_is() -> None:
-    record = telling(NOBODY, {"orders": 5_000}, now_ms=10_000)
-    assert telling(record, {"orders": 5_000}, now_ms=11_000) is record
-    assert told(telling(record, {"orders": 9_000}, now_ms=11_000), now_ms=11_000) == {"orders": 9_000}
+    record = with_young_topics(NOBODY, {"orders": 5_000}, now_ms=10_000)
+    assert with_young_topics(record, {"orders": 5_000}, now_ms=11_000) is record
+    assert young_topics_of(with_young_topics(record, {"orders": 9_000}, now_ms=11_000), now_ms=11_000) == {"orders": 9_000}
 
 
 def test_the_record_keeps_no_old_topics_and_not_too_many_young_ones() -> None:
-    record = telling(NOBODY, {"orders": 5_000}, now_ms=10_000)
+    record = with_young_topics(NOBODY, {"orders": 5_000}, now_ms=10_000)
     later_ms = 5_000 + YOUNG_MS
-    record = telling(record, {f"topic-{n}": later_ms + n for n in range(100)}, now_ms=later_ms)
+    record = with_young_topics(record, {f"topic-{n}": later_ms + n for n in range(100)}, now_ms=later_ms)
     assert sorted(record.positions) == sorted(f"topic-{n}" for n in range(36, 100))
 
 
@@ -40,9 +40,9 @@ def test_a_topic_is_heard_of_once_and_by_who_told_it_not_at_all() -> None:
         mine, others = YoungTopics(clock), YoungTopics(clock)
         made_ms = clock.wall_ms()
         mine.notice("orders", made_ms)
-        record = telling(NOBODY, {"orders": made_ms}, now_ms=made_ms)
-        assert mine.heard(record) == []
-        assert others.heard(record) == ["orders"]
-        assert others.heard(record) == []
+        record = with_young_topics(NOBODY, {"orders": made_ms}, now_ms=made_ms)
+        assert mine.receive(record) == []
+        assert others.receive(record) == ["orders"]
+        assert others.receive(record) == []
 
     kernel.run(work())

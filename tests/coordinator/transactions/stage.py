@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.transactions.checking.check_back_role import CheckBacks
-from penstock.coordinator.transactions.checking.checker import Asked, CheckedTransaction, TransactionResolution
+from penstock.coordinator.transactions.checking.check_back_role import CheckBackRole
+from penstock.coordinator.transactions.checking.checker import CheckedTransaction, RegisteredChecker, TransactionResolution
 from penstock.coordinator.transactions.finisher import Finisher
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.coordinator.transactions.settling_cells import SettlingQueues
-from penstock.log import Lake, Message, MessageType, TopicSettings
+from penstock.coordinator.transactions.settlement_cells import SettlementCells
+from penstock.log import LogLake, Message, MessageType, TopicSettings
 from penstock.log.errors import PenstockError
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kernel import Kernel
@@ -50,7 +50,7 @@ class Member:
 
     def __init__(self, stage: Stage, process: SimProcess) -> None:
         self.stage, self.process = stage, process
-        self.lake = Lake(stage.store.client(process), runtime=process.runtime)
+        self.lake = LogLake(stage.store.client(process), runtime=process.runtime)
         self.coordination = Coordination(stage.table.client(process), self.lake.runtime)
         self.transactions = Transactions(self.lake, self.coordination)
         self.errors: list[tuple[str, PenstockError]] = []
@@ -69,15 +69,15 @@ class Member:
             await self.run(transaction.send(topic, *(Message(body) for body in bodies)))
         return transaction
 
-    def check_backs(self, answers: list[object]) -> tuple[CheckBacks, Answering]:
+    def check_backs(self, answers: list[object]) -> tuple[CheckBackRole, Answering]:
         checker = Answering(self.stage, answers)
         service = self.transactions
-        asked = Asked(checker, group=GROUP)
-        return CheckBacks(service.groups, service.cells, service, self.lake.runtime.clock, asked), checker
+        asked = RegisteredChecker(checker, group=GROUP)
+        return CheckBackRole(service.groups, service.cells, service, self.lake.runtime.clock, asked), checker
 
     def finisher(self) -> Finisher:
         service = self.transactions
-        queues = SettlingQueues(self.coordination.cells, service.cells, self.lake.runtime)
+        queues = SettlementCells(self.coordination.cells, service.cells, self.lake.runtime)
         return Finisher(
             service.groups,
             service.cells,

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.schedule.want import Want
+from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.coordinator.groups.record import GroupSettings
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up
 from penstock.coordinator.queues.receipt_handle import ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated, ReceiptRefused
 from penstock.coordinator.transactions.members.acks import (
     ACKED_MAX,
     UNNOTED_MAX,
-    Acked,
+    AckedDelivery,
     SettledElsewhere,
     TooManyUnnoted,
     Verdict,
@@ -47,7 +47,9 @@ def test_one_write_settles_all_of_them_and_says_by_whom(orderly: bool) -> None:
     assert verdict(cell, TX, acks_of(handles)) is Verdict.OPEN
     after = settled_by(cell, TX, handles[::-1], now_ms=5)  # in any order of calls
     assert after.transactions == {TX}
-    assert not any(one.state is State.OUT for one in (*after.tries.values(), *(marker.tries for marker in after.markers.values())))
+    assert not any(
+        one.state is MessageState.OUT for one in (*after.tries.values(), *(marker.tries for marker in after.markers.values()))
+    )
     assert verdict(after, TX, acks_of(handles)) is Verdict.COMMITTED
     assert settled_by(after, TX, handles, now_ms=10**15) is after  # the answer was lost, and it is tried again
     assert verdict(after, OTHER, acks_of(handles)) is Verdict.LOST
@@ -110,7 +112,7 @@ def test_ending_spares_what_is_not_due_and_what_others_were_given_since(orderly:
     assert ended(cell.reset_to(0, 1), acks, now_ms=None) == cell.reset_to(0, 1)
     _, ready, _ = handed_out("a", "a", orderly=orderly)
     ready.adopt(after)
-    step, ((again, *_),) = ready.plan(60_000, [Want(2, 70_000)])
+    step, ((again, *_),) = ready.plan(60_000, [ReceiveRequest(2, 70_000)])
     given = step.apply(after)
     assert again.delivery_attempt == 2
     assert ended(given, acks, now_ms=None) is given
@@ -131,7 +133,7 @@ def test_only_messages_of_one_queue_and_not_too_many_go_together() -> None:
         acks_of([HANDLE, replace(HANDLE, generation=3)])
     with pytest.raises(LimitExceeded, match="too many messages for one transaction to settle"):
         acks_of([replace(HANDLE, offset=offset, following=None) for offset in range(ACKED_MAX + 1)])
-    assert acks_of([HANDLE, HANDLE]).acked == (Acked(HANDLE.offset, HANDLE.attempt, HANDLE.lane),)
+    assert acks_of([HANDLE, HANDLE]).acked == (AckedDelivery(HANDLE.offset, HANDLE.attempt, HANDLE.lane),)
 
 
 def test_the_cell_takes_no_more_transactions_than_it_has_room_for() -> None:
@@ -170,7 +172,7 @@ def test_a_verdict_is_final_whatever_else_becomes_of_the_queue(seed: int) -> Non
                 case 4:
                     ready.adopt(cell)
                     ready.reread(list(messages), 0, 0)
-                    step, given = ready.plan(now_ms, [Want(2, now_ms + 9_000)])
+                    step, given = ready.plan(now_ms, [ReceiveRequest(2, now_ms + 9_000)])
                     cell = step.apply(cell)
                     handles += [handle(view) for view in given[0]]
                 case 5:

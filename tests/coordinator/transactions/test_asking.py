@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from penstock.coordinator.transactions.checking import checker as asking
-from penstock.coordinator.transactions.checking.checker import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution
+from penstock.coordinator.transactions.checking.checker import (
+    AT_ONCE_MAX,
+    CheckedTransaction,
+    RegisteredChecker,
+    TransactionResolution,
+)
 
 COMMIT, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.UNKNOWN
 TRANSACTION = CheckedTransaction("a" * 32, "pay", datetime(2026, 1, 1, tzinfo=UTC), 1, ())
@@ -19,7 +24,7 @@ TIMEOUT_S = 60.0
 
 
 def answered(checker: Callable[..., object]) -> TransactionResolution:
-    return asyncio.run(Asked(checker, group="pay").ask(TRANSACTION))
+    return asyncio.run(RegisteredChecker(checker, group="pay").ask(TRANSACTION))
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ def test_the_checker_that_was_given_last_is_asked() -> None:
         return COMMIT
 
     async def test() -> None:
-        asked = Asked(lambda _: UNKNOWN, group="pay")
+        asked = RegisteredChecker(lambda _: UNKNOWN, group="pay")
         assert await asked.ask(TRANSACTION) is UNKNOWN
         asked.ask_instead(knows)
         assert await asked.ask(TRANSACTION) is COMMIT
@@ -115,7 +120,7 @@ def test_one_that_hangs_does_not_know_and_keeps_its_place_until_it_ends(
         return COMMIT
 
     async def run() -> None:
-        asked = Asked(hanging, group="pay")
+        asked = RegisteredChecker(hanging, group="pay")
         answers = await asyncio.gather(*(asked.ask(TRANSACTION) for _ in range(AT_ONCE_MAX)))
         assert answers == [UNKNOWN] * AT_ONCE_MAX
         assert asked.late == AT_ONCE_MAX
@@ -141,7 +146,7 @@ def test_a_coroutine_that_hangs_is_cancelled() -> None:
         return COMMIT
 
     async def run() -> None:
-        asked = Asked(hanging, group="pay")
+        asked = RegisteredChecker(hanging, group="pay")
         assert await asked.ask(TRANSACTION) is UNKNOWN
         await asyncio.wait(list(asked._late), timeout=TIMEOUT_S)
         assert (asked.late, ended) == (0, ["cancelled"])

@@ -10,15 +10,15 @@ from datetime import timedelta
 import pytest
 
 from penstock.coordinator.transactions.checking import checker as asking
-from penstock.coordinator.transactions.checking.check_back_role import CHECKS_MAX, LOOK_S, CheckBacks
+from penstock.coordinator.transactions.checking.check_back_role import CHECKS_MAX, LOOK_S, CheckBackRole
 from penstock.coordinator.transactions.checking.checker import CheckedTransaction, size_bytes
 from penstock.coordinator.transactions.errors import TransactionExpired, TransactionNotFound, TransactionRolledBack
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import COMMIT, GROUP, ROLLBACK, UNKNOWN, Member, Stage
 
 
-def playing(member: Member, play: CheckBacks) -> tuple[asyncio.Event, asyncio.Future[None]]:
+def playing(member: Member, play: CheckBackRole) -> tuple[asyncio.Event, asyncio.Future[None]]:
     stop = member.process.call(asyncio.Event)
     return stop, member.process.spawn(play.play(GROUP, stop))
 
@@ -259,7 +259,7 @@ def test_messages_that_are_not_all_there_are_not_asked_about_and_given_up_in_tim
         assert checker.asked == []
         try:
             _, row = await other.run(other.transactions.find(transaction.id))
-            assert (row.decision, row.by) == (Decision.ROLLED_BACK, By.CHECKS)
+            assert (row.decision, row.by) == (Decision.ROLLED_BACK, Decider.CHECKS)
         except TransactionNotFound:
             pytest.fail("it is kept for a day")
         await end(other, stop, task)

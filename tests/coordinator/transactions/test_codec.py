@@ -10,11 +10,11 @@ from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.coordinator.transactions.members.codec import decode_member, encode_member
 from penstock.coordinator.transactions.members.producer_groups import decode_names, encode_names
 from penstock.coordinator.transactions.members.state import (
-    By,
+    Decider,
     Decision,
     Destination,
     HalfPart,
-    LinkedAs,
+    LinkResult,
     MemberCell,
     TransactionRow,
 )
@@ -27,7 +27,7 @@ times = st.integers(0, TIME_MAX_MS)
 ids = st.binary(min_size=16, max_size=16).map(bytes.hex)
 parts = st.builds(HalfPart, numbers, ids, numbers)
 offsets = st.dictionaries(st.integers(0, 4095), st.tuples(numbers, numbers).map(lambda pair: (pair[0], sum(pair))), max_size=3)
-links = st.none() | st.just(LinkedAs(gone=True)) | st.builds(LinkedAs, st.none() | numbers, st.none() | offsets)
+links = st.none() | st.just(LinkResult(gone=True)) | st.builds(LinkResult, st.none() | numbers, st.none() | offsets)
 destinations = st.builds(
     Destination, st.sampled_from(["orders", "bookings", "ünïcode"]), ids, st.lists(parts, max_size=3).map(tuple), links
 )
@@ -38,7 +38,7 @@ rows = st.builds(
     next_check_ms=st.none() | times,
     checks=st.integers(0, 16),
     decision=st.sampled_from(Decision),
-    by=st.sampled_from(By),
+    by=st.sampled_from(Decider),
     claimed=st.booleans(),
     finished_ms=times,
     destinations=st.lists(destinations, max_size=3).map(tuple),

@@ -14,13 +14,13 @@ import pytest
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import ObjectStoreTable
 from penstock.coordinator.transactions.errors import HalfMessagesMissing
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.log import Lake, Message, MessageType, Runtime, StoreUnavailable, TopicSettings
+from penstock.log import LogLake, Message, MessageType, Runtime, StoreUnavailable, TopicSettings
 from penstock.log.errors import PenstockError
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.log.stores.virtual_time import now_s, run_virtual
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Breaking(StoreWrapper):
         self.dead = False
         self.crashed = asyncio.Event()
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self.dead:
             raise asyncio.CancelledError
         if self.crashed.is_set():
@@ -81,7 +81,7 @@ class Sender:
 class Process:
     def __init__(self, store: MemoryStore | StoreWrapper, seed: int) -> None:
         runtime = Runtime(clock=LoopClock(), random=random.Random(seed), threads=False)
-        self.lake = Lake(store, runtime=runtime)
+        self.lake = LogLake(store, runtime=runtime)
         self.transactions = Transactions(
             self.lake, Coordination(ObjectStoreTable(store, runtime=self.lake.runtime), self.lake.runtime)
         )
@@ -136,10 +136,10 @@ async def finished(process: Process, sender: Sender) -> None:
         for row in await service.rows(group):
             if row.is_open:
                 try:
-                    await service.decide(row.id, Decision.COMMITTED if sender.worked else Decision.ROLLED_BACK, By.CHECKER)
+                    await service.decide(row.id, Decision.COMMITTED if sender.worked else Decision.ROLLED_BACK, Decider.CHECKER)
                 except HalfMessagesMissing:
                     assert not sender.worked, "every send had returned"
-                    await service.decide(row.id, Decision.ROLLED_BACK, By.CHECKS)
+                    await service.decide(row.id, Decision.ROLLED_BACK, Decider.CHECKS)
             await service.finish(row.id)
             await service.finish(row.id)
 

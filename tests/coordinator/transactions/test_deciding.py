@@ -8,7 +8,7 @@ import pytest
 
 from penstock.coordinator.cells.keys import TRANSACTIONS
 from penstock.coordinator.transactions.errors import HalfMessagesMissing, TransactionExpired, TransactionRolledBack
-from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, Decider, Decision
 from penstock.log import Message
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import COMMIT, Stage
@@ -61,7 +61,7 @@ def test_what_was_sent_to_a_former_life_of_a_topic_is_not_missed(again: bool) ->
         if again:
             await other.run(other.lake.create_topic("paid", settings))
         assert await other.run(other.transactions.messages(transaction.id)) == []
-        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, By.CHECKER))
+        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, Decider.CHECKER))
 
     stage.play(script)
 
@@ -78,18 +78,18 @@ def test_what_will_be_refused_is_told_before_and_nothing_is_written() -> None:
         await stage.store.memory.delete(key)
         before = [await other.run(find(one)) for one in ids]
         for decision in (Decision.COMMITTED, Decision.ROLLED_BACK):
-            assert (await other.run(check(whole, decision, By.OPERATOR))).is_open
+            assert (await other.run(check(whole, decision, Decider.OPERATOR))).is_open
         with pytest.raises(HalfMessagesMissing):
-            await other.run(check(torn, Decision.COMMITTED, By.OPERATOR))
-        assert (await other.run(check(torn, Decision.ROLLED_BACK, By.OPERATOR))).is_open
+            await other.run(check(torn, Decision.COMMITTED, Decider.OPERATOR))
+        assert (await other.run(check(torn, Decision.ROLLED_BACK, Decider.OPERATOR))).is_open
         assert before == [await other.run(find(one)) for one in ids]
-        await other.run(other.transactions.decide(left, Decision.ROLLED_BACK, By.OPERATOR))
-        assert not (await other.run(check(left, Decision.ROLLED_BACK, By.OPERATOR))).is_open
+        await other.run(other.transactions.decide(left, Decision.ROLLED_BACK, Decider.OPERATOR))
+        assert not (await other.run(check(left, Decision.ROLLED_BACK, Decider.OPERATOR))).is_open
         with pytest.raises(TransactionRolledBack, match="by an operator"):
-            await other.run(check(left, Decision.COMMITTED, By.OPERATOR))
+            await other.run(check(left, Decision.COMMITTED, Decider.OPERATOR))
         await stage.let_pass(timedelta(milliseconds=AGE_MAX_MS).total_seconds())
         with pytest.raises(TransactionExpired):
-            await other.run(check(old, Decision.COMMITTED, By.OPERATOR))
+            await other.run(check(old, Decision.COMMITTED, Decider.OPERATOR))
         assert (await other.run(find(old)))[1].is_open
 
     stage.play(script)
@@ -104,7 +104,7 @@ def test_what_was_sent_since_it_was_looked_at_is_not_committed_unseen() -> None:
         transaction = await sender.sent(b"a")
         assert transaction.id is not None
         deciding = stage.table.hold(process="other", verb="put", key=lambda key: key.startswith(TRANSACTIONS))
-        decided = other.process.spawn(other.transactions.decide(transaction.id, Decision.COMMITTED, By.OPERATOR))
+        decided = other.process.spawn(other.transactions.decide(transaction.id, Decision.COMMITTED, Decider.OPERATOR))
         await deciding.reached()
         uploading = stage.store.hold(process="sender", verb="put", key=lambda key: "/staged/jobs/" in key)
         sending = sender.process.spawn(transaction.send("paid", Message(b"b")))
@@ -116,7 +116,7 @@ def test_what_was_sent_since_it_was_looked_at_is_not_committed_unseen() -> None:
         assert (await other.run(other.transactions.find(transaction.id)))[1].is_open
         uploading.release()
         await sending
-        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, By.OPERATOR))
+        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, Decider.OPERATOR))
         await other.run(other.transactions.finish(transaction.id))
         assert await stage.bodies() == [b"a", b"b"]
 

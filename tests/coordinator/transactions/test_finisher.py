@@ -9,7 +9,7 @@ import pytest
 
 from penstock.coordinator.transactions.errors import TransactionExpired, TransactionNotFound
 from penstock.coordinator.transactions.finisher import LOOK_S
-from penstock.coordinator.transactions.members.state import AGE_MAX_MS, KEPT_MS, By, Decision
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, KEPT_MS, Decider, Decision
 from penstock.log.errors import StoreUnavailable
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import GROUP, ROLLBACK, Member, Stage
@@ -101,7 +101,7 @@ def test_one_that_nobody_decides_is_rolled_back_after_four_hours() -> None:
         assert (await other.run(other.transactions.find(transaction.id)))[1].is_open
         await stage.let_pass(60)
         _, row = await other.run(other.transactions.find(transaction.id))
-        assert (row.decision, row.by, row.is_finished) == (Decision.ROLLED_BACK, By.AGE, True)
+        assert (row.decision, row.by, row.is_finished) == (Decision.ROLLED_BACK, Decider.AGE, True)
         with pytest.raises(TransactionExpired, match="open for more than 4 hours"):
             await sender.run(transaction.commit())
         await playing.end()

@@ -8,14 +8,14 @@ from datetime import timedelta
 
 from penstock.coordinator.cells.keys import transactions_key
 from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.maintenance import LakeMaintenance
 from penstock.coordinator.tables import Cell, MemoryTable
 from penstock.coordinator.transactions.held_uploads import held_jobs
 from penstock.coordinator.transactions.ids import job_of, member_of
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.coordinator.upkeep import Upkeep
-from penstock.log import Lake, Message, MessageType, Runtime, StoreUnavailable, TopicSettings
+from penstock.log import LogLake, Message, MessageType, Runtime, StoreUnavailable, TopicSettings
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.table.collector import all_held
@@ -41,7 +41,7 @@ class World:
         runtime = Runtime(clock=LoopClock(), threads=False)
         self.store = MemoryStore(clock=LoopClock())
         self.table = Table()
-        self.lake = Lake(self.store, runtime=runtime)
+        self.lake = LogLake(self.store, runtime=runtime)
         self.coordination = Coordination(self.table, self.lake.runtime)
         self.transactions = Transactions(self.lake, self.coordination)
         self.faults: list[tuple[str, object]] = []
@@ -56,7 +56,7 @@ class World:
             if isinstance(result, Exception):
                 self.faults.append((step, result))
 
-        upkeep = Upkeep(self.lake, self.coordination.cells, self.coordination.groups, on_step=heard)
+        upkeep = LakeMaintenance(self.lake, self.coordination.cells, self.coordination.groups, on_step=heard)
         for _ in range(rounds):
             await upkeep.once(TOPIC)
             await asyncio.sleep(2 * 3600.0)
@@ -83,7 +83,7 @@ def test_a_transaction_that_nobody_finishes_is_left_alone_for_any_time_and_then_
     async def work(world: World) -> None:
         transaction = await world.sent()
         assert transaction.id is not None
-        await world.transactions.decide(transaction.id, Decision.COMMITTED, By.CHECKER)
+        await world.transactions.decide(transaction.id, Decision.COMMITTED, Decider.CHECKER)
         await asyncio.sleep(10 * DAY_S)
         await world.collected(rounds=3)
         assert len(await world.staged()) == 1
@@ -134,7 +134,7 @@ def test_strays_of_a_crash_go_after_two_days() -> None:
     async def work(world: World) -> None:
         transaction = await world.sent()
         assert transaction.id is not None
-        await world.transactions.decide(transaction.id, Decision.ROLLED_BACK, By.OPERATOR)
+        await world.transactions.decide(transaction.id, Decision.ROLLED_BACK, Decider.OPERATOR)
         # A part that landed after the rollback had looked what there is.
         stray = PATHS.job_part(job_of(transaction.id), "00000001")
         await world.transactions.finish(transaction.id)
@@ -156,7 +156,7 @@ def test_what_was_sent_to_a_topic_that_was_deleted_goes_too() -> None:
         opened, committed = await world.sent(), await world.sent()
         assert committed.id is not None
         await world.lake.delete_topic(TOPIC)
-        await world.transactions.decide(committed.id, Decision.COMMITTED, By.CHECKER)
+        await world.transactions.decide(committed.id, Decision.COMMITTED, Decider.CHECKER)
         row = await world.transactions.finish(committed.id)
         assert [one.linked and one.linked.gone for one in row.destinations] == [True]
         await asyncio.sleep(3 * DAY_S)

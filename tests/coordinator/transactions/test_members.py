@@ -14,7 +14,7 @@ from penstock.coordinator.tables import CellVersion, MemoryTable
 from penstock.coordinator.transactions.errors import TransactionNotFound
 from penstock.coordinator.transactions.members import member_cells as members_module
 from penstock.coordinator.transactions.members.member_cells import NOTE_S, MemberCells
-from penstock.coordinator.transactions.members.state import By, Decision, HalfPart, MemberCell
+from penstock.coordinator.transactions.members.state import Decider, Decision, HalfPart, MemberCell
 from penstock.log import Runtime
 from penstock.log.errors import LimitExceeded, NotWritten, StoreUnavailable
 from tests.log.stores.virtual_time import now_s, run_virtual
@@ -87,7 +87,7 @@ def test_what_is_noted_goes_with_the_next_write_or_alone_in_a_while() -> None:
         table = Slow()
         cells = members(table)
         await cells.change(MEMBER, begun(1), group="shop")
-        cells.note(MEMBER, lambda cell: cell.decided(id_of(1), Decision.ROLLED_BACK, By.OWNER, now_ms=1))
+        cells.note(MEMBER, lambda cell: cell.decided(id_of(1), Decision.ROLLED_BACK, Decider.OWNER, now_ms=1))
         await asyncio.sleep(NOTE_S / 2)
         assert table.writes == 1
         await cells.change(MEMBER, begun(2))
@@ -95,7 +95,7 @@ def test_what_is_noted_goes_with_the_next_write_or_alone_in_a_while() -> None:
         cells.note(MEMBER, lambda cell: cell.with_finished(id_of(1), {}, now_ms=1))
         await asyncio.sleep(NOTE_S + 0.2)
         assert table.writes == 3
-        cells.note(MEMBER, lambda cell: cell.decided(id_of(2), Decision.COMMITTED, By.OWNER, now_ms=1))
+        cells.note(MEMBER, lambda cell: cell.decided(id_of(2), Decision.COMMITTED, Decider.OWNER, now_ms=1))
         await cells.close()
         cell = await members(table).read(MEMBER)
         assert cell is not None
@@ -110,11 +110,11 @@ def test_a_refusal_is_by_the_cell_as_it_stands_and_touches_nobody_else() -> None
         mine, other = members(table), members(table)
         await mine.change(MEMBER, begun(1), group="shop")
         await other.change(MEMBER, begun(2))
-        commit = mine.change(MEMBER, lambda cell: cell.decided(id_of(2), Decision.COMMITTED, By.CHECKER, now_ms=1))
-        assert (await commit).row(id_of(2)).by is By.CHECKER, "which this process did not know of"
+        commit = mine.change(MEMBER, lambda cell: cell.decided(id_of(2), Decision.COMMITTED, Decider.CHECKER, now_ms=1))
+        assert (await commit).row(id_of(2)).by is Decider.CHECKER, "which this process did not know of"
         done = await asyncio.gather(
             mine.change(MEMBER, begun(3)),
-            mine.change(MEMBER, lambda cell: cell.decided(id_of(9), Decision.COMMITTED, By.OWNER, now_ms=1)),
+            mine.change(MEMBER, lambda cell: cell.decided(id_of(9), Decision.COMMITTED, Decider.OWNER, now_ms=1)),
             mine.change(MEMBER, begun(4)),
             return_exceptions=True,
         )

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.coordinator.transactions.errors import CommittedNotVisible, TransactionFailed
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageType, StoreUnavailable, TopicSettings, UnknownOutcome
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.coordinator.transactions.test_crash_points import ALL, NONE, TOPICS, LoopClock, Process
 from tests.log.stores.virtual_time import run_virtual
 
@@ -27,7 +27,7 @@ class Deaf(StoreWrapper):
     part = ""
     late = False
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if not self.part or self.part not in call.key:
             return await run()
         if self.late and call.is_write:
@@ -74,7 +74,7 @@ def test_a_commit_whose_entries_do_not_arrive_is_committed_all_the_same() -> Non
         store.part = ""
         assert (await process.seen())["orders"] == ALL["orders"]
         _, row = await process.transactions.find(transaction.id or "")
-        assert (row.decision, row.by, row.is_finished) == (Decision.COMMITTED, By.OWNER, False)
+        assert (row.decision, row.by, row.is_finished) == (Decision.COMMITTED, Decider.OWNER, False)
         receipt = await transaction.commit()
         assert receipt.topics["bookings"].messages == 1
         assert await process.seen() == ALL

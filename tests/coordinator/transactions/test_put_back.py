@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from tests.coordinator.transactions.stage import Stage
 
 
-@pytest.mark.parametrize("by", [By.AGE, By.OPERATOR])
+@pytest.mark.parametrize("by", [Decider.AGE, Decider.OPERATOR])
 def test_what_is_visible_is_not_deleted_when_the_row_is_open_again_and_rolled_back(
-    by: By, caplog: pytest.LogCaptureFixture
+    by: Decider, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
 
@@ -22,7 +22,7 @@ def test_what_is_visible_is_not_deleted_when_the_row_is_open_again_and_rolled_ba
         await sender.run(transaction.commit())
         sender.process.crash()
         stage.table.memory._cells = backup
-        if by is By.AGE:
+        if by is Decider.AGE:
             await stage.let_pass(5 * 3_600)
             await other.run(other.finisher().once("pay"))
         else:

@@ -15,7 +15,7 @@ from penstock.coordinator.transactions.errors import (
     TransactionNotFound,
     TransactionRolledBack,
 )
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageView
 from penstock.log.errors import PenstockError
@@ -40,7 +40,7 @@ async def check_gone(stage: Stage, transaction: Transaction) -> None:
     other = stage.member("other")
     assert transaction.id is not None
     with pytest.raises((TransactionNotFound, TransactionRolledBack)):
-        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, By.OPERATOR))
+        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, Decider.OPERATOR))
     assert [row for row in await other.run(other.transactions.rows("pay")) if row.is_open] == []
     assert await other.run(staged(other)) == []
     assert await stage.bodies() == []

@@ -12,7 +12,7 @@ from penstock.coordinator.queues.receipt_handle import ForeignReceipt, ReceiptEx
 from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionRolledBack
 from penstock.coordinator.transactions.finisher import END_AFTER_MS, LOOK_S
 from penstock.coordinator.transactions.members.acks import SettledElsewhere
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageView
 from penstock.log.errors import InvalidArgument, UnknownOutcome
@@ -214,7 +214,7 @@ def test_of_a_dead_process_the_queues_cell_tells_what_became_of_its_transaction(
         transaction = await decided_by_its_cell(stage, one, settles=settles)
         for decision in (Decision.COMMITTED, Decision.ROLLED_BACK):
             with pytest.raises(AcksDecide):
-                await other.run(other.transactions.decide(transaction, decision, By.CHECKER))
+                await other.run(other.transactions.decide(transaction, decision, Decider.CHECKER))
         consumer = await other.run(consuming(other)) if owned else None
         stop = other.process.call(asyncio.Event)
         playing = other.process.spawn(other.finisher().play(GROUP, stop))
@@ -228,7 +228,7 @@ def test_of_a_dead_process_the_queues_cell_tells_what_became_of_its_transaction(
         _, row = await other.run(other.transactions.find(transaction))
         assert (row.decision, row.by, row.is_finished) == (
             Decision.COMMITTED if settles else Decision.ROLLED_BACK,
-            By.ACKS,
+            Decider.ACKS,
             True,
         )
         if consumer is None:
@@ -254,16 +254,16 @@ def test_an_operators_rollback_ends_the_deliveries_and_comes_too_late_when_they_
         transaction = await decided_by_its_cell(stage, one, settles=settles)
         for refused in (other.transactions.decide, other.transactions.check):
             with pytest.raises(AcksDecide):
-                await other.run(refused(transaction, Decision.COMMITTED, By.OPERATOR))
+                await other.run(refused(transaction, Decision.COMMITTED, Decider.OPERATOR))
         if settles:
             with pytest.raises(TransactionCommitted):
-                await other.run(other.transactions.check(transaction, Decision.ROLLED_BACK, By.OPERATOR))
+                await other.run(other.transactions.check(transaction, Decision.ROLLED_BACK, Decider.OPERATOR))
             assert (await other.run(other.transactions.find(transaction)))[1].is_open
             with pytest.raises(TransactionCommitted):
-                await other.run(other.transactions.decide(transaction, Decision.ROLLED_BACK, By.OPERATOR))
+                await other.run(other.transactions.decide(transaction, Decision.ROLLED_BACK, Decider.OPERATOR))
         else:
-            assert (await other.run(other.transactions.check(transaction, Decision.ROLLED_BACK, By.OPERATOR))).is_open
-            await other.run(other.transactions.decide(transaction, Decision.ROLLED_BACK, By.OPERATOR))
+            assert (await other.run(other.transactions.check(transaction, Decision.ROLLED_BACK, Decider.OPERATOR))).is_open
+            await other.run(other.transactions.decide(transaction, Decision.ROLLED_BACK, Decider.OPERATOR))
         await other.run(other.transactions.finish(transaction))
         assert await stage.bodies() == (BODIES if settles else [])
 

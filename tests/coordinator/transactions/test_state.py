@@ -16,10 +16,10 @@ from penstock.coordinator.transactions.errors import (
 from penstock.coordinator.transactions.members.state import (
     AGE_MAX_MS,
     KEPT_MS,
-    By,
+    Decider,
     Decision,
     HalfPart,
-    LinkedAs,
+    LinkResult,
     MemberCell,
 )
 from penstock.log.errors import CallError, InternalError, TopicDeleted
@@ -36,7 +36,7 @@ def sent(
     return cell.with_half(ID, topic, life, number, PART, now_ms=NOW_MS, first_check_ms=60_000, first=first)
 
 
-def committed(by: By = By.OWNER) -> MemberCell:
+def committed(by: Decider = Decider.OWNER) -> MemberCell:
     return sent().decided(ID, Decision.COMMITTED, by, now_ms=NOW_MS)
 
 
@@ -71,18 +71,18 @@ def test_a_topic_that_was_made_again_is_another() -> None:
 @pytest.mark.parametrize(
     ("decision", "by", "error", "said"),
     [
-        (Decision.COMMITTED, By.CHECKER, TransactionCommitted, "the transaction is committed.*by a check-back"),
-        (Decision.ROLLED_BACK, By.OPERATOR, TransactionRolledBack, "was rolled back.*by an operator.*undo the local work"),
-        (Decision.ROLLED_BACK, By.CHECKS, TransactionExpired, "has expired.*did not know, as often as it was asked"),
-        (Decision.ROLLED_BACK, By.AGE, TransactionExpired, "has expired.*more than 4 hours"),
+        (Decision.COMMITTED, Decider.CHECKER, TransactionCommitted, "the transaction is committed.*by a check-back"),
+        (Decision.ROLLED_BACK, Decider.OPERATOR, TransactionRolledBack, "was rolled back.*by an operator.*undo the local work"),
+        (Decision.ROLLED_BACK, Decider.CHECKS, TransactionExpired, "has expired.*did not know, as often as it was asked"),
+        (Decision.ROLLED_BACK, Decider.AGE, TransactionExpired, "has expired.*more than 4 hours"),
     ],
 )
-def test_who_comes_too_late_is_told_what_became_of_it(decision: Decision, by: By, error: type[CallError], said: str) -> None:
+def test_who_comes_too_late_is_told_what_became_of_it(decision: Decision, by: Decider, error: type[CallError], said: str) -> None:
     cell = sent().decided(ID, decision, by, now_ms=NOW_MS)
-    assert cell.decided(ID, decision, By.OWNER, now_ms=NOW_MS) is cell
+    assert cell.decided(ID, decision, Decider.OWNER, now_ms=NOW_MS) is cell
     other = Decision.ROLLED_BACK if decision is Decision.COMMITTED else Decision.COMMITTED
     with pytest.raises(error, match=said) as refused:
-        cell.decided(ID, other, By.OWNER, now_ms=NOW_MS)
+        cell.decided(ID, other, Decider.OWNER, now_ms=NOW_MS)
     assert refused.value.operation == ("commit" if other is Decision.COMMITTED else "roll back")
     with pytest.raises(error, match=said):
         sent(cell, number=1, first=False)
@@ -90,22 +90,22 @@ def test_who_comes_too_late_is_told_what_became_of_it(decision: Decision, by: By
         cell.with_check(ID, checks=1, now_ms=NOW_MS, every_ms=1)
 
 
-@pytest.mark.parametrize("by", [By.CHECKER, By.OPERATOR])
-def test_nobody_else_commits_one_without_a_checker(by: By) -> None:
+@pytest.mark.parametrize("by", [Decider.CHECKER, Decider.OPERATOR])
+def test_nobody_else_commits_one_without_a_checker(by: Decider) -> None:
     """It is to settle messages, and which is not known before its sender commits."""
     cell = MemberCell(group="shop").with_half(ID, "orders", "one", 0, PART, now_ms=NOW_MS, first_check_ms=None, first=True)
     with pytest.raises(AcksDecide, match="the write that settles them decides it"):
         cell.decided(ID, Decision.COMMITTED, by, now_ms=NOW_MS)
     assert cell.decided(ID, Decision.ROLLED_BACK, by, now_ms=NOW_MS).row(ID).decision is Decision.ROLLED_BACK
-    assert cell.decided(ID, Decision.COMMITTED, By.OWNER, now_ms=NOW_MS).row(ID).decision is Decision.COMMITTED
+    assert cell.decided(ID, Decision.COMMITTED, Decider.OWNER, now_ms=NOW_MS).row(ID).decision is Decision.COMMITTED
 
 
 def test_a_commit_after_four_hours_rolls_back() -> None:
     late_ms = NOW_MS + AGE_MAX_MS
-    assert sent().decided(ID, Decision.COMMITTED, By.OWNER, now_ms=late_ms - 1).row(ID).decision is Decision.COMMITTED
-    row = sent().decided(ID, Decision.COMMITTED, By.OWNER, now_ms=late_ms).row(ID)
-    assert (row.decision, row.by) == (Decision.ROLLED_BACK, By.AGE)
-    assert committed().decided(ID, Decision.COMMITTED, By.OWNER, now_ms=late_ms) == committed(), "it was in time"
+    assert sent().decided(ID, Decision.COMMITTED, Decider.OWNER, now_ms=late_ms - 1).row(ID).decision is Decision.COMMITTED
+    row = sent().decided(ID, Decision.COMMITTED, Decider.OWNER, now_ms=late_ms).row(ID)
+    assert (row.decision, row.by) == (Decision.ROLLED_BACK, Decider.AGE)
+    assert committed().decided(ID, Decision.COMMITTED, Decider.OWNER, now_ms=late_ms) == committed(), "it was in time"
     assert [row.id for row in sent().aged(late_ms)] == [ID]
     assert sent().aged(late_ms - 1) == committed().aged(late_ms) == []
 
@@ -124,11 +124,13 @@ def test_what_its_owner_decided_and_finished_alone_is_forgotten_at_once() -> Non
     assert committed().to_finish() == [committed().row(ID)]
 
 
-@pytest.mark.parametrize("cell", [committed(By.CHECKER), committed().with_claim(ID)], ids=["another decided", "another may link"])
+@pytest.mark.parametrize(
+    "cell", [committed(Decider.CHECKER), committed().with_claim(ID)], ids=["another decided", "another may link"]
+)
 def test_what_another_had_a_hand_in_is_kept_for_a_day(cell: MemberCell) -> None:
-    linked = {"orders": LinkedAs(7, {0: (5, 7)})}
+    linked = {"orders": LinkResult(7, {0: (5, 7)})}
     done = cell.with_finished(ID, linked, now_ms=NOW_MS)
-    assert done.row(ID).destinations[0].linked == LinkedAs(7, {0: (5, 7)})
+    assert done.row(ID).destinations[0].linked == LinkResult(7, {0: (5, 7)})
     assert done.row(ID).messages == 2
     assert done.with_finished(ID, {}, now_ms=NOW_MS + 1) is done
     assert done.with_claim(ID) is done
@@ -141,7 +143,7 @@ def test_what_another_had_a_hand_in_is_kept_for_a_day(cell: MemberCell) -> None:
 def test_open_and_committed_ones_hold_what_they_staged_and_no_others() -> None:
     assert sent().holds(ID)
     assert committed().holds(ID)
-    assert not sent().decided(ID, Decision.ROLLED_BACK, By.OWNER, now_ms=NOW_MS).holds(ID)
+    assert not sent().decided(ID, Decision.ROLLED_BACK, Decider.OWNER, now_ms=NOW_MS).holds(ID)
     assert not sent().holds(OTHER)
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionExpired, TransactionRolledBack
-from penstock.coordinator.transactions.members.acks import Acked, Acks
+from penstock.coordinator.transactions.members.acks import AckedDelivery, Acks
 from penstock.coordinator.transactions.members.codec import decode_member, encode_member
-from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision, HalfPart, MemberCell
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, Decider, Decision, HalfPart, MemberCell
 from penstock.log.errors import InternalError
 
 ID = "0123456789abcdef" * 2
-ACKS = Acks(group="audit", topic="orders", queue=3, generation=1, acked=(Acked(7, 1), Acked(9, 2, 2**64 - 1), Acked(12, 1, 0)))
+ACKS = Acks(
+    group="audit",
+    topic="orders",
+    queue=3,
+    generation=1,
+    acked=(AckedDelivery(7, 1), AckedDelivery(9, 2, 2**64 - 1), AckedDelivery(12, 1, 0)),
+)
 PART = HalfPart(100, "0" * 32, 2)
 
 
@@ -35,13 +41,13 @@ def test_nothing_more_is_sent_once_its_commit_has_begun() -> None:
         cell.with_half(ID, "priced", "1", 1, PART, now_ms=6, first_check_ms=None, first=False)
 
 
-@pytest.mark.parametrize("by", [By.OWNER, By.CHECKER, By.OPERATOR, By.CHECKS, By.AGE])
+@pytest.mark.parametrize("by", [Decider.OWNER, Decider.CHECKER, Decider.OPERATOR, Decider.CHECKS, Decider.AGE])
 @pytest.mark.parametrize("decision", [Decision.COMMITTED, Decision.ROLLED_BACK])
-def test_nobody_decides_it_but_the_queues_cell(by: By, decision: Decision) -> None:
+def test_nobody_decides_it_but_the_queues_cell(by: Decider, decision: Decision) -> None:
     cell = begun().with_acks(ID, ACKS, now_ms=5)
     with pytest.raises(AcksDecide, match="the write that settles them decides it"):
         cell.decided(ID, decision, by, now_ms=6)
-    after = cell.decided(ID, decision, By.ACKS, now_ms=6)
+    after = cell.decided(ID, decision, Decider.ACKS, now_ms=6)
     assert after.row(ID).decision is decision
     assert after.decided(ID, decision, by, now_ms=7) is after
 
@@ -49,7 +55,7 @@ def test_nobody_decides_it_but_the_queues_cell(by: By, decision: Decision) -> No
 def test_age_rolls_back_none_that_a_queues_cell_may_have_committed() -> None:
     cell = begun().with_acks(ID, ACKS, now_ms=5)
     assert cell.aged(AGE_MAX_MS * 9) == []
-    after = cell.decided(ID, Decision.COMMITTED, By.ACKS, now_ms=AGE_MAX_MS * 9)
+    after = cell.decided(ID, Decision.COMMITTED, Decider.ACKS, now_ms=AGE_MAX_MS * 9)
     assert after.row(ID).decision is Decision.COMMITTED
 
 
@@ -58,13 +64,13 @@ def test_a_commit_that_begins_too_late_is_refused_and_rolls_it_back() -> None:
     assert (cell.row(ID).decision, cell.row(ID).acks) == (Decision.ROLLED_BACK, None)
     with pytest.raises(TransactionExpired):
         cell.with_acks(ID, ACKS, now_ms=1 + AGE_MAX_MS)
-    rolled_back = begun().decided(ID, Decision.ROLLED_BACK, By.OWNER, now_ms=5)
+    rolled_back = begun().decided(ID, Decision.ROLLED_BACK, Decider.OWNER, now_ms=5)
     with pytest.raises(TransactionRolledBack):
         rolled_back.with_acks(ID, ACKS, now_ms=6)
 
 
 def test_finished_by_its_sender_it_leaves_at_once_and_else_it_stays() -> None:
-    committed = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.COMMITTED, By.ACKS, now_ms=6)
+    committed = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.COMMITTED, Decider.ACKS, now_ms=6)
     assert committed.with_finished(ID, {}, now_ms=7).rows == {}
     claimed = committed.with_claim(ID).with_finished(ID, {}, now_ms=7)
     assert claimed.row(ID).is_finished
@@ -72,9 +78,9 @@ def test_finished_by_its_sender_it_leaves_at_once_and_else_it_stays() -> None:
 
 
 def test_whoever_comes_too_late_is_told_what_became_of_its_messages() -> None:
-    committed = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.COMMITTED, By.ACKS, now_ms=6)
+    committed = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.COMMITTED, Decider.ACKS, now_ms=6)
     with pytest.raises(TransactionCommitted, match="observed: by the messages that it settles"):
-        committed.decided(ID, Decision.ROLLED_BACK, By.OWNER, now_ms=7)
-    lost = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.ROLLED_BACK, By.ACKS, now_ms=6)
+        committed.decided(ID, Decision.ROLLED_BACK, Decider.OWNER, now_ms=7)
+    lost = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.ROLLED_BACK, Decider.ACKS, now_ms=6)
     with pytest.raises(TransactionRolledBack, match="observed: its messages were settled elsewhere, or handed out again"):
-        lost.decided(ID, Decision.COMMITTED, By.OWNER, now_ms=7)
+        lost.decided(ID, Decision.COMMITTED, Decider.OWNER, now_ms=7)

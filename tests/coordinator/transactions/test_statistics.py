@@ -6,9 +6,9 @@ import asyncio
 from datetime import timedelta
 
 from penstock.consumers.metrics import MemoryMetrics, Metric
-from penstock.coordinator.transactions.checking.checker import Answer
+from penstock.coordinator.transactions.checking.checker import CheckOutcome
 from penstock.coordinator.transactions.finisher import LOOK_S, finisher_of
-from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, Decider, Decision
 from penstock.coordinator.transactions.metrics import (
     CHECK_BACKS_ANSWERED,
     CHECK_BACKS_ASKED,
@@ -78,7 +78,7 @@ def test_who_decides_counts_and_not_who_sent_or_finishes() -> None:
         assert second.id is not None
         sender.process.crash()
         for _ in range(2):
-            await operator.run(operator.transactions.decide(first.id, Decision.COMMITTED, By.OPERATOR))
+            await operator.run(operator.transactions.decide(first.id, Decision.COMMITTED, Decider.OPERATOR))
         await other.run(other.transactions.finish(first.id))
         assert Shown(operator).ended["committed"] == 1
         assert Shown(other).ended["committed"] in (0, None)
@@ -104,7 +104,7 @@ def test_questions_and_what_came_of_them() -> None:
         task = other.process.spawn(checks.play(GROUP, stop))
         await stage.let_pass(70)
         assert len(checker.asked) == shown.of_group(CHECK_BACKS_ASKED) == 4
-        answered = {str(one): shown.of_group(CHECK_BACKS_ANSWERED, outcome=one) for one in Answer}
+        answered = {str(one): shown.of_group(CHECK_BACKS_ANSWERED, outcome=one) for one in CheckOutcome}
         assert answered == {"commit": 1, "rollback": 1, "failed": 1, "unknown": 1, "late": 0}
         assert shown.ended == {"committed": 1, "rolled_back": 1, "expired": 0}
         other.process.call(stop.set)
@@ -131,7 +131,7 @@ def test_who_looks_after_a_group_shows_what_stands_for_as_long_as_it_does() -> N
         assert (shown.of_topic(HALF_MESSAGES, "paid"), shown.of_topic(HALF_MESSAGES, "booked")) == (3, 2)
         await stage.let_pass(LOOK_S - 2)
         sender.process.crash()
-        await other.run(other.transactions.decide(last.id, Decision.ROLLED_BACK, By.OPERATOR))
+        await other.run(other.transactions.decide(last.id, Decision.ROLLED_BACK, Decider.OPERATOR))
         await stage.let_pass(2)
         assert (shown.of_group(OPEN_TRANSACTIONS), shown.of_group(UNFINISHED_TRANSACTIONS)) == (1, 1)
         await stage.let_pass(2 * LOOK_S)

@@ -18,13 +18,13 @@ from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.tables import MemoryTable
 from penstock.gateway.access.authorizer import Authorizer
-from penstock.gateway.access.limits import Limits
-from penstock.gateway.access.principals import KEEP_S, STALE_S, Principals
+from penstock.gateway.access.limits import PrincipalLimits
+from penstock.gateway.access.principals import KEEP_S, STALE_S, PrincipalCache
 from penstock.gateway.access.signature import digest_of
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import Metadata
-from penstock.gateway.protocol.status import Refused
-from penstock.gateway.server.calls import Call
+from penstock.gateway.protocol.metadata import CallMetadata
+from penstock.gateway.protocol.status import StatusError
+from penstock.gateway.server.calls import RpcCall
 from penstock.log.errors import StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
 
@@ -49,14 +49,14 @@ class Hands:
 class World:
     """A table with a principal ``shop`` that may send orders, and a gateway's authorizer over it."""
 
-    def __init__(self, *, limits: Limits | None = None, keys: SealingKeys = KEYS) -> None:
+    def __init__(self, *, limits: PrincipalLimits | None = None, keys: SealingKeys = KEYS) -> None:
         self.clock = Hands()
         runtime = Runtime(clock=self.clock)
         cells = Cells(MemoryTable(), runtime)
         self.operator = AccessRegistry(cells, runtime, LakeCell(cells, runtime, None))
         self.reads = 0
         self.outage = False
-        self.authorizer = Authorizer(Principals(self._read, keys, self.clock), self.clock, limits=limits)
+        self.authorizer = Authorizer(PrincipalCache(self._read, keys, self.clock), self.clock, limits=limits)
 
     async def _read(self) -> AccessRecord:
         self.reads += 1
@@ -64,20 +64,20 @@ class World:
             raise StoreUnavailable("no answer")
         return await self.operator.read()
 
-    def call(self, *, secret: str = SECRET, key: str = "shop", rpc: str = "SendMessage", peer: str = "ipv4:1.2.3.4:5") -> Call:
+    def call(self, *, secret: str = SECRET, key: str = "shop", rpc: str = "SendMessage", peer: str = "ipv4:1.2.3.4:5") -> RpcCall:
         date_time = datetime.fromtimestamp(self.clock.s, UTC).strftime("%Y%m%dT%H%M%SZ")
         digest = digest_of(secret, date_time).hex()
         signed = f"MQv2-HMAC-SHA1 Credential={key}, SignedHeaders=x-mq-date-time, Signature={digest}"
-        return Call(rpc, Metadata(client_id="c", date_time=date_time, authorization=signed), peer)
+        return RpcCall(rpc, CallMetadata(client_id="c", date_time=date_time, authorization=signed), peer)
 
-    async def send(self, **said: str) -> Call:
+    async def send(self, **said: str) -> RpcCall:
         call = self.call(**said)
         await self.authorizer.admit(call)
         await self.authorizer.allow(call, SEND)
         return call
 
     async def refused(self, code: pb.Code, **said: str) -> str:
-        with pytest.raises(Refused) as raised:
+        with pytest.raises(StatusError) as raised:
             await self.send(**said)
         assert raised.value.code == code
         return raised.value.message
@@ -100,7 +100,7 @@ def test_a_signed_call_is_allowed_what_is_granted() -> None:
         receive = pb.ReceiveMessageRequest(
             group=pb.Resource(name="g"), message_queue=pb.MessageQueue(topic=pb.Resource(name="orders"))
         )
-        with pytest.raises(Refused, match=r"shop may not join group g; .* `penstock access grant shop --join g`") as raised:
+        with pytest.raises(StatusError, match=r"shop may not join group g; .* `penstock access grant shop --join g`") as raised:
             await world.authorizer.allow(call, receive)
         assert raised.value.code == pb.FORBIDDEN
 
@@ -127,8 +127,8 @@ def test_an_unknown_key_and_a_wrong_secret_are_told_alike() -> None:
         assert await world.refused(pb.UNAUTHORIZED, key="nobody") == await world.refused(
             pb.UNAUTHORIZED, secret="wrong-horse-battery"
         )
-        unsigned = replace(world.call(), metadata=Metadata(client_id="c"))
-        with pytest.raises(Refused, match="not signed"):
+        unsigned = replace(world.call(), metadata=CallMetadata(client_id="c"))
+        with pytest.raises(StatusError, match="not signed"):
             await world.authorizer.admit(unsigned)
 
     played(play)
@@ -138,7 +138,7 @@ def test_an_old_signature_is_refused() -> None:
     async def play(world: World) -> None:
         call = world.call()
         world.clock.s += 16 * 3600
-        with pytest.raises(Refused, match="has expired"):
+        with pytest.raises(StatusError, match="has expired"):
             await world.authorizer.admit(call)
 
     played(play)
@@ -154,7 +154,7 @@ def test_a_rotation_needs_no_restart() -> None:
         world.clock.s += 3601
         await world.refused(pb.UNAUTHORIZED)
         await world.send(secret=SECRET + "2")
-        with pytest.raises(Refused, match="has another secret by now") as raised:
+        with pytest.raises(StatusError, match="has another secret by now") as raised:
             await world.authorizer.check_again(former, SEND)
         assert raised.value.code == pb.UNAUTHORIZED, "a call that began with the former secret ends"
 
@@ -167,7 +167,7 @@ def test_a_revocation_ends_calls_within_seconds_also_long_ones() -> None:
         await world.operator.revoke("shop", [Grant(Verb.SEND, "orders")])
         world.clock.s += STALE_S + 0.1
         await world.refused(pb.FORBIDDEN)
-        with pytest.raises(Refused, match="may not send topic orders"):
+        with pytest.raises(StatusError, match="may not send topic orders"):
             await world.authorizer.check_again(call, SEND)
         await world.operator.grant("shop", [Grant(Verb.SEND, "orders")])
         world.clock.s += STALE_S + 0.1
@@ -177,7 +177,7 @@ def test_a_revocation_ends_calls_within_seconds_also_long_ones() -> None:
         await world.operator.grant("shop", [Grant(Verb.SEND, "orders")])
         world.clock.s += STALE_S + 0.1
         await world.send()
-        with pytest.raises(Refused, match="was removed"):
+        with pytest.raises(StatusError, match="was removed"):
             await world.authorizer.check_again(call, SEND)
 
     played(play)
@@ -244,7 +244,7 @@ def test_a_principal_may_call_so_often() -> None:
         await world.send()
         await world.refused(pb.TOO_MANY_REQUESTS)
 
-    played(play, limits=Limits(calls_per_s=3))
+    played(play, limits=PrincipalLimits(calls_per_s=3))
 
 
 def test_a_principal_may_have_so_many_connections() -> None:
@@ -258,4 +258,4 @@ def test_a_principal_may_have_so_many_connections() -> None:
         await world.send(peer="c")
         await world.refused(pb.TOO_MANY_REQUESTS, peer="a")
 
-    played(play, limits=Limits(connections=2))
+    played(play, limits=PrincipalLimits(connections=2))

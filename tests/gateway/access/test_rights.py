@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.gateway.access.rights import missing
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.status import Refused
+from penstock.gateway.protocol.status import StatusError
 
 ORDERS, BILLING = pb.Resource(name="orders"), pb.Resource(name="billing")
 IN_SHOP = pb.Resource(resource_namespace="shop", name="orders")
@@ -77,5 +77,5 @@ def test_a_group_s_dead_letters_are_its_own() -> None:
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(StatusError):
         missing(frozenset({Grant(Verb.SEND, "*")}), pb.SendMessageRequest(messages=[pb.Message()]))

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
-from penstock.gateway.clients.topics import Names
-from penstock.gateway.consuming.pool import IDLE_S, Pool
+from penstock.gateway.clients.topics import TopicDirectory
+from penstock.gateway.consuming.pool import IDLE_S, ConsumerPool
 from penstock.log import MessageType, StoreUnavailable
 from tests.gateway.consuming.times import Times
 
@@ -43,7 +43,7 @@ class Stage:
         self.fails_at = 0
         """The read of the group at which the store does not answer."""
         self.settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
-        self.pool = Pool(cast("Lake", self), cast("Names", self))
+        self.pool = ConsumerPool(cast("Lake", self), cast("TopicDirectory", self))
 
     def simple_consumer(self, topic: str, *, group: str, filter: str | None, metrics: object) -> Consumer:
         self.opened.append(Consumer())

@@ -14,7 +14,7 @@ import pytest
 from penstock import connect
 from penstock.infra.cli import main
 from penstock.infra.console import completion
-from penstock.infra.console.completion import rejoined
+from penstock.infra.console.completion import rejoin_words
 from tests.infra.cli.conftest import Penstock
 from tests.infra.cli.test_start import CALL, HEAVY, loaded_by
 from tests.runner import cli_runner
@@ -186,5 +186,5 @@ def test_completing_topics_and_groups_loads_nothing_heavy(lake: Path, penstock: 
     ],
 )
 def test_words_that_bash_split_are_joined(words: tuple[str, ...], cursor: int, joined: tuple[tuple[str, ...], int]) -> None:
-    found, at = rejoined(words, cursor)
+    found, at = rejoin_words(words, cursor)
     assert (tuple(found), at) == joined

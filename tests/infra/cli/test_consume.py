@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Message, RetryPolicy, connect
 from penstock.consumers.statistics import ConsumerStatistics, QueueStatistics
-from penstock.infra.cli.groups.gate import Gate
-from penstock.infra.cli.groups.work import Work
+from penstock.infra.cli.groups.consume_run import ConsumeRun
+from penstock.infra.cli.groups.message_limiter import MessageLimiter
 from tests.infra.cli.conftest import Outcome, Penstock
 from tests.lakes import send_all
 
@@ -69,7 +69,7 @@ def test_no_patience_at_all_takes_what_is_there(penstock: Penstock, lake: Path) 
 def test_without_patience_a_queue_with_work_is_not_idle_at_the_first_look(lag: int, idle: bool) -> None:
     one = QueueStatistics(topic="orders", queue=0, lag_messages=lag, inflight_messages=0, ready_messages=0)
     seen = ConsumerStatistics(group="g", queues=(one,))
-    work = Work(print, one_by_one=True, most=None)
+    work = ConsumeRun(print, one_by_one=True, most=None)
     assert work._is_idle(SimpleNamespace(statistics=lambda: seen), 0.0) is idle  # type: ignore[arg-type]
 
 
@@ -262,7 +262,7 @@ def test_a_topic_that_is_not_there(penstock: Penstock, sent: Path) -> None:
 
 
 def test_a_gate_lets_in_as_many_as_may_be_done_and_another_for_each_that_failed() -> None:
-    gate = Gate(2)
+    gate = MessageLimiter(2)
     answers = [gate.enter() for _ in range(4)]
     assert [one.done() for one in answers] == [True, True, False, False]
     gate.leave(done=False)
@@ -279,6 +279,6 @@ def test_a_gate_lets_in_as_many_as_may_be_done_and_another_for_each_that_failed(
 
 
 def test_a_gate_without_a_limit_lets_all_in() -> None:
-    gate = Gate(None)
+    gate = MessageLimiter(None)
     assert all(gate.enter().result() for _ in range(100))
     assert not gate.finished

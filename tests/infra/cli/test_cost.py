@@ -8,7 +8,7 @@ import click
 import pytest
 
 from penstock.infra.cli.setup.cost import command
-from penstock.infra.cost import Cells, Prices, Workload, estimate, month_usd
+from penstock.infra.cost import CellStorage, Prices, Workload, estimate, month_usd
 from tests.infra.cli.conftest import Penstock
 
 
@@ -37,7 +37,7 @@ def test_every_option_counts_in_json(penstock: Penstock) -> None:
         readers=1,
         linger=timedelta(seconds=1),
         publish_interval=timedelta(seconds=60),
-        cells=Cells.STORE,
+        cells=CellStorage.STORE,
         maintained=False,
         iceberg=True,
     )
@@ -62,7 +62,7 @@ def test_defaults_are_those_of_the_formulas() -> None:
     assert all(given[name] == getattr(prices, name) for name in Prices.__dataclass_fields__)
     (cells,) = (option.type for option in command.params if option.name == "cells")
     assert isinstance(cells, click.Choice)
-    assert list(cells.choices) == [one.value for one in Cells]
+    assert list(cells.choices) == [one.value for one in CellStorage]
 
 
 def test_defaults_are_shown_as_they_are_given(penstock: Penstock) -> None:

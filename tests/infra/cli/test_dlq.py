@@ -11,13 +11,13 @@ import pytest
 
 from penstock import Message, connect
 from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter
-from penstock.log import Lake, open_store
+from penstock.log import LogLake, open_store
 from tests.infra.cli.conftest import Penstock
 
 
 async def bury(path: Path, topic: str, group: str, reasons: list[str]) -> None:
     """All messages of a topic's queue 0, as if they had failed for these reasons."""
-    async with Lake(open_store(str(path))) as lake:
+    async with LogLake(open_store(str(path))) as lake:
         reader = await lake.reader(topic)
         messages = [message async for message in reader.messages(queue=0)]
         await DeadLetterWriter(lake, group, topic, 0).write(

@@ -22,7 +22,7 @@ from penstock import (
 from penstock.infra.cli.main import COMMANDS
 from penstock.infra.console import output
 from penstock.infra.console.exit_codes import ending, exit_code
-from penstock.infra.console.session import Session, Signals, Stopped
+from penstock.infra.console.session import CommandSession, Interrupted, Signals
 from penstock.infra.console.wording import LIMITS, SHELL, in_shell
 from penstock.log.message.message import limit_hint
 from tests.infra.cli.conftest import Penstock
@@ -39,33 +39,33 @@ from tests.tree import ROOT
         (PermissionDenied("never allowed"), 2),
         (AccessRefused("allowed before"), 3),
         (AccessLost("refused for long"), 5),
-        (Stopped(2), 130),
-        (Stopped(15), 143),
+        (Interrupted(2), 130),
+        (Interrupted(15), 143),
         (ZeroDivisionError("ours"), 1),
     ],
 )
 def test_exit_codes(error: BaseException, code: int) -> None:
-    assert ending(error, Session(Signals())) == code
+    assert ending(error, CommandSession(Signals())) == code
 
 
 def test_a_bug_asks_for_a_report_and_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
-    ending(ZeroDivisionError("division by zero"), Session(Signals()))
+    ending(ZeroDivisionError("division by zero"), CommandSession(Signals()))
     said = capsys.readouterr().err
     assert "please report it" in said
     assert "ZeroDivisionError: division by zero" in said
     assert "--debug" in said
     assert "Traceback" not in said
-    ending(ZeroDivisionError("division by zero"), Session(Signals(), debug=True))
+    ending(ZeroDivisionError("division by zero"), CommandSession(Signals(), debug=True))
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_an_error_says_operation_object_expected_observed_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     error = InvalidArgument("no", operation="read", object="orders", expected={"a": 1}, observed=2, hint="do this")
-    ending(error, Session(Signals()))
+    ending(error, CommandSession(Signals()))
     assert capsys.readouterr().err == (
         "error: no\n  operation: read\n  object:    orders\n  expected:  a 1\n  observed:  2\n  hint:      do this\n"
     )
-    ending(error, Session(Signals(), as_json=True))
+    ending(error, CommandSession(Signals(), as_json=True))
     told = json.loads(capsys.readouterr().err)
     assert (told["error"], told["object"], told["hint"]) == ("invalid_argument", "orders", "do this")
 

@@ -23,7 +23,7 @@ from penstock.coordinator import Coordination, GroupDescription, open_table
 from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.coordinator.workers.lease import Heartbeat, Listed, encode_heartbeat
+from penstock.coordinator.workers.lease import Heartbeat, ListedMember, encode_heartbeat
 from tests.cells import change_cell, parked
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S
@@ -191,7 +191,7 @@ def test_workers_that_died_are_told_from_those_that_live(penstock: Penstock, lak
     async def die() -> None:
         async with aio.connect(lake) as opened:
             for name, lease_ms, fenced in (("dead", 100, False), ("idle", 60_000, False), ("replaced", 100, True)):
-                beat = Heartbeat(worker=name, lease_ms=lease_ms, fenced=fenced, members=(Listed(1, "billing", ("orders",)),))
+                beat = Heartbeat(worker=name, lease_ms=lease_ms, fenced=fenced, members=(ListedMember(1, "billing", ("orders",)),))
                 await opened.coordination.cells.write(worker_key(name), encode_heartbeat(beat), on=None, deadline_s=9e18)
 
     asyncio.run(die())
@@ -204,7 +204,7 @@ def test_workers_that_died_are_told_from_those_that_live(penstock: Penstock, lak
 def test_who_only_maintains_is_shown_as_upkeep(penstock: Penstock, lake: Path) -> None:
     async def beat() -> None:
         async with aio.connect(lake) as opened:
-            found = Heartbeat(worker="keeper", lease_ms=100, members=(Listed(1, "", ("*",)),))
+            found = Heartbeat(worker="keeper", lease_ms=100, members=(ListedMember(1, "", ("*",)),))
             await opened.coordination.cells.write(worker_key("keeper"), encode_heartbeat(found), on=None, deadline_s=9e18)
 
     asyncio.run(beat())

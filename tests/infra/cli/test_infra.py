@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.infra.deploy.access import Role
+from penstock.infra.deploy.access import ProcessRole
+from penstock.infra.deploy.generated_files import KINDS
 from penstock.infra.deploy.policies import policy
-from penstock.infra.deploy.written import KINDS
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S
 
 URL = "s3://lakes/prod?region=eu-west-1"
 
 
-@pytest.mark.parametrize("role", list(Role))
-def test_policy_prints_what_the_module_says(penstock: Penstock, role: Role) -> None:
+@pytest.mark.parametrize("role", list(ProcessRole))
+def test_policy_prints_what_the_module_says(penstock: Penstock, role: ProcessRole) -> None:
     said = penstock("infra", "policy", role.value, "--lake", URL)
     assert json.loads(said.out) == policy([role], URL)
     assert len(said.out.splitlines()) > 10  # for people
@@ -38,16 +38,18 @@ def test_policy_takes_every_option(penstock: Penstock) -> None:
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     limits = ["--topic", "orders", "--topic", "audit", "--group", "billing"]
     said = penstock("infra", "policy", "consumer", "maintenance", "--lake", URL, *words, *limits, "--json")
-    assert said.rows == [policy([Role.CONSUMER, Role.MAINTENANCE], URL, **options, topics=["orders", "audit"], groups=["billing"])]
+    assert said.rows == [
+        policy([ProcessRole.CONSUMER, ProcessRole.MAINTENANCE], URL, **options, topics=["orders", "audit"], groups=["billing"])
+    ]
     who = "arn:aws:iam::123456789012:role/worker"
     said = penstock("infra", "policy", "reader", "--lake", URL, "--principal", who, "--json")
-    assert said.rows == [policy([Role.READER], URL, principal=who)]
+    assert said.rows == [policy([ProcessRole.READER], URL, principal=who)]
 
 
 def test_policy_reads_where_cells_lie_from_the_environment(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_COORDINATION", "dynamodb://cells")
     said = penstock("infra", "policy", "consumer", "--lake", URL, "--json")
-    assert said.rows == [policy([Role.CONSUMER], URL, coordination="dynamodb://cells")]
+    assert said.rows == [policy([ProcessRole.CONSUMER], URL, coordination="dynamodb://cells")]
 
 
 def test_policy_says_what_is_wrong(penstock: Penstock) -> None:

@@ -11,7 +11,7 @@ from penstock import Message, TransactionResolution
 from penstock.aio import Lake, connect
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.statistics import LAG_MESSAGES, OPEN_TRANSACTIONS, TIMERS_FIRED, TIMING_MESSAGES
-from penstock.infra.cli.lake.upkeep import maintain_forever
+from penstock.infra.cli.lake.maintenance import maintain_forever
 from penstock.log import MessageType, TopicSettings
 from penstock.log.stores.memory import MemoryStore
 from tests.waiting import wait_until

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from penstock import Message, aio, connect
-from penstock.coordinator import GroupDescription, GroupSettings, QueueStanding, WorkerSeen, WorkerState
-from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator import GroupDescription, GroupSettings, QueueProgress, WorkerState, WorkerStatus
+from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import WORKERS, worker_key
-from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_IDLE_S, MARGIN, Heartbeat, Listed, encode_heartbeat
+from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_IDLE_S, MARGIN, Heartbeat, ListedMember, encode_heartbeat
 from penstock.infra.cli.groups import lag
 from penstock.infra.cli.groups.owners import WATCHED, verdicts
 from tests.cells import change_cell
@@ -22,13 +22,13 @@ from tests.infra.cli.conftest import Penstock
 LIVES, SILENT, EXPIRED = WorkerState.LIVES, WorkerState.SILENT, WorkerState.EXPIRED
 
 
-def seen(worker: str, state: WorkerState, *numbers: int) -> WorkerSeen:
-    members = tuple(Listed(number, "billing", ("orders",)) for number in numbers or (1,))
-    return WorkerSeen(worker, state, Heartbeat(worker=worker, lease_ms=100, label=f"host/{worker}", members=members))
+def seen(worker: str, state: WorkerState, *numbers: int) -> WorkerStatus:
+    members = tuple(ListedMember(number, "billing", ("orders",)) for number in numbers or (1,))
+    return WorkerStatus(worker, state, Heartbeat(worker=worker, lease_ms=100, label=f"host/{worker}", members=members))
 
 
 def owned(*owners: str) -> GroupDescription:
-    standing = QueueStanding(
+    standing = QueueProgress(
         topic="orders",
         queue=0,
         owner="",
@@ -90,7 +90,7 @@ def owned(*owners: str) -> GroupDescription:
     ],
 )
 def test_owners_are_judged_by_what_was_seen_of_their_workers(
-    owners: tuple[str, ...], workers: list[WorkerSeen], said: list[str]
+    owners: tuple[str, ...], workers: list[WorkerStatus], said: list[str]
 ) -> None:
     assert list(verdicts(owned(*owners), workers)) == said
 
@@ -103,14 +103,14 @@ def test_only_the_workers_of_the_group_are_watched(lake: Path, monkeypatch: pyte
     read: list[str] = []
     plain_read = Cells.read
 
-    async def noted(cells: Cells, key: str) -> Stored | None:
+    async def noted(cells: Cells, key: str) -> StoredCell | None:
         read.append(key)
         return await plain_read(cells, key)
 
     async def run() -> None:
         async with aio.connect(lake, maintenance=False) as opened:
             for name, group in (("one", "billing"), ("other", "audit")):
-                beat = Heartbeat(worker=name, lease_ms=100, members=(Listed(1, group, ("orders",)),))
+                beat = Heartbeat(worker=name, lease_ms=100, members=(ListedMember(1, group, ("orders",)),))
                 await opened.coordination.cells.write(worker_key(name), encode_heartbeat(beat), on=None, deadline_s=9e18)
             monkeypatch.setattr(Cells, "read", noted)
             assert [one.worker for one in await opened.workers(group="billing", watch=0)] == ["one"]
@@ -131,7 +131,9 @@ def test_describe_tells_that_the_last_worker_died(penstock: Penstock, lake: Path
     async def die() -> None:
         async with aio.connect(lake) as opened:
             for name, group, lease_ms in (("dead", "billing", 100), ("idle", "audit", 60_000)):
-                beat = Heartbeat(worker=name, lease_ms=lease_ms, label=f"host/{name}", members=(Listed(1, group, ("orders",)),))
+                beat = Heartbeat(
+                    worker=name, lease_ms=lease_ms, label=f"host/{name}", members=(ListedMember(1, group, ("orders",)),)
+                )
                 await opened.coordination.cells.write(worker_key(name), encode_heartbeat(beat), on=None, deadline_s=9e18)
 
     asyncio.run(die())

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import FencedError, connect
+from penstock.infra.cli.messages.file_import import FileImport, ImportFile, ImportSummary
 from penstock.infra.cli.messages.label_columns import columns_of
-from penstock.infra.cli.messages.sending import Import, Source, Summary
 from penstock.infra.console.session import Signals
-from penstock.infra.formats import Format, read_records
-from penstock.infra.labels import Labels
+from penstock.infra.formats import FileFormat, read_records
+from penstock.infra.labels import MessageLabels
 from penstock.log.errors import InvalidArgument
 from tests.cdc.test_debezium import POSTGRES
 from tests.infra.cli.conftest import Penstock
@@ -142,7 +142,7 @@ def test_parquet_columns_go_as_columns(fifo: Penstock, tmp_path: Path) -> None:
 
 
 LABELS = st.builds(
-    Labels,
+    MessageLabels,
     message_group=st.sampled_from([None, "text", "number", "{text}-{number}", "g{{{text}}}"]),
     tag=st.sampled_from([None, "text", "number"]),
     keys=st.sampled_from([(), ("text",), ("{number}/{record_number}",)]),
@@ -161,7 +161,7 @@ SCHEMA = pa.schema([("text", pa.string()), ("number", pa.int64()), ("bytes", pa.
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(labels=LABELS, rows=ROWS)
-def test_columns_give_what_records_give(tmp_path: Path, labels: Labels, rows: list[dict[str, Any]]) -> None:
+def test_columns_give_what_records_give(tmp_path: Path, labels: MessageLabels, rows: list[dict[str, Any]]) -> None:
     # The quick way must refuse, or build the same messages as the loop over records.
     plan = columns_of(SCHEMA, labels)
     assert plan is not None
@@ -170,7 +170,7 @@ def test_columns_give_what_records_give(tmp_path: Path, labels: Labels, rows: li
     batch = pa.RecordBatch.from_pylist(rows, SCHEMA).select(plan.read)
     try:
         with file.open("rb") as opened:
-            records = list(read_records(opened, Format.PARQUET, name="rows", labels=labels))
+            records = list(read_records(opened, FileFormat.PARQUET, name="rows", labels=labels))
     except InvalidArgument:
         with pytest.raises(InvalidArgument):
             plan.table(batch, first_row=0, name="rows")
@@ -223,18 +223,18 @@ def test_what_is_no_bad_record_is_reported_too(fifo: Penstock, monkeypatch: pyte
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Labels, "_sequence", fail)
+    monkeypatch.setattr(MessageLabels, "_sequence", fail)
     said = fifo("produce", "orders", "--group", "user", stdin=JSONL, code=1)
     assert "0 messages to orders" in said.out
     assert "please report it" in said.err
 
 
 def test_a_fenced_import_knows_that_the_rest_was_not_written(fifo: Penstock, lake: Path) -> None:
-    reports: list[Summary] = []
+    reports: list[ImportSummary] = []
     with connect(lake) as opened:
-        importing = Import(
+        importing = FileImport(
             opened.producer("orders", name="nightly"),
-            {Format.JSONL: Labels(message_group="user")},
+            {FileFormat.JSONL: MessageLabels(message_group="user")},
             skip=False,
             signals=Signals(),
         )
@@ -242,7 +242,7 @@ def test_a_fenced_import_knows_that_the_rest_was_not_written(fifo: Penstock, lak
             file = lake.parent / "lines.jsonl"
             file.write_text(JSONL)
             with pytest.raises(FencedError, match=r"opened by entry \d+.*which fences that one"):
-                importing.run([Source(str(file), Format.JSONL)], report=reports.append)
+                importing.run([ImportFile(str(file), FileFormat.JSONL)], report=reports.append)
     (summary,) = reports
     assert (summary.sent, summary.unknown, summary.not_written) == (0, 0, 6)
 

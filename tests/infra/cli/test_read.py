@@ -14,8 +14,8 @@ import pytest
 from rich.cells import cell_len
 
 from penstock import Message, connect
-from penstock.infra.console.output import fitted, printable
-from penstock.infra.console.values import Duration, Position, Size, parse_duration
+from penstock.infra.console.output import fit_width, printable
+from penstock.infra.console.values import DurationParam, PositionParam, SizeParam, parse_duration
 from penstock.log import MESSAGE_SCHEMA
 from tests.infra.cli.conftest import Penstock
 
@@ -156,23 +156,23 @@ def test_values() -> None:
     assert parse_duration("500ms") == timedelta(milliseconds=500)
     assert parse_duration("1m30s250ms") == timedelta(seconds=90.25)
     assert parse_duration("3") is parse_duration("-3d") is parse_duration("9999999999d") is None
-    assert Position().convert("2026-01-31T12:00+00:00", None, None) == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    naive = Position().convert("2026-01-31T12:00", None, None)
+    assert PositionParam().convert("2026-01-31T12:00+00:00", None, None) == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    naive = PositionParam().convert("2026-01-31T12:00", None, None)
     assert isinstance(naive, datetime)
     assert naive.tzinfo is not None
-    assert Size().convert("1.5 KiB", None, None) == 1536
-    assert Duration().convert(timedelta(1), None, None) == timedelta(1)
+    assert SizeParam().convert("1.5 KiB", None, None) == 1536
+    assert DurationParam().convert(timedelta(1), None, None) == timedelta(1)
     with pytest.raises(click.BadParameter, match="no size"):
-        Size().convert("5 fathoms", None, None)
+        SizeParam().convert("5 fathoms", None, None)
     with pytest.raises(click.BadParameter, match="no position"):
-        Position().convert("-9999999d", None, None)
-    assert Size().convert("9" * 400, None, None) == int("9" * 400)
+        PositionParam().convert("-9999999d", None, None)
+    assert SizeParam().convert("9" * 400, None, None) == int("9" * 400)
 
 
 def test_text_fits_its_cells() -> None:
-    assert fitted("abc", 5) == "abc  "
-    assert fitted("abcdef", 4) == "abc…"
-    assert cell_len(fitted("日本語テキスト", 6)) == 6
+    assert fit_width("abc", 5) == "abc  "
+    assert fit_width("abcdef", 4) == "abc…"
+    assert cell_len(fit_width("日本語テキスト", 6)) == 6
     assert printable("a\tb") == "a·b"
 
 

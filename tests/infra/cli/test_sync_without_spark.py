@@ -12,11 +12,11 @@ from tempfile import TemporaryFile
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock.cdc.sync.options import Batch
+from penstock.cdc.sync.options import BatchReport
 from penstock.infra.cli.changes.sync import _show_batch, _started
-from penstock.infra.cli.changes.sync_failed import as_ours
+from penstock.infra.cli.changes.sync_error import as_ours
 from penstock.infra.console.exit_codes import exit_code
-from penstock.infra.console.session import Session, Signals
+from penstock.infra.console.session import CommandSession, Signals
 from penstock.log.errors import InternalError, PenstockError
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.infra.cli.conftest import Penstock
@@ -101,9 +101,9 @@ def test_events_without_keys_whose_ids_change_are_told_how_to_be_in_order(pensto
 
 def test_a_lease_that_was_lost_between_two_batches_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
     """Once; how it is lost, and that its batches say so, see the tests of the sync itself."""
-    session, before = Session(Signals()), None
+    session, before = CommandSession(Signals()), None
     for number, epoch in enumerate((4, 4, 6, 6), 1):
-        _show_batch(session, asdict(Batch(number, 1, 0.1, epoch=epoch)), after=before)
+        _show_batch(session, asdict(BatchReport(number, 1, 0.1, epoch=epoch)), after=before)
         before = epoch
     told = capsys.readouterr().err.splitlines()
     assert ["lost its lease" in line for line in told] == [False, False, True, False, False]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.coordinator.timers import counting
+from penstock.coordinator.timers import waiting_count
 from penstock.infra.console.values import parse_instant
 from tests.infra.cli.conftest import Penstock
 
@@ -68,7 +68,7 @@ def test_a_topic_s_description_says_how_much_waits_and_what_is_next(delaying: Pe
     told = delaying("topic", "describe", "orders").out
     assert f"3; the next is due {due[:19]}" in told
     assert "penstock timer list orders shows what waits" in told
-    monkeypatch.setattr(counting, "READ_ROWS_MAX", 2)  # too many to be looked through
+    monkeypatch.setattr(waiting_count, "READ_ROWS_MAX", 2)  # too many to be looked through
     assert waiting() == {"messages": 3, "exact": False, "next_due": None}
     assert "at most 3\n" in re.sub(" +\n", "\n", delaying("topic", "describe", "orders").out)
     assert "waiting" not in delaying("topic", "describe", "%TIMER%orders", "--json").rows[0]

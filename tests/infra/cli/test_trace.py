@@ -9,9 +9,9 @@ import pytest
 
 from penstock import Lake, Message, MessageView, connect
 from penstock.consumers.dead_letters.writer import Origin
-from penstock.consumers.trace.status import Fate
+from penstock.consumers.trace.status import DeliveryState
 from penstock.consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
-from penstock.coordinator.timers.tracing import Delay, DelayTrace
+from penstock.coordinator.timers.tracing import DelayState, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
 from penstock.infra.cli.messages.life import pictured
 from penstock.infra.cli.messages.timeline import timeline
@@ -63,48 +63,48 @@ def test_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-@pytest.mark.parametrize("fate", Fate)
-def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: Fate) -> None:
+@pytest.mark.parametrize("fate", DeliveryState)
+def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: DeliveryState) -> None:
     group = GroupTrace(group="g", fate=fate, owner="w/1", epoch=4, floor=1, attempts=3, strikes=2, behind=40, dead_letter=9)
     heading, _, row = picture(capsys, groups=(group,))[-3:]
     assert heading.split() == ["group", "stands", "when", "deliveries", "failures", "owner", "epoch"]
     words, *rest = [cell.strip() for cell in row.split("   ") if cell.strip()][1:]
     assert rest == ["-", "3", "2", "w/1", "4"]
     expected = {
-        Fate.FRESH: "not handed out yet",
-        Fate.IN_FLIGHT: "in flight",
-        Fate.RECEIVED: "received, not acknowledged",
-        Fate.WAITING: "failed, waits to be run again",
-        Fate.SUSPECT: "in flight when its worker died, to be run again",
-        Fate.BEHIND: "held up by offset 40 of its message group",
-        Fate.PARKED: "parked until an operator releases or skips it",
-        Fate.GIVEN_UP: "given up, its dead letter is being written",
-        Fate.DEAD_LETTER: "dead letter 9",
-        Fate.SETTLED: "settled",
-        Fate.LEFT_OUT: "left out by the group's filter",
-        Fate.PASSED_OVER: "before where the group began, or was reset to",
+        DeliveryState.FRESH: "not handed out yet",
+        DeliveryState.IN_FLIGHT: "in flight",
+        DeliveryState.RECEIVED: "received, not acknowledged",
+        DeliveryState.WAITING: "failed, waits to be run again",
+        DeliveryState.SUSPECT: "in flight when its worker died, to be run again",
+        DeliveryState.BEHIND: "held up by offset 40 of its message group",
+        DeliveryState.PARKED: "parked until an operator releases or skips it",
+        DeliveryState.GIVEN_UP: "given up, its dead letter is being written",
+        DeliveryState.DEAD_LETTER: "dead letter 9",
+        DeliveryState.SETTLED: "settled",
+        DeliveryState.LEFT_OUT: "left out by the group's filter",
+        DeliveryState.PASSED_OVER: "before where the group began, or was reset to",
     }
     assert words == expected[fate]
 
 
 def test_times_say_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    due = GroupTrace(group="g", fate=Fate.WAITING, owner="", epoch=0, floor=1, due=NOON)
+    due = GroupTrace(group="g", fate=DeliveryState.WAITING, owner="", epoch=0, floor=1, due=NOON)
     assert "due 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(due,))[-1]
-    hidden = GroupTrace(group="g", fate=Fate.RECEIVED, owner="", epoch=0, floor=1, due=NOON)
+    hidden = GroupTrace(group="g", fate=DeliveryState.RECEIVED, owner="", epoch=0, floor=1, due=NOON)
     assert "invisible until 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(hidden,))[-1]
 
 
 @pytest.mark.parametrize(
     ("delay", "words"),
     [
-        (Delay.WAITING, "it waits"),
-        (Delay.ON_ITS_WAY, "it is on its way into its topic"),
-        (Delay.RECALLED, "it was called back"),
-        (Delay.DELIVERED, "it was delivered"),
-        (Delay.OVER, "its time is over: it was called back before, or delivered, and its topic keeps it no more"),
+        (DelayState.WAITING, "it waits"),
+        (DelayState.ON_ITS_WAY, "it is on its way into its topic"),
+        (DelayState.RECALLED, "it was called back"),
+        (DelayState.DELIVERED, "it was delivered"),
+        (DelayState.OVER, "its time is over: it was called back before, or delivered, and its topic keeps it no more"),
     ],
 )
-def test_delays(capsys: pytest.CaptureFixture[str], delay: Delay, words: str) -> None:
+def test_delays(capsys: pytest.CaptureFixture[str], delay: DelayState, words: str) -> None:
     told = picture(capsys, delay=DelayTrace(topic="orders", due=NOON, delay=delay))
     assert told[10:] == ["  due            2026-01-31T12:00:00.000Z in orders", f"  delay          {words}"], (
         "and nothing of groups"
@@ -131,7 +131,7 @@ def test_transactions(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_waits_for_long(capsys: pytest.CaptureFixture[str]) -> None:
-    waits = DelayTrace(topic="orders", due=NOON, delay=Delay.WAITING)
+    waits = DelayTrace(topic="orders", due=NOON, delay=DelayState.WAITING)
     assert lines(Trace(message_id="m-1", places=(), gathered=waits, topics=("orders",)), capsys) == [
         "It waits for topic orders: due 2026-01-31T12:00:00.000Z."
     ]
@@ -252,10 +252,10 @@ def test_times_are_those_of_the_message(penstock: Penstock, lake: Path) -> None:
 
 
 def test_the_life_of_a_message_is_drawn_in_time() -> None:
-    retried = GroupTrace(group="billing", fate=Fate.WAITING, owner="", epoch=0, floor=1, due=NOON + timedelta(hours=2))
+    retried = GroupTrace(group="billing", fate=DeliveryState.WAITING, owner="", epoch=0, floor=1, due=NOON + timedelta(hours=2))
     wait = VIEW._replace(topic="%TIMER%orders", queue=0, offset=7, store_timestamp=NOON + timedelta(milliseconds=250))
     there = VIEW._replace(store_timestamp=NOON + timedelta(minutes=30, milliseconds=3))
-    due = DelayTrace(topic="orders", due=NOON + timedelta(minutes=30), delay=Delay.DELIVERED)
+    due = DelayTrace(topic="orders", due=NOON + timedelta(minutes=30), delay=DelayState.DELIVERED)
     places = (
         StoredTrace(message=wait, entry=1, published=None, delay=due),
         StoredTrace(message=there, entry=2, published=None, groups=(retried,)),
@@ -293,5 +293,5 @@ def test_a_dead_letters_way_is_drawn() -> None:
 
 
 def test_one_moment_is_no_line() -> None:
-    waits = DelayTrace(topic="orders", due=NOON, delay=Delay.WAITING)
+    waits = DelayTrace(topic="orders", due=NOON, delay=DelayState.WAITING)
     assert not list(timeline(Trace(message_id="m-1", places=(), gathered=waits, topics=("orders",)), NOON))

@@ -12,7 +12,7 @@ from penstock.coordinator.tables import Cell, CellTable, CellVersion
 from penstock.log.errors import PenstockError, PermissionDenied
 from penstock.log.stores import ObjectMissing, ObjectStore
 from penstock.log.stores.protocol import IfMatch, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Bucket:
     def listing(self, prefix: str) -> Request:
         return Request("s3:ListBucket", f"arn:aws:s3:::{self.name}", {"s3:prefix": self.prefix + prefix})
 
-    def requests(self, call: Call) -> list[Request]:
+    def requests(self, call: StoreCall) -> list[Request]:
         """What S3 asks of a call's policy."""
         match call.verb:
             case "put" | "put_large":
@@ -105,7 +105,7 @@ class GuardedStore(StoreWrapper):
         self.allowed: list[Request] = []
         self.refused: list[Request] = []
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         for request in self._bucket.requests(call):
             self._ask(call, request)
         try:
@@ -115,7 +115,7 @@ class GuardedStore(StoreWrapper):
             self._ask(call, self._bucket.listing(call.key))
             raise
 
-    def _ask(self, call: Call, request: Request) -> None:
+    def _ask(self, call: StoreCall, request: Request) -> None:
         if not allows(self._policy, request):
             self.refused.append(request)
             raise PermissionDenied("the policy allows no such request", operation=call.verb, object=call.key, observed=str(request))

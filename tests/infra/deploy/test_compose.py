@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from penstock.infra.cli.main import main
-from penstock.infra.console.session import Session
+from penstock.infra.console.session import CommandSession
 from tests.servers import VERSITYGW
 from tests.tree import ROOT
 
@@ -24,7 +24,7 @@ GATEWAYS = ["gateway-1", "gateway-2"]
 def taken(words: list[str]) -> None:
     """Raise for what the command does not take."""
     command: click.Command | None = main
-    context = click.Context(main, obj=Session(signals=None))  # type: ignore[arg-type]
+    context = click.Context(main, obj=CommandSession(signals=None))  # type: ignore[arg-type]
     words = list(words)
     while isinstance(command, click.Group) and words and (found := command.get_command(context, words[0])) is not None:
         command, name = found, words.pop(0)

@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from penstock.consumers.statistics import CATALOGUE
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.infra.cli.main import COMMANDS, main
-from penstock.infra.console.session import Session
-from penstock.infra.deploy.written import KINDS
+from penstock.infra.console.session import CommandSession
+from penstock.infra.deploy.generated_files import KINDS
 from tests.tree import AREAS, CONFIG, DOOR, ROOT
 
 FOLDER = ROOT / "infra" / "deploy"
@@ -93,7 +93,7 @@ def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
         pytest.skip(f"penstock {command} is not there yet")
     found = main.get_command(click.Context(main, obj=None), command)
     assert found is not None
-    context = click.Context(main, obj=Session(signals=None))  # type: ignore[arg-type]
+    context = click.Context(main, obj=CommandSession(signals=None))  # type: ignore[arg-type]
     found.make_context(command, list(words), parent=context)  # raises for what it does not take
 
 

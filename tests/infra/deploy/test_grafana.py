@@ -17,8 +17,8 @@ from penstock.consumers.statistics import (
     PROCESS_TIME,
     TIMING_MESSAGES,
 )
+from penstock.infra.deploy.generated_files import KINDS
 from penstock.infra.deploy.grafana import expressions, sections
-from penstock.infra.deploy.written import KINDS
 from penstock.infra.metrics import catalogue
 from penstock.log.metrics import Kind, Metric
 

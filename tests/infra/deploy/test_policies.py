@@ -8,7 +8,7 @@ import pytest
 
 from penstock.coordinator.cells.keys import players_key
 from penstock.coordinator.timers.role import TIMERS
-from penstock.infra.deploy.access import Role, as_objects, cell_access, topic_access
+from penstock.infra.deploy.access import ProcessRole, as_objects, cell_access, topic_access
 from penstock.infra.deploy.policies import policy
 from penstock.log import InvalidArgument
 from tests.infra.deploy.iam import Request, allows, matches
@@ -21,8 +21,8 @@ ARN_MAX_BYTES = 6_144
 """Of a managed policy, without white space."""
 
 
-NARROW: dict[Role, dict[str, list[str]]] = {
-    role: {"topics": [*TOPICS, DEAD]} | ({"groups": [GROUP]} if role is Role.CONSUMER else {}) for role in Role
+NARROW: dict[ProcessRole, dict[str, list[str]]] = {
+    role: {"topics": [*TOPICS, DEAD]} | ({"groups": [GROUP]} if role is ProcessRole.CONSUMER else {}) for role in ProcessRole
 }
 
 
@@ -30,23 +30,23 @@ NARROW: dict[Role, dict[str, list[str]]] = {
 def narrow() -> World:
     """The same with policies for these topics and this group alone, and with cells in DynamoDB."""
     place = {"coordination": f"dynamodb://cells/{CELLS.rstrip('/')}?region=eu-west-1", "account": "123456789012"}
-    policies = {role: policy([role], URL, **place, **NARROW[role]) for role in Role}  # type: ignore[arg-type]
+    policies = {role: policy([role], URL, **place, **NARROW[role]) for role in ProcessRole}  # type: ignore[arg-type]
     return everything(policies, named=(*TOPICS, DEAD), dynamodb=True)
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
     """A lake after all its work was done under the policies."""
-    return everything({role: policy([role], URL) for role in Role})
+    return everything({role: policy([role], URL) for role in ProcessRole})
 
 
 def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
     refused = [(role, request) for role, store in world.stores.items() for request in store.refused]
     # A sender begins a young topic's timers where it may; where it may not, those who maintain the lake do, a little later.
-    assert {request.resource.rpartition("/prod/")[2] for role, request in refused if role is Role.PRODUCER} <= {
+    assert {request.resource.rpartition("/prod/")[2] for role, request in refused if role is ProcessRole.PRODUCER} <= {
         f"coordination/{players_key(TIMERS)}"
     }
-    assert not [request for role, request in refused if role is not Role.PRODUCER]
+    assert not [request for role, request in refused if role is not ProcessRole.PRODUCER]
     assert all(store.allowed for store in world.stores.values())
     assert world.settling.allowed
     assert not world.settling.refused
@@ -55,47 +55,47 @@ def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
 @pytest.mark.thorough
 def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cells_in_dynamodb(narrow: World) -> None:
     assert not [request for store in narrow.stores.values() for request in store.refused]
-    assert not [request for role, table in narrow.tables.items() for request in table.refused if role is not Role.PRODUCER]
+    assert not [request for role, table in narrow.tables.items() for request in table.refused if role is not ProcessRole.PRODUCER]
     assert narrow.settling_table is not None
     assert narrow.settling_table.allowed
     assert not [*narrow.settling.refused, *narrow.settling_table.refused]
-    assert all(guard.allowed for role, guard in narrow.tables.items() if role not in {Role.PRODUCER, Role.CAPTURE})
+    assert all(guard.allowed for role, guard in narrow.tables.items() if role not in {ProcessRole.PRODUCER, ProcessRole.CAPTURE})
 
 
 WAITING = "waiting/"
 HANDED = "topics/*/staged/handed/"
 ICEBERG = "topics/*/table*/metadata/"
 GET, PUT, DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"
-RARE: dict[Role, dict[str, tuple[str, ...]]] = {
-    Role.READER: {WAITING: (GET,)},
-    Role.CONSUMER: {WAITING: (GET, PUT, DELETE)},
+RARE: dict[ProcessRole, dict[str, tuple[str, ...]]] = {
+    ProcessRole.READER: {WAITING: (GET,)},
+    ProcessRole.CONSUMER: {WAITING: (GET, PUT, DELETE)},
     # Who recalls what has waited for days finds it in a run. Whether an appender has to look into what others handed over is chance.
-    Role.PRODUCER: {"timers/": (GET,), HANDED: (GET,)},
-    Role.CAPTURE: {HANDED: (GET,)},
+    ProcessRole.PRODUCER: {"timers/": (GET,), HANDED: (GET,)},
+    ProcessRole.CAPTURE: {HANDED: (GET,)},
     # Messages that are let go while others race for the log's end are handed over.
     # No topic of this lake is listed for Iceberg.
-    Role.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,), ICEBERG: (PUT,)},
+    ProcessRole.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,), ICEBERG: (PUT,)},
 }
 """What this life of a lake does not have: more than a thousand messages of a queue that wait to be retried, late recalls, races of timers."""
 TRIALS = (".probe/", ".clock/", ".doctor/")
 """A writer tries the store out with any verb."""
 UNPROVED = {
-    Role.READER: ("roles/", "members/"),
-    Role.PRODUCER: (),
-    Role.CAPTURE: (),
-    Role.SYNC: ("lake",),
+    ProcessRole.READER: ("roles/", "members/"),
+    ProcessRole.PRODUCER: (),
+    ProcessRole.CAPTURE: (),
+    ProcessRole.SYNC: ("lake",),
     # Whoever comes first says whose the table is; here that is a sender of transactions.
     # To redrive takes a producer's policy too.
-    Role.CONSUMER: ("roles/", "members/", "redrives/", "lake"),
-    Role.TRANSACTIONS: (),
-    Role.GATEWAY: ("lake", "workers/"),
-    Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake", "access"),
+    ProcessRole.CONSUMER: ("roles/", "members/", "redrives/", "lake"),
+    ProcessRole.TRANSACTIONS: (),
+    ProcessRole.GATEWAY: ("lake", "workers/"),
+    ProcessRole.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake", "access"),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 
 
-@pytest.mark.parametrize("role", list(Role))
-def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> None:
+@pytest.mark.parametrize("role", list(ProcessRole))
+def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: ProcessRole) -> None:
     asked = world.stores[role].allowed
     granted = topic_access(role) | as_objects(cell_access(role))
     verbs = {
@@ -115,8 +115,8 @@ def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> N
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("role", [role for role in Role if role not in {Role.PRODUCER, Role.CAPTURE}])
-def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, role: Role) -> None:
+@pytest.mark.parametrize("role", [role for role in ProcessRole if role not in {ProcessRole.PRODUCER, ProcessRole.CAPTURE}])
+def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, role: ProcessRole) -> None:
     document = policy(
         [role], URL, coordination="dynamodb://cells/prod?region=eu-west-1", groups=NARROW.get(role, {}).get("groups", ())
     )
@@ -138,39 +138,39 @@ def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, rol
 
 ENTRY = "log/00000000000000000042.parquet"
 FORBIDDEN = {
-    Role.READER: [("PutObject", f"topics/orders/{ENTRY}"), ("DeleteObject", f"topics/orders/{ENTRY}"), ("PutObject", ".probe/x"),
+    ProcessRole.READER: [("PutObject", f"topics/orders/{ENTRY}"), ("DeleteObject", f"topics/orders/{ENTRY}"), ("PutObject", ".probe/x"),
                   ("PutObject", "coordination/groups/billing"), ("GetObject", "coordination/access")],
-    Role.PRODUCER: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
+    ProcessRole.PRODUCER: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                     ("PutObject", "topics/orders/topic.json"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
                     ("GetObject", "topics/orders/table/queue=0/a.parquet"), ("GetObject", "coordination/groups/billing"),
                     ("GetObject", "coordination/transactions/0123456789abcdef"), ("PutObject", "coordination/producer-groups"),
                     ("DeleteObject", "topics/orders/staged/handed/00000000000000000001/x")],
-    Role.TRANSACTIONS: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
+    ProcessRole.TRANSACTIONS: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                         ("PutObject", "topics/orders/topic.json"), ("GetObject", "topics/orders/table/queue=0/a.parquet"),
                         ("PutObject", "topics/orders/staged/jobs/1/a.parquet"), ("DeleteObject", "topics/orders/staged/jobs/1/a.parquet"),
                         ("PutObject", "coordination/roles/orders/maintenance"), ("PutObject", "coordination/players/maintenance"),
                         ("GetObject", "coordination/groups/billing"), ("PutObject", "coordination/queues/billing/orders/0")],
-    Role.GATEWAY: [("PutObject", "coordination/access"), ("DeleteObject", "coordination/gateways"),
+    ProcessRole.GATEWAY: [("PutObject", "coordination/access"), ("DeleteObject", "coordination/gateways"),
                    ("PutObject", f"topics/orders/{ENTRY}"), ("GetObject", f"topics/orders/{ENTRY}"),
                    ("GetObject", "coordination/groups/billing")],
-    Role.CAPTURE: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
+    ProcessRole.CAPTURE: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                    ("DeleteObject", "captures/orders/penstock.json"), ("PutObject", "coordination/groups/billing"),
                    ("GetObject", "topics/orders/table/queue=0/a.parquet")],
-    Role.SYNC: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "captures/orders/penstock.json"),
+    ProcessRole.SYNC: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "captures/orders/penstock.json"),
                 ("PutObject", "coordination/groups/billing"), ("PutObject", "coordination/roles/orders/maintenance"),
                 ("GetObject", "coordination/queues/billing/orders/0"), ("DeleteObject", "coordination/syncs/orders/orders")],
-    Role.CONSUMER: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "topics/orders/topic.json"),
+    ProcessRole.CONSUMER: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "topics/orders/topic.json"),
                     ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
                     ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
                     ("GetObject", "coordination/access"), ("PutObject", "coordination/access")],
-    Role.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
+    ProcessRole.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
                        ("PutObject", "captures/orders/penstock.json"), ("DeleteObject", "coordination/producer-groups"),
                        ("DeleteObject", "coordination/queues/billing/orders/0"), ("PutObject", "coordination/members/billing/orders/m")],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("role", "verb", "key"), [(role, *what) for role, them in FORBIDDEN.items() for what in them])
-def test_a_role_may_not_do_what_is_another_s(role: Role, verb: str, key: str) -> None:
+def test_a_role_may_not_do_what_is_another_s(role: ProcessRole, verb: str, key: str) -> None:
     for if_absent in (False, True):
         assert not allows(policy([role], URL), BUCKET.about(verb, key, if_absent=if_absent))
 
@@ -178,18 +178,18 @@ def test_a_role_may_not_do_what_is_another_s(role: Role, verb: str, key: str) ->
 VERSION = "table/_delta_log/00000000000000000007"
 MADE_ONCE = [
     *((role, f"topics/orders/{key}")
-      for role in (Role.PRODUCER, Role.TRANSACTIONS, Role.CAPTURE, Role.MAINTENANCE)
+      for role in (ProcessRole.PRODUCER, ProcessRole.TRANSACTIONS, ProcessRole.CAPTURE, ProcessRole.MAINTENANCE)
       for key in (ENTRY, "log/checkpoints/00000000000000000064")),
-    (Role.CONSUMER, f"topics/dlq.billing/{ENTRY}"),
-    (Role.CONSUMER, "waiting/orders/billing/0/0123.parquet"),
-    (Role.MAINTENANCE, f"topics/orders/{VERSION}.json"),
-    (Role.MAINTENANCE, f"topics/orders/{VERSION}.checkpoint.parquet"),
-    (Role.MAINTENANCE, "topics/orders/table/metadata/v7.metadata.json"),
+    (ProcessRole.CONSUMER, f"topics/dlq.billing/{ENTRY}"),
+    (ProcessRole.CONSUMER, "waiting/orders/billing/0/0123.parquet"),
+    (ProcessRole.MAINTENANCE, f"topics/orders/{VERSION}.json"),
+    (ProcessRole.MAINTENANCE, f"topics/orders/{VERSION}.checkpoint.parquet"),
+    (ProcessRole.MAINTENANCE, "topics/orders/table/metadata/v7.metadata.json"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("role", "key"), MADE_ONCE)
-def test_what_is_made_once_is_put_only_where_there_is_nothing(role: Role, key: str) -> None:
+def test_what_is_made_once_is_put_only_where_there_is_nothing(role: ProcessRole, key: str) -> None:
     """Nor in parts, which carry no condition, so nobody needs to abort them."""
     for document in (policy([role], URL), policy([role], URL, **NARROW[role])):  # type: ignore[arg-type]
         assert allows(document, BUCKET.about("PutObject", key, if_absent=True))
@@ -197,8 +197,8 @@ def test_what_is_made_once_is_put_only_where_there_is_nothing(role: Role, key: s
         assert not allows(document, BUCKET.about("AbortMultipartUpload", key))
 
 
-@pytest.mark.parametrize("role", list(Role))
-def test_nothing_beside_the_lake_is_allowed(world: World, role: Role) -> None:
+@pytest.mark.parametrize("role", list(ProcessRole))
+def test_nothing_beside_the_lake_is_allowed(world: World, role: ProcessRole) -> None:
     document = policy([role], URL)
     distinct = {(one.action, one.resource, *one.context.items()): one for one in world.stores[role].allowed}
     for request in distinct.values():
@@ -218,18 +218,18 @@ def test_nothing_beside_the_lake_is_allowed(world: World, role: Role) -> None:
 
 
 def test_a_policy_for_some_topics_knows_no_other() -> None:
-    document = policy([Role.PRODUCER], URL, topics=["orders"])
+    document = policy([ProcessRole.PRODUCER], URL, topics=["orders"])
     assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}", if_absent=True))
     for key in (f"topics/payments/{ENTRY}", f"topics/orders2/{ENTRY}", f"topics/dlq.orders/{ENTRY}"):
         assert not allows(document, BUCKET.about("PutObject", key, if_absent=True))
         assert not allows(document, BUCKET.about("GetObject", key))
         assert not allows(document, BUCKET.listing(key))
     assert not allows(document, BUCKET.listing("topics/"))
-    assert allows(policy([Role.PRODUCER], URL), BUCKET.listing("topics/"))
+    assert allows(policy([ProcessRole.PRODUCER], URL), BUCKET.listing("topics/"))
 
 
 def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
-    document = policy([Role.CONSUMER], URL, topics=["orders"], groups=["billing"])
+    document = policy([ProcessRole.CONSUMER], URL, topics=["orders"], groups=["billing"])
     assert allows(document, BUCKET.about("PutObject", f"topics/dlq.billing/{ENTRY}", if_absent=True))
     assert allows(document, BUCKET.about("GetObject", f"topics/dlq.billing/{ENTRY}"))
     assert not allows(document, BUCKET.about("PutObject", f"topics/dlq.audit/{ENTRY}", if_absent=True))
@@ -241,7 +241,7 @@ def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
 
 
 def test_a_capture_and_a_sync_of_some_topics_know_no_others() -> None:
-    document = policy([Role.CAPTURE, Role.SYNC], URL, topics=["orders"])
+    document = policy([ProcessRole.CAPTURE, ProcessRole.SYNC], URL, topics=["orders"])
     for key in ("captures/{}/penstock.json", "topics/{}/topic.json", "coordination/roles/{}/sync-all", "coordination/syncs/{}/all"):
         assert allows(document, BUCKET.about("PutObject", key.format("orders")))
         for other in ("payments", "orders2"):
@@ -250,7 +250,7 @@ def test_a_capture_and_a_sync_of_some_topics_know_no_others() -> None:
 
 
 def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
-    document = policy([Role.CONSUMER], URL, coordination="dynamodb://cells/prod?region=eu-west-1", account="123456789012")
+    document = policy([ProcessRole.CONSUMER], URL, coordination="dynamodb://cells/prod?region=eu-west-1", account="123456789012")
     table = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells"
     own = {"dynamodb:LeadingKeys": "prod/queues/billing/orders/0"}
     assert not allows(document, BUCKET.about("GetObject", "coordination/groups/billing"))
@@ -268,16 +268,16 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
 @pytest.mark.parametrize(
     ("role", "actions"),
     [
-        (Role.READER, {"GetItem", "DescribeTable", "Scan"}),
-        (Role.PRODUCER, set()),
-        (Role.CAPTURE, set()),
-        (Role.SYNC, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
-        (Role.TRANSACTIONS, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
-        (Role.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
-        (Role.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
+        (ProcessRole.READER, {"GetItem", "DescribeTable", "Scan"}),
+        (ProcessRole.PRODUCER, set()),
+        (ProcessRole.CAPTURE, set()),
+        (ProcessRole.SYNC, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
+        (ProcessRole.TRANSACTIONS, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
+        (ProcessRole.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
+        (ProcessRole.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
     ],
 )
-def test_what_roles_do_in_dynamodb(role: Role, actions: set[str]) -> None:
+def test_what_roles_do_in_dynamodb(role: ProcessRole, actions: set[str]) -> None:
     document = policy([role], URL, coordination="dynamodb://cells")
     found = {action for one in document["Statement"] for action in one["Action"]}  # type: ignore[attr-defined]
     assert {action.removeprefix("dynamodb:") for action in found if action.startswith("dynamodb:")} == actions
@@ -285,15 +285,15 @@ def test_what_roles_do_in_dynamodb(role: Role, actions: set[str]) -> None:
 
 def test_a_key_of_kms_is_used_as_the_role_needs() -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/1"
-    assert allows(policy([Role.READER], URL, kms_key=key), Request("kms:Decrypt", key))
-    assert not allows(policy([Role.READER], URL, kms_key=key), Request("kms:GenerateDataKey", key))
-    assert allows(policy([Role.PRODUCER], URL, kms_key=key), Request("kms:GenerateDataKey", key))
-    assert not allows(policy([Role.PRODUCER], URL), Request("kms:Decrypt", key))
+    assert allows(policy([ProcessRole.READER], URL, kms_key=key), Request("kms:Decrypt", key))
+    assert not allows(policy([ProcessRole.READER], URL, kms_key=key), Request("kms:GenerateDataKey", key))
+    assert allows(policy([ProcessRole.PRODUCER], URL, kms_key=key), Request("kms:GenerateDataKey", key))
+    assert not allows(policy([ProcessRole.PRODUCER], URL), Request("kms:Decrypt", key))
 
 
 def test_a_bucket_policy_names_its_principal_and_speaks_of_the_bucket_only() -> None:
     who = "arn:aws:iam::123456789012:role/worker"
-    document = policy([Role.CONSUMER], URL, coordination="dynamodb://cells", kms_key="arn:aws:kms:::key/1", principal=who)
+    document = policy([ProcessRole.CONSUMER], URL, coordination="dynamodb://cells", kms_key="arn:aws:kms:::key/1", principal=who)
     statements = document["Statement"]
     assert isinstance(statements, list)
     assert all(one["Principal"] == {"AWS": who} for one in statements)
@@ -301,7 +301,7 @@ def test_a_bucket_policy_names_its_principal_and_speaks_of_the_bucket_only() -> 
 
 
 def test_roles_add_up_and_their_statements_have_names_of_their_own() -> None:
-    document = policy([Role.PRODUCER, Role.READER, Role.PRODUCER], URL)
+    document = policy([ProcessRole.PRODUCER, ProcessRole.READER, ProcessRole.PRODUCER], URL)
     statements = document["Statement"]
     assert isinstance(statements, list)
     names = [one["Sid"] for one in statements]
@@ -311,8 +311,8 @@ def test_roles_add_up_and_their_statements_have_names_of_their_own() -> None:
     assert allows(document, BUCKET.about("GetObject", "topics/orders/table/queue=0/a.parquet"))
 
 
-@pytest.mark.parametrize("role", list(Role))
-def test_a_policy_fits_into_one(role: Role) -> None:
+@pytest.mark.parametrize("role", list(ProcessRole))
+def test_a_policy_fits_into_one(role: ProcessRole) -> None:
     document = policy(
         [role], URL, coordination="dynamodb://cells/prod", kms_key="arn:aws:kms:eu-west-1:123456789012:key/1" + "0" * 36
     )
@@ -320,14 +320,14 @@ def test_a_policy_fits_into_one(role: Role) -> None:
 
 
 def test_a_prefix_with_signs_means_itself() -> None:
-    document = policy([Role.READER], "s3://lakes/a*b?region=eu-west-1")
+    document = policy([ProcessRole.READER], "s3://lakes/a*b?region=eu-west-1")
     key = "topics/orders/topic.json"
     assert allows(document, Request("s3:GetObject", f"arn:aws:s3:::lakes/a*b/{key}"))
     assert not allows(document, Request("s3:GetObject", f"arn:aws:s3:::lakes/axb/{key}"))
 
 
 def test_a_lake_may_fill_its_bucket() -> None:
-    document = policy([Role.READER], "s3://lakes")
+    document = policy([ProcessRole.READER], "s3://lakes")
     assert allows(document, Request("s3:GetObject", "arn:aws:s3:::lakes/topics/orders/topic.json"))
     assert allows(document, Request("s3:ListBucket", "arn:aws:s3:::lakes", {"s3:prefix": "topics/"}))
     assert not allows(document, Request("s3:ListBucket", "arn:aws:s3:::lakes", {"s3:prefix": ""}))
@@ -335,8 +335,8 @@ def test_a_lake_may_fill_its_bucket() -> None:
 
 def test_only_lakes_on_s3_have_policies() -> None:
     with pytest.raises(InvalidArgument, match="policies are there for lakes on S3"):
-        policy([Role.READER], "gs://lakes/prod")
+        policy([ProcessRole.READER], "gs://lakes/prod")
     with pytest.raises(InvalidArgument, match="bad topic name"):
-        policy([Role.READER], URL, topics=["../other"])
+        policy([ProcessRole.READER], URL, topics=["../other"])
     with pytest.raises(InvalidArgument, match="bad consumer group name"):
-        policy([Role.CONSUMER], URL, groups=["a/b"])
+        policy([ProcessRole.CONSUMER], URL, groups=["a/b"])

@@ -13,8 +13,8 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler
 
 from penstock.aio import Lake
-from penstock.infra.cli.lake.upkeep import maintain_once
-from penstock.infra.deploy.access import Role
+from penstock.infra.cli.lake.maintenance import maintain_once
+from penstock.infra.deploy.access import ProcessRole
 from penstock.infra.deploy.policies import policy
 from penstock.log import Message, Runtime, TopicSettings, open_store
 from penstock.log.limits import MIB
@@ -96,7 +96,7 @@ async def work(url: str, options: dict[str, str]) -> None:
 @pytest.mark.s3
 def test_all_that_a_server_is_asked_for_is_allowed(moto: S3Server) -> None:
     bucket = Bucket(moto.bucket, f"{PREFIX}/")
-    document = policy([Role.PRODUCER, Role.MAINTENANCE], moto.url(PREFIX))
+    document = policy([ProcessRole.PRODUCER, ProcessRole.MAINTENANCE], moto.url(PREFIX))
     with seen() as requests:
         asyncio.run(work(moto.url(PREFIX), moto.credentials))
     asked = [request for line in requests for request in judged(bucket, line)]

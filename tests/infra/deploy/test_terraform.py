@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.coordinator.tables.dynamodb import DynamoDBTable
-from penstock.infra.deploy.access import Role
+from penstock.infra.deploy.access import ProcessRole
 from penstock.infra.deploy.hcl import GENERATED, files, policies
 from penstock.infra.deploy.policies import policy
 from penstock.log import Runtime
@@ -21,9 +21,9 @@ from tests.tree import ROOT
 FOLDER = ROOT / "infra" / "deploy" / "terraform"
 
 
-@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("role", list(ProcessRole))
 @pytest.mark.parametrize("table", ["", "cells"])
-def test_terraform_allows_what_the_policies_allow(role: Role, table: str) -> None:
+def test_terraform_allows_what_the_policies_allow(role: ProcessRole, table: str) -> None:
     """Reads the file as Terraform would: chooses the statements that are needed, and puts in what its names stand for."""
     prefix, arn = "prod/", "arn:aws:dynamodb:*:*:table/cells"
     values = {"local.bucket": "arn:aws:s3:::lakes", "local.lake": f"arn:aws:s3:::lakes/{prefix}", "local.prefix": prefix,
@@ -105,7 +105,7 @@ def test_the_table_is_the_one_that_the_command_makes() -> None:
 
 def test_every_policy_is_handed_out() -> None:
     outputs = set(re.findall(r"aws_iam_policy\.(\w+)\.arn", files()["lake.tf"]))
-    assert outputs == set(Role) == set(re.findall(r'^resource "aws_iam_policy" "(\w+)"', files()[GENERATED], re.MULTILINE))
+    assert outputs == set(ProcessRole) == set(re.findall(r'^resource "aws_iam_policy" "(\w+)"', files()[GENERATED], re.MULTILINE))
 
 
 def test_what_stands_in_place_of_settings_of_the_bucket_is_off_unless_asked_for() -> None:

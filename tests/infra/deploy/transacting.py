@@ -15,12 +15,12 @@ from penstock.coordinator.transactions.ids import member_of
 from penstock.coordinator.transactions.members.acks import acks_of
 from penstock.coordinator.transactions.members.state import Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
-from penstock.infra.deploy.access import Role
+from penstock.infra.deploy.access import ProcessRole
 from penstock.log import Message, MessageView, ProducerOptions, Runtime
 from tests.simulation.kernel import Kernel
 from tests.thorough import thoroughly
 
-SETTLING = (Role.CONSUMER, Role.TRANSACTIONS)
+SETTLING = (ProcessRole.CONSUMER, ProcessRole.TRANSACTIONS)
 """What who consumes, and settles in transactions, is."""
 _ENTRIES = thoroughly(70, 10)
 """Enough for a checkpoint."""
@@ -32,9 +32,9 @@ class Place(Protocol):
 
     kernel: Kernel
 
-    def process(self, role: Role) -> AbstractAsyncContextManager[Lake]: ...
+    def process(self, role: ProcessRole) -> AbstractAsyncContextManager[Lake]: ...
 
-    def lake(self, role: Role, runtime: Runtime) -> Lake: ...
+    def lake(self, role: ProcessRole, runtime: Runtime) -> Lake: ...
 
     def settling_lake(self, runtime: Runtime) -> Lake: ...
 
@@ -61,21 +61,21 @@ async def transact(world: Place) -> None:
         if decision is not None:
             await tx._decide(decision)
 
-    async with world.process(Role.TRANSACTIONS) as left, world.process(Role.TRANSACTIONS) as right:
+    async with world.process(ProcessRole.TRANSACTIONS) as left, world.process(ProcessRole.TRANSACTIONS) as right:
         for _ in range(_ENTRIES):
             await asyncio.gather(*[(await paid(lake)).commit() for lake in (left, right)])
         await (await paid(left)).rollback()
         undecided = await paid(left)
         await world.until(lambda: undecided.id in asked)
     for decision in (None, Decision.COMMITTED, Decision.ROLLED_BACK):
-        doomed = world.kernel.process(Role.TRANSACTIONS)
-        await doomed.run(left_behind(world.lake(Role.TRANSACTIONS, doomed.runtime), decision))
+        doomed = world.kernel.process(ProcessRole.TRANSACTIONS)
+        await doomed.run(left_behind(world.lake(ProcessRole.TRANSACTIONS, doomed.runtime), decision))
         doomed.crash()
 
 
 async def settle(world: Place) -> None:
     """Orders that are processed in transactions: one is committed, the senders of the others die before and behind the write that decides."""
-    async with world.process(Role.PRODUCER) as lake:
+    async with world.process(ProcessRole.PRODUCER) as lake:
         producer = await lake.producer("orders", options=ProducerOptions(linger=timedelta(0)))
         for number in range(_ENTRIES):
             await producer.send(Message(b"paid", message_group=f"user-{number}"))

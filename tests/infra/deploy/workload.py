@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from penstock.aio import Lake
-from penstock.cdc.debezium.state import EngineState, EngineStates
+from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.cdc.events.table_types import TableTypes
-from penstock.cdc.postgres.state import Captured, CaptureState, StateStore, TypesStore
+from penstock.cdc.postgres.state import CapturedTable, CaptureState, StateStore, TypesStore
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
 from penstock.cdc.sync.lease import read_record as read_record_of_sync
 from penstock.cdc.sync.source_types import read_types
@@ -28,21 +28,21 @@ from penstock.consumers.ranges.mirror import GroupMirror
 from penstock.consumers.ranges.offsets import StreamOffset
 from penstock.consumers.statistics import TAKE_OVERS
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.rebalance.roles import Part, Players, stand_in
+from penstock.coordinator.rebalance.roles import OfferedRole, Players, stand_in
 from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import TIMERS, Timers
-from penstock.coordinator.timers.young_topics import telling
-from penstock.gateway.clients.gateways import Entry
-from penstock.gateway.clients.peers import Peers
+from penstock.coordinator.timers.young_topics import with_young_topics
+from penstock.gateway.clients.gateways import GatewayEntry
+from penstock.gateway.clients.peers import PeerRegistry
 from penstock.gateway.server.options import GatewayOptions
-from penstock.infra.cli.lake.upkeep import _finish_once, maintain_once
+from penstock.infra.cli.lake.maintenance import _finish_once, maintain_once
 from penstock.infra.cli.setup.doctor import _check_store
-from penstock.infra.deploy.access import Role
+from penstock.infra.deploy.access import ProcessRole
 from penstock.infra.lake_metrics import LakeMetrics
 from penstock.log import Message, MessageType, MessageView, ProducerOptions, Runtime, TopicLimits, TopicSettings
 from penstock.log.limits import MIB
-from penstock.log.linking import open_linker
+from penstock.log.linker import open_linker
 from penstock.log.message.batch_rows import MessageIds, rows_of_messages
 from penstock.log.message.routing import Router
 from penstock.log.paths import TopicPaths
@@ -88,7 +88,7 @@ async def pause_until_stopped(topic: str, stop: asyncio.Event) -> None:
 class World:
     """One bucket in virtual time, and processes that come and go, each under the policy of its role; cells in the bucket, or in DynamoDB."""
 
-    def __init__(self, policies: Mapping[Role, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> None:
+    def __init__(self, policies: Mapping[ProcessRole, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> None:
         self.named = named
         """The only topics that anybody may know of; empty: all."""
         self.kernel = Kernel("policies")
@@ -104,12 +104,12 @@ class World:
         self.settling_table = GuardedTable(cells, both, TABLE, CELLS) if dynamodb else None
 
     @asynccontextmanager
-    async def process(self, role: Role) -> AsyncIterator[Lake]:
+    async def process(self, role: ProcessRole) -> AsyncIterator[Lake]:
         async with self.lake(role, self.kernel.process(role).runtime) as lake:
             yield lake
 
-    def lake(self, role: Role, runtime: Runtime) -> Lake:
-        lake = Lake(self.stores[role], runtime=runtime, read_only=role is Role.READER, coordination="store")
+    def lake(self, role: ProcessRole, runtime: Runtime) -> Lake:
+        lake = Lake(self.stores[role], runtime=runtime, read_only=role is ProcessRole.READER, coordination="store")
         if self.tables:
             lake._coordination = Coordination(self.tables[role], lake.runtime, lake="s3://lakes/prod")
         return lake
@@ -123,7 +123,7 @@ class World:
     # --- What the roles do ------------------------------------------------------------------------------------------------------
 
     async def operate(self) -> None:
-        async with self.process(Role.MAINTENANCE) as lake:
+        async with self.process(ProcessRole.MAINTENANCE) as lake:
             for name in MADE:
                 await lake.create_topic(name, FIFO)
             await lake.create_topic("later", TopicSettings(message_type=MessageType.DELAY, queues=_QUEUES, limits=_LARGE))
@@ -131,16 +131,16 @@ class World:
             await lake.alter_topic("events", retention=timedelta(days=2))
 
     async def produce(self) -> None:
-        async with self.process(Role.PRODUCER) as left, self.process(Role.PRODUCER) as right:
+        async with self.process(ProcessRole.PRODUCER) as left, self.process(ProcessRole.PRODUCER) as right:
             await _send_all_kinds("orders", left, right)
             await _race("orders", left, right)  # so that the floor rises past all that
             named = await left.producer("events", name="nightly", options=_AT_ONCE)
             await named.send(_message("events", 0), sequence=1)
             await self._delay(left, right)
         if not self.named:  # the doctor asks which topics there are
-            await _check_store(self.stores[Role.PRODUCER], self.kernel.process("doctor").runtime, lambda check: None)
+            await _check_store(self.stores[ProcessRole.PRODUCER], self.kernel.process("doctor").runtime, lambda check: None)
 
-        async with self.process(Role.PRODUCER) as lake:
+        async with self.process(ProcessRole.PRODUCER) as lake:
             await _link("orders", lake, None)
             await _link("orders", lake, "spark/nightly")
 
@@ -157,14 +157,14 @@ class World:
 
     def capture(self) -> None:
         """What a capture keeps is written by threads of its own, without the loop: on the bucket itself, where nothing waits."""
-        store = GuardedStore(self.memory, self.policies[Role.CAPTURE], BUCKET)
-        for state in (CaptureState("1", "s", "d", "p"), CaptureState("1", "s", "d", "p", (Captured("public", "orders"),))):
+        store = GuardedStore(self.memory, self.policies[ProcessRole.CAPTURE], BUCKET)
+        for state in (CaptureState("1", "s", "d", "p"), CaptureState("1", "s", "d", "p", (CapturedTable("public", "orders"),))):
             states = StateStore(store, _at_once, topic="shop", slot="penstock")
             states.load()
             states.save(state)
             assert not states.others()
         TypesStore(store, _at_once, topic="shop").keep(TYPES)
-        engines = EngineStates(store, _at_once, topic="shop", name="penstock")
+        engines = EngineStateStore(store, _at_once, topic="shop", name="penstock")
         assert engines.load() is None
         engines.expect_history(0)
         engines.add_history(0, b"{}\n")
@@ -173,14 +173,14 @@ class World:
         assert not engines.others()
         engines.signal("once", ["shop.orders"])
         engines.forget_signals(engines.signals())
-        documents = EngineStates(store, _at_once, topic="shop", name="penstock", kind="mongodb")
+        documents = EngineStateStore(store, _at_once, topic="shop", name="penstock", kind="mongodb")
         documents.signal("once", ["shop.orders"])
         documents.forget_signals(documents.signals())
-        self.stores[Role.CAPTURE].allowed += store.allowed
-        self.stores[Role.CAPTURE].refused += store.refused
+        self.stores[ProcessRole.CAPTURE].allowed += store.allowed
+        self.stores[ProcessRole.CAPTURE].refused += store.refused
 
     async def capture_into(self) -> None:
-        async with self.process(Role.CAPTURE) as left, self.process(Role.CAPTURE) as right:
+        async with self.process(ProcessRole.CAPTURE) as left, self.process(ProcessRole.CAPTURE) as right:
             await left.create_topic("shop", FIFO, table=False)  # as the command does
             await _send_all_kinds("shop", left, right)
             named = await left.producer("shop", name="postgres/penstock")
@@ -188,10 +188,10 @@ class World:
 
     async def sync(self) -> None:
         """But for the targets: those are tables in a folder of their own."""
-        async with self.process(Role.SYNC) as lake:
+        async with self.process(ProcessRole.SYNC) as lake:
             lease = SyncLease(lake.coordination, lake.runtime, "shop", "shop")
             await lease.take()
-            async with self.process(Role.SYNC) as beside:
+            async with self.process(ProcessRole.SYNC) as beside:
                 with pytest.raises(SyncInUse):
                     await SyncLease(beside.coordination, beside.runtime, "shop", "shop").take(patience_s=0)
             table = await (await lake.reader("shop")).to_arrow()
@@ -208,7 +208,7 @@ class World:
         """Rounds of upkeep with so much time before each."""
         for pause in pauses:
             await self.kernel.let_pass(pause)
-            async with self.process(Role.MAINTENANCE) as lake:
+            async with self.process(ProcessRole.MAINTENANCE) as lake:
                 await self._play_timers(lake)
                 results: list[object] = []
                 await maintain_once(lake, await self._names(lake), lambda topic, step, result, to=results: to.append(result))  # type: ignore[misc]
@@ -231,7 +231,7 @@ class World:
         return [name for name in self.named if await read_record(lake.store, TopicPaths.of(name)) is not None]
 
     async def read(self) -> None:
-        async with self.process(Role.READER) as lake:
+        async with self.process(ProcessRole.READER) as lake:
             for name in await self._names(lake) or await lake.topics():
                 record = (await lake.topic(name)).record
                 reader = await lake.reader(name)
@@ -251,9 +251,9 @@ class World:
 
     async def consume(self) -> None:
         """Two members share the queues; one dies, and the other takes its queue over. A message is given up."""
-        async with self.process(Role.CONSUMER) as lake:
-            doomed = self.kernel.process(Role.CONSUMER)
-            first = await doomed.run(_consuming(self.lake(Role.CONSUMER, doomed.runtime)))
+        async with self.process(ProcessRole.CONSUMER) as lake:
+            doomed = self.kernel.process(ProcessRole.CONSUMER)
+            first = await doomed.run(_consuming(self.lake(ProcessRole.CONSUMER, doomed.runtime)))
             second = await _consuming(lake)
             await self.until(lambda: _settled(first, 1) and _settled(second, 1))
             doomed.crash()
@@ -262,22 +262,22 @@ class World:
             assert isinstance(counted, MemoryMetrics)
             assert counted.value(TAKE_OVERS, topic="orders", consumer_group=GROUP) == 1
             await second.close()
-            async with self.process(Role.CONSUMER) as beside:
+            async with self.process(ProcessRole.CONSUMER) as beside:
                 await _send_all_kinds(DEAD, lake, beside)
             assert await (await lake.reader(DEAD)).lookup(key="key-7")
 
     async def serve(self) -> None:
         """What a gateway does beside its clients' work: it reads their principals, tells the others of itself, and leaves."""
-        async with self.process(Role.GATEWAY) as lake:
+        async with self.process(ProcessRole.GATEWAY) as lake:
             assert not (await lake.coordination.access.read()).principals
-            gateway = Peers(GatewayOptions(), "g-1", lake.runtime.clock)
-            await gateway.join(lake.coordination, Entry("10.0.0.1", 8081))
+            gateway = PeerRegistry(GatewayOptions(), "g-1", lake.runtime.clock)
+            await gateway.join(lake.coordination, GatewayEntry("10.0.0.1", 8081))
             await gateway.leave()
             coordination, now_ms = lake.coordination, lake.runtime.clock.wall_ms()
             await Players(coordination.cells, lake.runtime).update(
-                TIMERS, lambda record: telling(record, {"reminders": now_ms}, now_ms)
+                TIMERS, lambda record: with_young_topics(record, {"reminders": now_ms}, now_ms)
             )
-            part = Part(role=TIMERS, topics=Timers(lake).topics, play=pause_until_stopped)
+            part = OfferedRole(role=TIMERS, topics=Timers(lake).topics, play=pause_until_stopped)
             await stand_in(
                 coordination.cells,
                 coordination.worker,
@@ -298,7 +298,7 @@ class World:
 
     async def end(self) -> None:
         """A topic goes, and another takes its name."""
-        async with self.process(Role.MAINTENANCE) as lake:
+        async with self.process(ProcessRole.MAINTENANCE) as lake:
             await lake.delete_topic("events")
             await lake.create_topic("events", TopicSettings(queues=1))
             await lake.create_group("audit", delivery_order="CONCURRENT")
@@ -308,7 +308,7 @@ class World:
             await lake.delete_group("audit")
 
 
-def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> World:
+def everything(policies: Mapping[ProcessRole, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> World:
     """A life of a lake, weeks long."""
     world = World(policies, named=named, dynamodb=dynamodb)
     world.capture()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from penstock.infra.web.lakes.lakes import LakeOptions, Lakes
+from penstock.infra.web.lakes.lakes import LakeOptions, ServedLakes
 from penstock.infra.web.server.app import app_of, site_of
 from penstock.infra.web.server.options import ConsoleOptions
-from penstock.infra.web.server.site import Site
+from penstock.infra.web.server.site import ConsoleSite
 from penstock.log.runtime.runtime import Runtime
 from tests.infra.web.shop import fill, park
 
@@ -30,7 +30,7 @@ class Browser:
     """A browser at a console. It keeps cookies, and follows no redirects."""
 
     client: TestClient
-    site: Site
+    site: ConsoleSite
 
     def page(self, path: str, *, status: int = 200) -> str:
         """The HTML of a page below the lake."""
@@ -94,7 +94,7 @@ def console(folder: Path) -> Iterator[Open]:
             lakes = options.pop("lakes", (LakeOptions(name="lake", url=str(folder), refresh=REFRESH),))
             stated = ConsoleOptions(lakes=lakes, **options)
             runtime = Runtime()
-            site = site_of(stated, Lakes.of(lakes, runtime, read_only=stated.read_only), runtime, key=key)
+            site = site_of(stated, ServedLakes.of(lakes, runtime, read_only=stated.read_only), runtime, key=key)
             client = TestClient(app_of(site), base_url=base_url, client=(address, 50000), follow_redirects=False, headers=headers)
             return Browser(ends.enter_context(client), site)
 

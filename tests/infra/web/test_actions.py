@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 import pytest
 
 from penstock import aio, connect
-from penstock.infra.web.actions.action import Done, Preview
-from penstock.infra.web.actions.all import ACTIONS
-from penstock.infra.web.actions.run import BROKEN_OFF, Actor, Runner
-from penstock.infra.web.views.page import Scene
+from penstock.infra.web.actions.action import ActionPreview, ActionResult
+from penstock.infra.web.actions.action_runner import BROKEN_OFF, ActionRunner, Actor
+from penstock.infra.web.actions.registry import ACTIONS
+from penstock.infra.web.views.page import PageContext
 from penstock.log.paths import AUDIT_TOPIC
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE, still_parked
@@ -62,14 +62,14 @@ def test_who_did_what_when_and_how_it_ended_is_in_the_lake(console: Open, stuck:
 def test_a_preview_that_takes_too_long_ends_and_says_what_to_do(
     console: Open, stuck: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    async def for_ever(scene: Scene, chosen: object) -> Preview:
+    async def for_ever(scene: PageContext, chosen: object) -> ActionPreview:
         await asyncio.Event().wait()
         raise AssertionError
 
     browser = console()
     slow = replace(browser.site.runner.actions["release"], preview=for_ever)
     monkeypatch.setitem(browser.site.runner.actions, "release", slow)
-    monkeypatch.setattr("penstock.infra.web.actions.run.PREVIEW_S", 0.05)
+    monkeypatch.setattr("penstock.infra.web.actions.action_runner.PREVIEW_S", 0.05)
     answers = [browser.client.get(f"{path}{ONE}")]
     token = browser.client.get("/api/session").json()["form_token"]
     answers.append(browser.client.post(f"{path}{ONE}", data={"form_token": token, "stamp": "0"}))
@@ -176,15 +176,15 @@ def test_a_stamp_is_good_for_one_action_with_its_arguments(console: Open, stuck:
 @pytest.mark.parametrize("order", ["skip", "release"])
 def test_what_is_parked_after_the_preview_stays_parked(console: Open, stuck: Path, order: str) -> None:
     """An action touches what was confirmed, however much comes in between the last look and the doing."""
-    scene = Scene(console().site.lakes["lake"])
+    scene = PageContext(console().site.lakes["lake"])
     shown = asyncio.run(_previewed(scene, order))
     assert shown is not None
     assert still_parked(stuck) == ["cid"]
 
 
-async def _previewed(scene: Scene, order: str) -> Done:
+async def _previewed(scene: PageContext, order: str) -> ActionResult:
     action = ACTIONS[order]
-    arguments = action.given({"group": "billing"})
+    arguments = action.parse_arguments({"group": "billing"})
     preview = await action.preview(scene, arguments)
     meant = frozenset(place for place in cast("frozenset[tuple[str, int, int]]", preview.meant) if place[1] == 0)
     try:
@@ -196,9 +196,9 @@ async def _previewed(scene: Scene, order: str) -> Done:
 def test_who_has_a_name_that_is_no_text_is_audited_too(console: Open, stuck: Path) -> None:
     """A program of the Model Context Protocol names itself, by any JSON string."""
 
-    async def run(scene: Scene) -> None:
-        action, runner = ACTIONS["release"], Runner(read_only=False)
-        arguments = action.given({"group": "billing"})
+    async def run(scene: PageContext) -> None:
+        action, runner = ACTIONS["release"], ActionRunner(read_only=False)
+        arguments = action.parse_arguments({"group": "billing"})
         stamp = (await runner.preview(action, scene, arguments)).stamp
         actor = Actor(name="mcp: \ud800\n", role="operator", address="")
         try:
@@ -206,18 +206,18 @@ def test_who_has_a_name_that_is_no_text_is_audited_too(console: Open, stuck: Pat
         finally:
             await scene.source.close()
 
-    asyncio.run(run(Scene(console().site.lakes["lake"])))
+    asyncio.run(run(PageContext(console().site.lakes["lake"])))
     assert [(one["state"], one["who"]) for one in audited(stuck)] == [("began", "mcp: \ud800\n"), ("done", "mcp: \ud800\n")]
 
 
 def test_an_action_that_is_broken_off_says_so(console: Open, stuck: Path) -> None:
-    async def stuck_for_ever(*_: object) -> Done:
+    async def stuck_for_ever(*_: object) -> ActionResult:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def run(scene: Scene) -> None:
+    async def run(scene: PageContext) -> None:
         action = replace(ACTIONS["release"], do=stuck_for_ever)
-        arguments, runner = action.given({"group": "billing"}), Runner(read_only=False)
+        arguments, runner = action.parse_arguments({"group": "billing"}), ActionRunner(read_only=False)
         stamp = (await runner.preview(action, scene, arguments)).stamp
         actor = Actor(name="ann", role="operator", address="")
         try:
@@ -227,7 +227,7 @@ def test_an_action_that_is_broken_off_says_so(console: Open, stuck: Path) -> Non
         finally:
             await scene.source.close()
 
-    asyncio.run(run(Scene(console().site.lakes["lake"])))
+    asyncio.run(run(PageContext(console().site.lakes["lake"])))
     assert [(one["state"], one["outcome"]) for one in audited(stuck)][1:] == [("failed", BROKEN_OFF)]
 
 

@@ -17,9 +17,9 @@ from starlette.types import Message
 
 from penstock.infra.web.server.events import stream
 from penstock.infra.web.server.login import FAILURES_MAX, UNDER_WAY_MAX, TooManyLogins, Viewer
-from penstock.infra.web.server.options import Role
-from penstock.infra.web.server.passwords import Hash, line_of
-from penstock.infra.web.server.site import Site
+from penstock.infra.web.server.options import ConsoleRole
+from penstock.infra.web.server.passwords import PasswordHash, line_of
+from penstock.infra.web.server.site import ConsoleSite
 from penstock.log.errors import BackPressureError
 from penstock.log.filter.sql_evaluate import SqlFilter
 from penstock.log.schema.topic_schema import TopicSchema
@@ -30,13 +30,13 @@ from tests.infra.web.test_security import PASSWORD, log_in
 @pytest.fixture
 def passwords(tmp_path: Path) -> Path:
     path = tmp_path / "passwords"
-    path.write_text(line_of("ann", Role.OPERATOR, PASSWORD, b"salt" * 4))
+    path.write_text(line_of("ann", ConsoleRole.OPERATOR, PASSWORD, b"salt" * 4))
     return path
 
 
-def viewer(site: Site, name: str) -> Viewer:
+def viewer(site: ConsoleSite, name: str) -> Viewer:
     """Somebody with a session of their own."""
-    return Viewer(name=name, role=Role.VIEWER, session=site.login.session_of(name, proof=""))
+    return Viewer(name=name, role=ConsoleRole.VIEWER, session=site.login.session_of(name, proof=""))
 
 
 @pytest.mark.parametrize("path", ["nothing", "%00", "..%2Ftexts.py", "", "x" * 5000, "../texts.py"])
@@ -69,7 +69,7 @@ def test_a_broken_password_file_is_told_to_the_log_alone(console: Open, password
         assert answer.status_code == 503
         assert str(passwords.parent) not in answer.text
     assert len([one for one in caplog.records if str(passwords) in one.getMessage()]) == 1
-    passwords.write_text(line_of("ann", Role.OPERATOR, PASSWORD, b"salt" * 4))
+    passwords.write_text(line_of("ann", ConsoleRole.OPERATOR, PASSWORD, b"salt" * 4))
     browser.page("/")
 
 
@@ -96,7 +96,7 @@ def test_a_crowd_at_the_log_in_does_not_wait_for_ever(console: Open, passwords: 
     browser = console(password_file=passwords)
     log_in(browser, "ann")
     login, mark = browser.site.login, next(value for name, value in browser.client.cookies.items() if name.endswith("_mark"))
-    monkeypatch.setattr(Hash, "matches", lambda self, password: False)
+    monkeypatch.setattr(PasswordHash, "matches", lambda self, password: False)
 
     async def crowd() -> list[Viewer | BaseException | None]:
         strangers = (login.log_in(f"name{n}", "guess", f"10.0.0.{n}") for n in range(UNDER_WAY_MAX + 3))
@@ -140,7 +140,7 @@ def test_who_is_out_watches_no_longer(console: Open, passwords: Path) -> None:
         nonlocal looks
         looks += 1
         if looks == 2:
-            await asyncio.to_thread(passwords.write_text, line_of("bob", Role.VIEWER, PASSWORD, b"salt" * 4))
+            await asyncio.to_thread(passwords.write_text, line_of("bob", ConsoleRole.VIEWER, PASSWORD, b"salt" * 4))
         assert looks < 4
         return {"looks": looks}
 

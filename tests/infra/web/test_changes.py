@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock import aio
-from penstock.cdc.events.sources import Source
-from penstock.cdc.sync.lease import Stop, SyncRecord, encode_record, record_key, size_key, sync_group
-from penstock.cdc.targets import Progress
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.sync.lease import SyncRecord, TableStop, encode_record, record_key, size_key, sync_group
+from penstock.cdc.targets import TargetProgress
 from penstock.log.stores.protocol import Put
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE
@@ -31,9 +31,9 @@ def syncing(folder: Path) -> Path:
     async def run() -> None:
         async with aio.connect(folder) as lake:
             life = (await lake.topic("orders")).life
-            tables = {"sales.orders": Source("sales", "orders"), "sales.items": Source("sales", "items")}
-            stopped = {"sales.items": (Stop(0, 1, f"{HOSTILE} is no number"),)}
-            going = SyncRecord(life, "/targets", {0: 4, 1: 1}, tables, progress={"sales.orders": Progress({0: 4}, commits=3)})
+            tables = {"sales.orders": TableId("sales", "orders"), "sales.items": TableId("sales", "items")}
+            stopped = {"sales.items": (TableStop(0, 1, f"{HOSTILE} is no number"),)}
+            going = SyncRecord(life, "/targets", {0: 4, 1: 1}, tables, progress={"sales.orders": TargetProgress({0: 4}, commits=3)})
             await write_record(lake, "a", going)
             await write_record(lake, "b", SyncRecord(life, "/others", {0: 4}, tables, stopped, {"sales.items": {0: 1, 1: 0}}))
             await lake.coordination.cells.write(size_key("orders", "b"), b"2", on=None, deadline_s=9e18)

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from penstock import aio
 from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter
-from penstock.infra.web.faults import Part
+from penstock.infra.web.faults import PagePart
 from penstock.infra.web.lakes.source import LakeSource
-from penstock.infra.web.views.page import Scene
+from penstock.infra.web.views.page import PageContext
 from penstock.infra.web.views.pages import BY_NAME, PAGES
 from penstock.log import Message, MessageType, ProducerOptions, TopicSettings
 from penstock.log.paths import TopicPaths
@@ -56,7 +56,7 @@ async def fill(lake: aio.Lake) -> str:
 def faults(shown: object) -> list[object]:
     """The parts of a page that failed."""
     parts = [getattr(shown, name) for name in getattr(shown, "__slots__", ())]
-    return [one.fault for one in parts if isinstance(one, Part) and one.fault is not None]
+    return [one.fault for one in parts if isinstance(one, PagePart) and one.fault is not None]
 
 
 def test_no_page_asks_for_more_than_twenty_objects() -> None:
@@ -67,7 +67,7 @@ def test_no_page_asks_for_more_than_twenty_objects() -> None:
         store = CountingStore(memory)
         refresh = timedelta(minutes=1)
         source = LakeSource("lake", lambda: aio.Lake(store, runtime=runtime), runtime, refresh)
-        scene = Scene(source)
+        scene = PageContext(source)
         orders = {"topic": "orders"}
         asked: list[tuple[str, dict[str, str], dict[str, str]]] = [
             *((page.name, {}, {}) for page in PAGES if not page.names),

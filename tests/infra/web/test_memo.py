@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.infra.web.lakes.memo import Memo
+from penstock.infra.web.lakes.memo import LookCache
 
 
 class Looks:
@@ -18,7 +18,7 @@ class Looks:
         self.count = 0
         self.let = asyncio.Event()
         self.let.set()
-        self.memo = Memo(lambda: self.now_s, entries=3)
+        self.memo = LookCache(lambda: self.now_s, entries=3)
 
     async def look(self) -> int:
         self.count += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.infra.cli.console.console import options_of, tell
-from penstock.infra.console.session import Session, Signals
+from penstock.infra.console.session import CommandSession, Signals
 from penstock.infra.web.lakes.lakes import lakes_of_file
 from penstock.infra.web.server.passwords import parsed
 from penstock.log.errors import InvalidArgument
@@ -35,7 +35,7 @@ GIVEN = {
 
 def test_a_proxy_s_header_comes_with_who_may_act() -> None:
     given = {**GIVEN, "trust_header": "X-User", "operators": ("ann",), "proxies": ("10.0.0.7",), "host": "0.0.0.0"}
-    options = options_of(Session(Signals(), url="memory://shop"), given)
+    options = options_of(CommandSession(Signals(), url="memory://shop"), given)
     assert options.trusted is not None
     assert (options.trusted.header, options.trusted.operators, options.trusted.proxies) == (
         "X-User",
@@ -52,7 +52,7 @@ def test_passwords_in_clear_text_are_told(
 ) -> None:
     files = None if tls is None else tmp_path / tls
     given = {**GIVEN, "host": host, "password_file": tmp_path / "passwords", "tls_cert": files, "tls_key": files}
-    session = Session(Signals(), url="memory://shop")
+    session = CommandSession(Signals(), url="memory://shop")
     tell(session, options_of(session, given), 8085)
     assert ("Passwords come in clear text" in capsys.readouterr().err) == warned
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from penstock import Message, connect
-from penstock.coordinator.operators.lake_view import LakeSeen
+from penstock.coordinator.operators.lake_view import LakeOverview
 from penstock.coordinator.tables.open import table_place
-from penstock.infra.cost import Cells
-from penstock.infra.web.lakes.history import APART_S, HOUR_S, History, Point, point_of
-from penstock.infra.web.lakes.source import Looked
-from penstock.infra.web.server.render import live_document
-from penstock.infra.web.views import timers, watched
+from penstock.infra.cost import CellStorage
+from penstock.infra.web.lakes.history import APART_S, HOUR_S, MetricsHistory, MetricsPoint, point_of
+from penstock.infra.web.lakes.source import LakeSnapshot
+from penstock.infra.web.server.jinja import live_document
+from penstock.infra.web.views import lake_problems, timers
 from penstock.infra.web.views.charts import GAP_S, HEIGHT, THIN_S, WIDTH, charts, lines
-from penstock.infra.web.views.money import cells_of, money
-from penstock.infra.web.views.overview import PAGE, Overview, overview_of
+from penstock.infra.web.views.daily_cost import cells_of, money
+from penstock.infra.web.views.overview import PAGE, OverviewPage, overview_of
 from penstock.infra.web.views.rows import group_rows
 from tests.infra.web.conftest import Browser, Open
 from tests.infra.web.test_changes import syncing
@@ -49,7 +49,7 @@ def test_a_sync_that_stands_still_needs_attention_first(console: Open, syncing: 
 def test_old_open_transactions_need_attention(console: Open, paying: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left_open(paying, "paid")
     assert "old_transactions" not in kinds(console())
-    monkeypatch.setattr(watched, "OLD", timedelta())
+    monkeypatch.setattr(lake_problems, "OLD", timedelta())
     found = kinds(console())["old_transactions"]
     assert (found["text"], found["count"]) == ("1 transaction is open of producer group pay", 1)
 
@@ -77,7 +77,7 @@ def test_how_many_topics_are_watched_for_late_timers_is_told(console: Open, fold
     found = browser.api("/")
     assert (found["timer_topics"], found["timer_topics_watched"]) == (2, 2)
     assert "are looked for in" not in browser.page("/")
-    monkeypatch.setattr(watched, "TOPICS_NEAR", 1)
+    monkeypatch.setattr(lake_problems, "TOPICS_NEAR", 1)
     browser = console()
     found = browser.api("/")
     assert (found["timer_topics"], found["timer_topics_watched"]) == (2, 1)
@@ -106,9 +106,9 @@ def test_an_hour_of_points_is_drawn_by_few_of_them() -> None:
 
 
 def test_rows_of_a_look_are_made_once_for_all_pages() -> None:
-    looked = Looked(at=NOW, topics=("orders",), seen=seen(("a/1", 3)))
+    looked = LakeSnapshot(at=NOW, topics=("orders",), seen=seen(("a/1", 3)))
     assert group_rows(looked) is group_rows(looked)
-    other = Looked(at=NOW, topics=("orders",), seen=seen(("a/1", 4)))
+    other = LakeSnapshot(at=NOW, topics=("orders",), seen=seen(("a/1", 4)))
     assert group_rows(other) is not group_rows(looked)
 
 
@@ -142,18 +142,18 @@ def test_the_last_hour_and_the_cost_are_told_once_something_flows(console: Open,
     assert '<svg viewBox="0 0 240 48" role="img"' in page
 
 
-def overview_of_points(points: list[Point]) -> Overview:
-    looked = Looked(at=NOW, topics=("orders",), seen=seen(("a/1", 3)))
-    return overview_of(looked, watched.Watched(), charts(points), None)
+def overview_of_points(points: list[MetricsPoint]) -> OverviewPage:
+    looked = LakeSnapshot(at=NOW, topics=("orders",), seen=seen(("a/1", 3)))
+    return overview_of(looked, lake_problems.LakeProblems(), charts(points), None)
 
 
-def point(at_s: float, **values: int) -> Point:
+def point(at_s: float, **values: int) -> MetricsPoint:
     sums = {"lag": 0, "parked": 0, "timers": 0, "oldest_ms": 0, "stored": 0, "settled": 0, "dead_letters": 0}
-    return Point(at=NOW + timedelta(seconds=at_s), at_s=at_s, **(sums | values))
+    return MetricsPoint(at=NOW + timedelta(seconds=at_s), at_s=at_s, **(sums | values))
 
 
 def test_points_are_kept_for_an_hour_and_apart() -> None:
-    history = History()
+    history = MetricsHistory()
     for at_s in range(2 * int(HOUR_S)):
         history.add(point(at_s))
     times = [one.at_s for one in history.points]
@@ -189,18 +189,18 @@ def test_lines_end_where_nobody_looked() -> None:
 def test_the_cost_follows_from_what_flows() -> None:
     before = replace(seen(("a/1", 3)), ended_s=0.0)
     now = replace(seen(("a/1", 3)), ended_s=10.0)
-    looked = Looked(at=NOW, topics=("orders",), seen=now, before=before)
-    idle = money(looked, Cells.STORE)
+    looked = LakeSnapshot(at=NOW, topics=("orders",), seen=now, before=before)
+    idle = money(looked, CellStorage.STORE)
     assert idle is not None
     busy_group = replace(
         now.groups[0],
         queues=tuple(replace(one, standing=replace(one.standing, next_offset=10_001)) for one in now.groups[0].queues),
     )
-    busy = money(replace(looked, seen=replace(now, groups=(busy_group,))), Cells.DYNAMODB)
+    busy = money(replace(looked, seen=replace(now, groups=(busy_group,))), CellStorage.DYNAMODB)
     assert busy is not None
     assert (busy.messages_per_second, busy.topics) == (1000.0, 1)
     assert busy.usd_a_day > idle.usd_a_day
-    assert money(replace(looked, before=None), Cells.STORE) is None
-    assert money(replace(looked, seen=LakeSeen(ended_s=10.0, took_s=0.0)), Cells.STORE) is None
+    assert money(replace(looked, before=None), CellStorage.STORE) is None
+    assert money(replace(looked, seen=LakeOverview(ended_s=10.0, took_s=0.0)), CellStorage.STORE) is None
     places = [table_place(url, "s3://lake") for url in ("dynamodb://cells", "sqlite:///x", None)]
-    assert list(map(cells_of, places)) == [Cells.DYNAMODB, Cells.SQLITE, Cells.STORE]
+    assert list(map(cells_of, places)) == [CellStorage.DYNAMODB, CellStorage.SQLITE, CellStorage.STORE]

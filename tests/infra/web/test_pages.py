@@ -17,7 +17,7 @@ from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.server.urls import page_url
 from penstock.infra.web.views import attention
-from penstock.infra.web.views.page import Page
+from penstock.infra.web.views.page import PageDefinition
 from penstock.infra.web.views.pages import PAGES
 from penstock.infra.web.views.rows import GroupRow
 from penstock.log import Message
@@ -28,7 +28,7 @@ from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
 
-def path_of(page: Page[Any]) -> str:
+def path_of(page: PageDefinition[Any]) -> str:
     """A page's path, of things that the lake has."""
     names = {"topic": "orders", "group": "billing", "message_group": "ann", "message_id": "0" * 24}
     return page.path.replace(":path", "").format(**names)

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.server.login import FAILURES_MAX
-from penstock.infra.web.server.options import ConsoleOptions, Role, TrustedHeader, is_loopback
+from penstock.infra.web.server.options import ConsoleOptions, ConsoleRole, TrustedHeader, is_loopback
 from penstock.infra.web.server.passwords import line_of
-from penstock.infra.web.server.security import Session, Signer
+from penstock.infra.web.server.security import SessionSigner, ViewerSession
 from penstock.log.errors import InvalidArgument
 from tests.infra.web.conftest import Browser, Open, fields
 from tests.infra.web.shop import HOSTILE, still_parked
@@ -24,7 +24,9 @@ LAKE = LakeOptions(name="lake", url="memory://shop")
 @pytest.fixture
 def passwords(tmp_path: Path) -> Path:
     path = tmp_path / "passwords"
-    lines = [line_of(name, role, PASSWORD, b"salt" * 4) for name, role in (("ann", Role.OPERATOR), ("bob", Role.VIEWER))]
+    lines = [
+        line_of(name, role, PASSWORD, b"salt" * 4) for name, role in (("ann", ConsoleRole.OPERATOR), ("bob", ConsoleRole.VIEWER))
+    ]
     path.write_text("# the console's\n" + "\n".join(lines) + "\n")
     return path
 
@@ -189,7 +191,7 @@ def test_who_is_taken_out_of_the_file_is_out_at_once(console: Open, passwords: P
     browser = console(password_file=passwords)
     log_in(browser, "ann")
     browser.page("/")
-    passwords.write_text(line_of("ann", Role.VIEWER, PASSWORD, b"salt" * 4))  # not taken out, but no operator any more
+    passwords.write_text(line_of("ann", ConsoleRole.VIEWER, PASSWORD, b"salt" * 4))  # not taken out, but no operator any more
     browser.page("/", status=303)
 
 
@@ -258,15 +260,15 @@ def test_a_console_that_others_reach_needs_a_log_in(tmp_path: Path) -> None:
 )
 def test_a_password_file_with_a_bad_line_is_refused_by_its_number(console: Open, tmp_path: Path, line: str) -> None:
     path = tmp_path / "passwords"
-    path.write_text(f"{line_of('bob', Role.VIEWER, PASSWORD, b'salt' * 4)}\n{line}\n")
+    path.write_text(f"{line_of('bob', ConsoleRole.VIEWER, PASSWORD, b'salt' * 4)}\n{line}\n")
     with pytest.raises(InvalidArgument, match="line 2") as refused:
         console(password_file=path)
     assert "AAAA" not in str(refused.value)
 
 
 def test_tokens_of_others_are_none() -> None:
-    ours, others = Signer(b"a" * 32), Signer(b"b" * 32)
-    session = Session(id="1", name="ann", proof="", until_s=100)
+    ours, others = SessionSigner(b"a" * 32), SessionSigner(b"b" * 32)
+    session = ViewerSession(id="1", name="ann", proof="", until_s=100)
     assert ours.session(ours.cookie(session), now_s=99) == session
     assert ours.session(ours.cookie(session), now_s=100) is None
     for cookie in (others.cookie(session), "", ".", "a.b", ours.cookie(session)[:-1], f"{ours.cookie(session)}0", "\xff.\xff"):

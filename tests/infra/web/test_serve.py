@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.infra.cli import main
-from penstock.infra.web.server.impatient import OF_ADDRESS_MAX
+from penstock.infra.web.server.head_timeout import OF_ADDRESS_MAX
 from tests.gateway.certificates import write_certificate
 from tests.runner import cli_runner
 from tests.tree import ROOT

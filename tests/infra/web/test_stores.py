@@ -13,14 +13,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from penstock import Message, aio, connect
-from penstock.infra.web.lakes.lakes import LakeOptions, Lakes
+from penstock.infra.web.lakes.lakes import LakeOptions, ServedLakes
 from penstock.infra.web.lakes.source import LakeSource
 from penstock.infra.web.server.app import app_of, site_of
 from penstock.infra.web.server.options import ConsoleOptions
 from penstock.log import Runtime
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import LocalStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.infra.web.conftest import KEY, REFRESH, Browser
 from tests.lakes import TIMEOUT_S
 
@@ -45,7 +45,7 @@ class Moody(StoreWrapper):
         super().__init__(LocalStore(folder))
         self._mood = mood
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if self._mood.refused is not None and self._mood.refused in call.key:
             raise PermissionDenied("access denied", operation=call.verb, object=call.key)
         if self._mood.still:
@@ -69,7 +69,7 @@ def browser(stuck: Path, mood: Mood) -> Iterator[Browser]:
         return aio.connect(store=Moody(stuck, mood), runtime=runtime, maintenance=False)
 
     options = ConsoleOptions(lakes=(LakeOptions(name="lake", url=str(stuck), refresh=REFRESH),))
-    site = site_of(options, Lakes([LakeSource("lake", open_it, runtime, REFRESH)]), runtime, key=KEY)
+    site = site_of(options, ServedLakes([LakeSource("lake", open_it, runtime, REFRESH)]), runtime, key=KEY)
     with TestClient(app_of(site), base_url="http://localhost", client=("127.0.0.1", 50000), follow_redirects=False) as client:
         yield Browser(client, site)
 

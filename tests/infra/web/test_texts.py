@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.infra.web.documents import Schemas, document
-from penstock.infra.web.faults import Part
-from penstock.infra.web.server.render import body, environment
-from penstock.infra.web.texts import body_text, shown, visible
-from penstock.infra.web.views.charts import Value
+from penstock.infra.web.documents import JsonSchemas, document
+from penstock.infra.web.faults import PagePart
+from penstock.infra.web.server.jinja import body, environment
+from penstock.infra.web.texts import body_text, value_text, visible
+from penstock.infra.web.views.charts import ChartValue
 from penstock.log.errors import InternalError
 
 
@@ -57,7 +57,7 @@ def test_everything_that_is_printed_is_escaped() -> None:
 def test_values_are_shown_as_people_read_them() -> None:
     at = datetime(2026, 1, 31, 13, 0, 5, tzinfo=timezone(timedelta(hours=1)))
     assert drawn("{{ at }}", at=at) == '<time datetime="2026-01-31T12:00:05.000Z">2026-01-31 12:00:05Z</time>'
-    assert [shown(value) for value in (None, True, 1234567, 0.25, timedelta(days=3, hours=2, minutes=1))] == [
+    assert [value_text(value) for value in (None, True, 1234567, 0.25, timedelta(days=3, hours=2, minutes=1))] == [
         "-",
         "yes",
         "1,234,567",
@@ -81,10 +81,10 @@ def test_bodies_of_any_bytes_are_shown_and_large_ones_cut() -> None:
 
 def test_two_dataclasses_of_one_name_are_refused_among_the_schemas() -> None:
     """Programs would be told that the one looks like the other."""
-    schemas = Schemas()
-    assert schemas.of(Part[Value]) == schemas.of(Part[Value])
+    schemas = JsonSchemas()
+    assert schemas.of(PagePart[ChartValue]) == schemas.of(PagePart[ChartValue])
     other = make_dataclass("Value", [("text", str)])
-    for kind in (other, Part[other]):  # type: ignore[valid-type]
+    for kind in (other, PagePart[other]):  # type: ignore[valid-type]
         with pytest.raises(InternalError, match="two dataclasses have the same name"):
             schemas.of(kind)
 

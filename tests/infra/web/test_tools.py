@@ -18,11 +18,11 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, JSONRPCRequest, TextContent
 
 from penstock import Message, connect
-from penstock.infra.web.actions.all import ACTIONS
-from penstock.infra.web.lakes.lakes import LakeOptions, Lakes
-from penstock.infra.web.tools.calls import Tools
-from penstock.infra.web.tools.lines import Lines
-from penstock.infra.web.tools.serve import server_of
+from penstock.infra.web.actions.registry import ACTIONS
+from penstock.infra.web.lakes.lakes import LakeOptions, ServedLakes
+from penstock.infra.web.tools.calls import ToolCalls
+from penstock.infra.web.tools.lines import LineReader
+from penstock.infra.web.tools.mcp_server import server_of
 from penstock.infra.web.views.pages import PAGES
 from penstock.log.runtime.runtime import Runtime
 from tests.infra.web.conftest import REFRESH
@@ -38,9 +38,9 @@ def asked(folder: Path, work: Callable[[Client], Awaitable[Any]], *, writes: boo
     """What a client finds at a server in this process."""
 
     async def run() -> Any:
-        lakes = Lakes.of((LakeOptions(name="lake", url=str(folder), refresh=REFRESH),), Runtime(), read_only=not writes)
+        lakes = ServedLakes.of((LakeOptions(name="lake", url=str(folder), refresh=REFRESH),), Runtime(), read_only=not writes)
         try:
-            async with Client(server_of(Tools(lakes["lake"], writes=writes))) as client:
+            async with Client(server_of(ToolCalls(lakes["lake"], writes=writes))) as client:
                 return await work(client)
         finally:
             await lakes.close()
@@ -146,7 +146,7 @@ def test_an_action_is_previewed_done_once_and_logged(stuck: Path) -> None:
 
 
 def test_an_answer_without_end_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.infra.web.tools.serve.ANSWER_CHARS_MAX", 100)
+    monkeypatch.setattr("penstock.infra.web.tools.mcp_server.ANSWER_CHARS_MAX", 100)
     assert "ask for less" in failed(folder, "overview")["hint"]
 
 
@@ -190,7 +190,7 @@ def test_lines_are_cut_where_they_end() -> None:
     reading, writing = os.pipe()
 
     async def run() -> list[str]:
-        return [line async for line in Lines(reading)]
+        return [line async for line in LineReader(reading)]
 
     with os.fdopen(writing, "wb", buffering=0) as sender, ThreadPoolExecutor(1) as threads:
 
@@ -212,7 +212,7 @@ def test_half_a_surrogate_is_no_reason_to_give_no_answer() -> None:
     lines = [json.dumps(request), '{"broken": "\\ud800', '{"whole": "\\ud83d\\ude00"}']
 
     async def run() -> list[str]:
-        return [line async for line in Lines(reading)]
+        return [line async for line in LineReader(reading)]
 
     os.write(writing, "\n".join(lines).encode())
     os.close(writing)
@@ -246,7 +246,7 @@ def test_a_line_without_end_ends_the_input(monkeypatch: pytest.MonkeyPatch, capl
     reading, writing = os.pipe()
 
     async def run() -> list[str]:
-        return [line async for line in Lines(reading)]
+        return [line async for line in LineReader(reading)]
 
     os.write(writing, b"one\n" + 20 * b"x")
     assert asyncio.run(run()) == []

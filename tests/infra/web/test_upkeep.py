@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import connect
-from penstock.infra.web.lakes.jobs import KEPT, Jobs
+from penstock.infra.web.lakes.jobs import KEPT, BackgroundJobs
 from penstock.infra.web.views import check
 from penstock.log.errors import BackPressureError
 from penstock.log.paths import TopicPaths
@@ -97,7 +97,7 @@ def test_a_large_topic_is_left_to_the_command_line(console: Open, monkeypatch: p
 
 def test_one_job_runs_at_a_time_and_the_oldest_outcomes_go() -> None:
     async def run() -> None:
-        jobs, may_end = Jobs(Runtime().clock), asyncio.Event()
+        jobs, may_end = BackgroundJobs(Runtime().clock), asyncio.Event()
 
         async def wait() -> str:
             await may_end.wait()

@@ -40,7 +40,7 @@ async def watch(source: LakeSource, work: Awaitable[int]) -> int:
     async def make() -> int:
         return await work
 
-    found = await source.watched("page", make)
+    found = await source.polled("page", make)
     source.memo.clear()
     return found
 
@@ -51,7 +51,7 @@ def test_a_page_that_stays_open_costs_no_more_than_it_may(lists: int) -> None:
         source = source_of(thrifty=True)
         for _ in range(3):
             assert await watch(source, lists_of(source, lists)) == lists
-        found = source.watched_every("page")
+        found = source.poll_interval("page")
         await source.close()
         return found
 
@@ -65,9 +65,9 @@ def test_the_first_look_says_nothing_and_no_look_is_put_off_for_ever() -> None:
     async def run() -> tuple[timedelta, timedelta]:
         source = source_of(thrifty=True)
         await watch(source, lists_of(source, 1000))
-        first = source.watched_every("page")
+        first = source.poll_interval("page")
         await watch(source, lists_of(source, 100_000 // 10))
-        later = source.watched_every("page")
+        later = source.poll_interval("page")
         await source.close()
         return first, later
 
@@ -79,7 +79,7 @@ def test_who_names_a_pace_gets_it() -> None:
         source = source_of(thrifty=False)
         for _ in range(2):
             await watch(source, lists_of(source, 1000))
-        found = source.watched_every("page")
+        found = source.poll_interval("page")
         await source.close()
         return found
 
@@ -99,7 +99,7 @@ def test_all_who_watch_the_same_share_one_look() -> None:
             await asyncio.sleep(0)
             return made
 
-        found = await asyncio.gather(*(source.watched("page", make) for _ in range(100)))
+        found = await asyncio.gather(*(source.polled("page", make) for _ in range(100)))
         assert set(found) == {1}
         await source.close()
         return made

@@ -7,9 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from penstock import connect
-from penstock.coordinator.operators.describe import QueueStanding
-from penstock.coordinator.operators.lake_view import GroupSeen, LakeSeen, QueueSeen
-from penstock.infra.web.views.workers import HandOver, hand_overs, holdings
+from penstock.coordinator.operators.describe import QueueProgress
+from penstock.coordinator.operators.lake_view import GroupOverview, LakeOverview, QueueOverview
+from penstock.infra.web.views.workers import HandOverRow, hand_overs, holdings
 from tests.infra.web.conftest import Open
 from tests.waiting import wait_until
 
@@ -31,9 +31,9 @@ def test_a_process_that_consumes_is_shown_with_what_it_holds(console: Open, fold
     wait_until(lambda: browser.api("/workers")["rows"] == [], "the process gone")
 
 
-def seen(*queues: tuple[str, int]) -> LakeSeen:
+def seen(*queues: tuple[str, int]) -> LakeOverview:
     """A look at group billing on orders: the owner and epoch of each queue."""
-    standing = QueueStanding(
+    standing = QueueProgress(
         topic="orders",
         queue=0,
         owner="",
@@ -51,14 +51,14 @@ def seen(*queues: tuple[str, int]) -> LakeSeen:
         dead_letters=0,
         lost_letters=0,
     )
-    found = [QueueSeen(replace(standing, queue=n, owner=owner, epoch=epoch), 0) for n, (owner, epoch) in enumerate(queues)]
-    group = GroupSeen(group="billing", topic="orders", consumers=1, owned=1, dead_letters=0, queues=tuple(found))
-    return LakeSeen(groups=(group,), ended_s=0.0, took_s=0.0)
+    found = [QueueOverview(replace(standing, queue=n, owner=owner, epoch=epoch), 0) for n, (owner, epoch) in enumerate(queues)]
+    group = GroupOverview(group="billing", topic="orders", consumers=1, owned=1, dead_letters=0, queues=tuple(found))
+    return LakeOverview(groups=(group,), ended_s=0.0, took_s=0.0)
 
 
 def test_what_was_taken_between_two_looks_is_counted() -> None:
     before, now = seen(("a/1", 3), ("a/1", 4)), seen(("a/1", 3), ("b/1", 5))
-    assert hand_overs(before, now) == (HandOver(group="billing", topic="orders", queues=1),)
+    assert hand_overs(before, now) == (HandOverRow(group="billing", topic="orders", queues=1),)
     assert hand_overs(now, now) == ()
     assert {worker: [(one.queues, one.takes) for one in held] for worker, held in holdings(now).items()} == {
         "a": [(1, 3)],

@@ -19,17 +19,17 @@ from penstock.log.schema.fields import (
     DecimalType,
     Field,
     FieldType,
-    Kind,
     MapType,
+    PrimitiveType,
     StructType,
     parts_of,
 )
 from penstock.log.schema.rules import RESERVED
 
 NAMES = st.from_regex(r"[a-zA-Z_äß][a-z0-9_-]{0,3}", fullmatch=True).filter(lambda name: name.lower() not in RESERVED)
-PLAIN: st.SearchStrategy[FieldType] = st.sampled_from(list(Kind)) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(
-    lambda digits: digits[1] <= digits[0]
-).map(lambda digits: DecimalType(*digits))
+PLAIN: st.SearchStrategy[FieldType] = st.sampled_from(list(PrimitiveType)) | st.tuples(
+    st.integers(1, 38), st.integers(0, 38)
+).filter(lambda digits: digits[1] <= digits[0]).map(lambda digits: DecimalType(*digits))
 DOCS = st.sampled_from(["", "it's \\ one", "größer"])
 
 
@@ -53,7 +53,7 @@ def any_fields() -> st.SearchStrategy[StructType]:
     return structs(TYPES)
 
 
-_BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
+_BITS = {PrimitiveType.TINYINT: 8, PrimitiveType.SMALLINT: 16, PrimitiveType.INT: 32, PrimitiveType.BIGINT: 64}
 _FIRST = datetime(1900, 1, 1)  # noqa: DTZ001 - of times without a zone
 _TEXTS = ["", "a", "größe", "\U0001f600", "x" * 50]
 
@@ -70,21 +70,21 @@ def drawn_value(type_: FieldType, random: Random) -> Any:
         case DecimalType(precision, scale):
             most = 10 ** random.randint(1, precision) - 1
             return Decimal(random.randint(-most, most)).scaleb(-scale, Context(prec=60))
-        case Kind.BOOLEAN:
+        case PrimitiveType.BOOLEAN:
             return random.random() < 0.5
-        case Kind.FLOAT:
+        case PrimitiveType.FLOAT:
             return float(np.float32(random.choice([0.0, -1.5, 1e30, float("inf"), random.random()])))
-        case Kind.DOUBLE:
+        case PrimitiveType.DOUBLE:
             return random.choice([0.0, -1.5, 1e300, float("-inf"), random.random()])
-        case Kind.STRING:
+        case PrimitiveType.STRING:
             return random.choice(_TEXTS)
-        case Kind.BINARY:
+        case PrimitiveType.BINARY:
             return random.randbytes(random.randrange(3))
-        case Kind.DATE:
+        case PrimitiveType.DATE:
             return (_FIRST + timedelta(days=random.randrange(200_000))).date()
-        case Kind.TIMESTAMP:
+        case PrimitiveType.TIMESTAMP:
             return _time(random).replace(tzinfo=UTC)
-        case Kind.TIMESTAMP_NTZ:
+        case PrimitiveType.TIMESTAMP_NTZ:
             return _time(random)
         case kind:
             most = 2 ** random.randrange(_BITS[kind])
@@ -121,7 +121,11 @@ def drawn_step(
         if isinstance(type_, StructType):
             type_ = StructType(drawn_step(type_.fields, data, rename, retire, path))
         elif chosen == "wider" and not parts_of(type_):
-            type_ = {Kind.INT: Kind.BIGINT, Kind.FLOAT: Kind.DOUBLE}.get(type_, type_) if isinstance(type_, Kind) else type_
+            type_ = (
+                {PrimitiveType.INT: PrimitiveType.BIGINT, PrimitiveType.FLOAT: PrimitiveType.DOUBLE}.get(type_, type_)
+                if isinstance(type_, PrimitiveType)
+                else type_
+            )
         wanted.append(replace(field, name=name, type=type_, nullable=field.nullable or data.draw(st.booleans())))
     if data.draw(st.booleans()) and "new" not in names:
         wanted.append(Field("new", data.draw(TYPES)))

@@ -19,8 +19,8 @@ from penstock.log.schema.fields import (
     DecimalType,
     Field,
     FieldType,
-    Kind,
     MapType,
+    PrimitiveType,
     StructType,
     parts_of,
     walk,
@@ -83,7 +83,7 @@ def test_numbers_and_stored_names_never_change() -> None:
 def test_a_name_may_be_used_again_after_its_field_retired() -> None:
     without = evolved(REST, retire=("amount",))
     again = evolved(f"{REST}, amount string", without)
-    assert dict(live(again))["amount"].type is Kind.STRING
+    assert dict(live(again))["amount"].type is PrimitiveType.STRING
     assert [field.name for field in again.fields].count("amount") == 2
 
 
@@ -132,13 +132,13 @@ def test_fields_that_are_wanted_are_those_in_use_and_each_once() -> None:
     gone = evolved(REST, retire=("amount",))
     assert evolve(gone, gone.fields) is gone
     with pytest.raises(InvalidArgument, match="two fields have the same name"):
-        evolve(gone, (*gone.live, Field("x", Kind.INT), Field("x", Kind.STRING)))
+        evolve(gone, (*gone.live, Field("x", PrimitiveType.INT), Field("x", PrimitiveType.STRING)))
 
 
 def test_a_judgement_is_the_same_in_every_version_of_python() -> None:
     later = "\U00010d50"  # a letter since Unicode 16, which Python 3.11 does not know
-    assert refusal(None, first_schema((Field(later, Kind.INT), Field("\U00010d70", Kind.INT)))) is None
-    assert refusal(None, first_schema((Field("\u1c90", Kind.INT), Field("\u10d0", Kind.INT)))) is None
+    assert refusal(None, first_schema((Field(later, PrimitiveType.INT), Field("\U00010d70", PrimitiveType.INT)))) is None
+    assert refusal(None, first_schema((Field("\u1c90", PrimitiveType.INT), Field("\u10d0", PrimitiveType.INT)))) is None
 
 
 def test_names_can_be_swapped() -> None:
@@ -225,7 +225,7 @@ def stored_elsewhere(field: Field) -> MapType:
     return replace(field.type, value=replace(field.type.value, stored_name="other"))
 
 
-EXTRA = Field("extra", Kind.INT, id=ORDERS.last_id + 1, stored_name="extra")
+EXTRA = Field("extra", PrimitiveType.INT, id=ORDERS.last_id + 1, stored_name="extra")
 NEXT = replace(ORDERS, version=2, last_id=ORDERS.last_id + 1)
 RETIRED = with_field(ORDERS, 1, retired=2)
 
@@ -247,8 +247,12 @@ RETIRED = with_field(ORDERS, 1, retired=2)
         (ORDERS, replace(NEXT, fields=ORDERS.fields[1:]), "one each, from 1 to the last"),
         (ORDERS, replace(ORDERS, version=2, last_id=2**63 - 1), "one each, from 1 to the last"),
         (ORDERS, replace(ORDERS, version=2, fields=tuple(replace(one, retired=2) for one in ORDERS.fields)), "at least one field"),
-        (None, first_schema((Field("l", ArrayType(Field("item", Kind.INT))),)), "the parts of l are not element"),
-        (None, first_schema((Field("l", ArrayType(Field("element", Kind.INT, retired=1))),)), "the parts of l are not element"),
+        (None, first_schema((Field("l", ArrayType(Field("item", PrimitiveType.INT))),)), "the parts of l are not element"),
+        (
+            None,
+            first_schema((Field("l", ArrayType(Field("element", PrimitiveType.INT, retired=1))),)),
+            "the parts of l are not element",
+        ),
         (ORDERS, with_field(ORDERS, 4, type=retired_value(ORDERS.fields[4])), "the parts of m are not key and value"),
         (ORDERS, with_field(ORDERS, 4, type=renamed_value(ORDERS.fields[4])), "the parts of m are not key and value"),
         (ORDERS, with_field(ORDERS, 4, type=stored_elsewhere(ORDERS.fields[4])), "the parts of m are not key and value"),
@@ -261,8 +265,8 @@ RETIRED = with_field(ORDERS, 1, retired=2)
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name="ID"))), "not stored under one name each"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name=""))), "not stored under one name each"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name="a.b"))), "not stored under one name each"),
-        (ORDERS, with_field(ORDERS, 0, type=Kind.STRING), "id changes from int to string"),
-        (ORDERS, with_field(ORDERS, 0, type=Kind.SMALLINT), "id changes from int to smallint"),
+        (ORDERS, with_field(ORDERS, 0, type=PrimitiveType.STRING), "id changes from int to string"),
+        (ORDERS, with_field(ORDERS, 0, type=PrimitiveType.SMALLINT), "id changes from int to smallint"),
         (ORDERS, with_field(ORDERS, 0, stored_name="other"), "id is stored under another name"),
         (ORDERS, with_field(ORDERS, 1, name="sum"), "amount does not have its former names"),
         (ORDERS, with_field(ORDERS, 1, former_names=("sum",)), "amount does not have its former names"),
@@ -302,10 +306,10 @@ X, Y = parts_of(NESTED.fields[0].type)
     ("after", "said"),
     [
         (with_parts_of(0, X), "one each, from 1 to the last"),
-        (with_parts_of(0, X, replace(Y, type=Kind.STRING)), "s.y changes from int to string"),
+        (with_parts_of(0, X, replace(Y, type=PrimitiveType.STRING)), "s.y changes from int to string"),
         (with_parts_of(0, X, replace(Y, stored_name="X")), "the fields of s are not stored under one name each"),
         (with_parts_of(0, replace(X, retired=2), replace(Y, retired=2)), "a struct has at least one field"),
-        (with_parts_of(1, replace(OF_L, type=Kind.STRING)), "l.element changes from int to string"),
+        (with_parts_of(1, replace(OF_L, type=PrimitiveType.STRING)), "l.element changes from int to string"),
         (
             replace(
                 with_parts_of(1, OF_K),
@@ -313,9 +317,12 @@ X, Y = parts_of(NESTED.fields[0].type)
             ),
             "l.element is another field",
         ),
-        (added(StructType((Field("a", Kind.INT), Field("b", Kind.INT, retired=2)))), "new has parts that are not new"),
-        (added(StructType((Field("a", Kind.INT, former_names=("b",)),))), "new has parts that are not new"),
-        (added(MapType(Field("key", Kind.INT), Field("value", Kind.INT))), "the keys of a map are plain values"),
+        (
+            added(StructType((Field("a", PrimitiveType.INT), Field("b", PrimitiveType.INT, retired=2)))),
+            "new has parts that are not new",
+        ),
+        (added(StructType((Field("a", PrimitiveType.INT, former_names=("b",)),))), "new has parts that are not new"),
+        (added(MapType(Field("key", PrimitiveType.INT), Field("value", PrimitiveType.INT))), "the keys of a map are plain values"),
         (added(DecimalType(0, 0)), "no such decimal"),
         (added(DecimalType(5, -1)), "no such decimal"),
     ],
@@ -327,8 +334,8 @@ def test_the_judge_looks_at_parts_too(after: TopicSchema, said: str) -> None:
 @pytest.mark.parametrize(
     ("good", "bad"),
     [
-        (Field("a" * 255, Kind.INT), Field("ä" * 128, Kind.INT)),
-        (Field("a", Kind.INT, doc="ä" * 1_000), Field("a", Kind.INT, doc="a" * 1_001)),
+        (Field("a" * 255, PrimitiveType.INT), Field("ä" * 128, PrimitiveType.INT)),
+        (Field("a", PrimitiveType.INT, doc="ä" * 1_000), Field("a", PrimitiveType.INT, doc="a" * 1_001)),
     ],
 )
 def test_the_judge_knows_limits(good: Field, bad: Field) -> None:
@@ -353,7 +360,7 @@ def test_a_field_can_be_renamed_a_bounded_number_of_times() -> None:
 
 
 def test_the_judge_knows_the_greatest_depth() -> None:
-    field = Field("a", Kind.INT)
+    field = Field("a", PrimitiveType.INT)
     for _ in range(DEPTH_MAX - 1):
         field = Field("a", StructType((field,)))
     assert refusal(None, first_schema((field,))) is None

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log.schema.fields import StructType
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.schema.value_column import ValueColumn
 from penstock.log.schema.values import convert

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.fields import StructType
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import first_schema
 from penstock.log.schema.value_column import ValueColumn
 from penstock.log.schema.value_json import value_json, value_of_json

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.columns import convert_columns
 from penstock.log.schema.evolution import evolve
-from penstock.log.schema.fields import ArrayType, Field, Kind, MapType, StructType
+from penstock.log.schema.fields import ArrayType, Field, MapType, PrimitiveType, StructType
 from penstock.log.schema.sources import fields_of
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.schema.values import convert
 from tests.log.schema.strategies import any_fields, drawn_step, drawn_value
@@ -492,7 +492,7 @@ def test_a_bad_row_of_columns_is_known_by_place_path_and_reason(text: str, colum
 
 def test_dates_are_stored_as_dates() -> None:
     assert shown([{"d": date(2026, 1, 1)}], schema("d date")) == [{"d": date(2026, 1, 1)}]
-    assert Field("d", Kind.DATE) == fields_of("d date")[0]
+    assert Field("d", PrimitiveType.DATE) == fields_of("d date")[0]
 
 
 def test_a_retired_field_is_asked_of_nobody() -> None:

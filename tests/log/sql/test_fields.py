@@ -21,7 +21,7 @@ from penstock.log.errors import InvalidArgument
 from penstock.log.filter.filters import check_filter, columns_read, filters_of, parse_filter
 from penstock.log.filter.sql_evaluate import SqlFilter
 from penstock.log.schema.sources import fields_of
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.schema.values import convert
 from tests.log.sql.interpreter import NoNumber, Tree, _truth

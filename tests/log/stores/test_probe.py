@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.log.errors import StoreUnavailable, UnsafeStoreError
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     Buffer,
@@ -103,7 +103,7 @@ def test_an_honest_store_that_could_not_decide_is_asked_again(kind: FaultKind) -
 def test_one_answer_of_a_busy_store_does_not_keep_a_lake_from_being_written_to() -> None:
     async def create() -> None:
         store = FaultStore(MemoryStore(), scripted_faults({0: Fault(FaultKind.THROTTLED), 9: Fault(FaultKind.THROTTLED)}))
-        lake = Lake(store)
+        lake = LogLake(store)
         await lake.create_topic("orders", TopicSettings())
         await lake.close()
 

@@ -12,10 +12,10 @@ import pytest
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import AccessLost, AccessRefused, PermissionDenied, StoreUnavailable
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore, ObjectMissing, Put, refusals
-from penstock.log.stores.refusals import ForgivingStore, Refusals
+from penstock.log.stores.refusals import Refusals, TolerantStore
 from tests.lakes import Refusing
 from tests.log.topics import HandClock
 
@@ -26,7 +26,7 @@ class Scene:
     def __init__(self, timeout: timedelta = timedelta(minutes=5)) -> None:
         self.clock = HandClock()
         self.refusing = Refusing(MemoryStore())
-        self.store = ForgivingStore(self.refusing, Refusals("memory://", self.clock, timeout))
+        self.store = TolerantStore(self.refusing, Refusals("memory://", self.clock, timeout))
 
     async def put(self, key: str) -> None:
         await self.store.put(key, b"x", mode=Put.REPLACE)
@@ -135,7 +135,7 @@ def test_what_never_was_allowed_may_be_part_of_the_oldest_refusal_of_its_verb() 
 def test_a_store_is_forgiven_once() -> None:
     """Two would tell of each refusal twice, and try again for twice the time."""
     runtime, store = Runtime(), Scene().store
-    lake = Lake(store, runtime=runtime)
+    lake = LogLake(store, runtime=runtime)
     assert lake.store is store
     assert lake.refusals is store.refusals
     cells = ObjectStoreTable(store, runtime=runtime)

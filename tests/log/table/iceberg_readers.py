@@ -14,7 +14,7 @@ from pyiceberg.table import StaticTable
 
 from penstock.log.table.iceberg.folder import MetadataFolder
 from penstock.log.table.iceberg.names import METADATA
-from penstock.log.table.iceberg.plan import Listing
+from penstock.log.table.iceberg.plan import IcebergVersion
 from penstock.log.table.iceberg.table_metadata import DELTA_VERSION
 from penstock.log.table.iceberg.writer import IcebergWriter
 from tests.log.table.readers import copy_to_folder
@@ -27,13 +27,13 @@ def writer_of(log: LogWriter, folder: Path, store: object = None) -> IcebergWrit
     return IcebergWriter(store or log.store, log.runtime, delta_of(log), location=folder.as_uri())  # type: ignore[arg-type]
 
 
-async def listing_of(log: LogWriter) -> Listing:
+async def listing_of(log: LogWriter) -> IcebergVersion:
     found = await MetadataFolder(log.store, log.paths.table(log.record.table), log.runtime).newest()
     assert found is not None
     return found
 
 
-def rows_of(listing: Listing) -> list[str]:
+def rows_of(listing: IcebergVersion) -> list[str]:
     """The paths of the files that a version lists."""
     return sorted(entry.path for manifest in listing.manifests for entry in manifest.entries if entry.is_live)
 

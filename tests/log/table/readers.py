@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.stores.memory import MemoryStore
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.scan import scan_queue
 from penstock.log.table.delta.snapshot import Snapshot
@@ -29,7 +29,7 @@ class YieldingStore(StoreWrapper):
         super().__init__(inner)
         self._random = random.Random(seed)
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         await self._yield()
         answer = await run()
         await self._yield()

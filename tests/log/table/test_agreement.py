@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.log.table.comparison.ranges import Agreement, Comparison, Difference, _within
+from penstock.log.table.comparison.ranges import Agreement, RangeComparison, RangeDifference, _within
 from penstock.log.table.publisher import Publisher
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.topics import LogWriter
@@ -22,7 +22,7 @@ async def published() -> LogWriter:
     return log
 
 
-async def compared(log: LogWriter, *pieces: pa.Table) -> Comparison:
+async def compared(log: LogWriter, *pieces: pa.Table) -> RangeComparison:
     agreement = Agreement(log.store, log.paths, log.runtime, await snapshot_of(log))
     for piece in pieces:
         await agreement.take(piece)
@@ -35,7 +35,7 @@ def test_equal_rows_agree_however_they_come(step: int) -> None:
         log = await published()
         rows = await queue_rows(log, 0)
         pieces = [rows.slice(at, step) for at in range(0, len(rows), step)]
-        assert await compared(log, *pieces, await queue_rows(log, 1)) == Comparison(18 + 12, ())
+        assert await compared(log, *pieces, await queue_rows(log, 1)) == RangeComparison(18 + 12, ())
 
     asyncio.run(main())
 
@@ -44,8 +44,8 @@ def test_rows_that_are_not_given_are_not_compared() -> None:
     async def main() -> None:
         log = await published()
         rows = await queue_rows(log, 0)
-        assert await compared(log, rows.take([0, 5, 6, 17])) == Comparison(4, ())
-        assert await compared(log) == Comparison(0, ())
+        assert await compared(log, rows.take([0, 5, 6, 17])) == RangeComparison(4, ())
+        assert await compared(log) == RangeComparison(0, ())
 
     asyncio.run(main())
 
@@ -56,10 +56,10 @@ def test_a_changed_and_an_additional_row_are_differences() -> None:
         rows = await queue_rows(log, 0)
         body = rows.column_names.index("body")
         changed = rows.set_column(body, "body", [[b"forged", *rows.column("body").to_pylist()[1:]]])
-        assert (await compared(log, changed)).differences == (Difference(0, 0, 18, 18, 18),)
+        assert (await compared(log, changed)).differences == (RangeDifference(0, 0, 18, 18, 18),)
         offset = rows.column_names.index("offset")
         moved = rows.set_column(offset, "offset", pa.array([*range(17), 18], pa.int64()))
-        assert (await compared(log, moved)).differences == (Difference(0, 0, 19, 18, 17),)
+        assert (await compared(log, moved)).differences == (RangeDifference(0, 0, 19, 18, 17),)
 
     asyncio.run(main())
 

@@ -9,17 +9,17 @@ import pytest
 
 from penstock.log.errors import InternalError
 from penstock.log.format.header import CloseJob
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from penstock.log.stores.protocol import ObjectInfo, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.collector import Collector, is_old
 from penstock.log.table.compactor import Compactor
 from penstock.log.table.delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
 from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.delta.snapshot import Snapshot, apply
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.trimmer import Floor, read_floor_object
+from penstock.log.table.trimmer import LogFloor, read_floor_object
 from tests.log.table.readers import snapshot_of, table_rows
 from tests.log.table.upkeep import delta_of, keys, publish, run, topic, trim
 from tests.log.topics import LogWriter
@@ -66,7 +66,7 @@ class PublishesAroundLists(StoreWrapper):
         super().__init__(log.store)
         self._log = log
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb != "list":
             return await run()
         await self._publish()
@@ -206,10 +206,10 @@ def test_a_closed_job_goes_when_no_kept_entry_can_have_linked_it() -> None:
         log = await LogWriter().create()
         await log.append(actions=(CloseJob("j"),))
         decides = collector(log).may_delete
-        state = State(closed_jobs={"j": 2, "k": 2, "gone": 9})
-        assert [await decides("k", state, Floor(number)) for number in (1, 2, 3)] == [False, True, True]
-        assert await decides("j", state, Floor(1))
-        assert not await decides("gone", state, Floor(8))
+        state = TopicState(closed_jobs={"j": 2, "k": 2, "gone": 9})
+        assert [await decides("k", state, LogFloor(number)) for number in (1, 2, 3)] == [False, True, True]
+        assert await decides("j", state, LogFloor(1))
+        assert not await decides("gone", state, LogFloor(8))
 
     run(test)
 
@@ -221,7 +221,7 @@ def test_the_uploads_of_a_deleted_topic_go_without_an_entry() -> None:
             await log.store.put(key, b"x", mode=Put.CREATE)
         await log.delete()
         log.clock.advance(hours=49)
-        assert await collector(log).collect_jobs(Floor(), log.clock.now_ms) == (2, 0, 0)
+        assert await collector(log).collect_jobs(LogFloor(), log.clock.now_ms) == (2, 0, 0)
         assert log.state.entry == 2
         assert await keys(log, "staged/") == []
 

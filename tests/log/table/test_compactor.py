@@ -6,7 +6,7 @@ import pytest
 
 from penstock.log.errors import DataDamaged
 from penstock.log.stores.protocol import Put
-from penstock.log.table.compactor import Compacted, Compactor
+from penstock.log.table.compactor import CompactionResult, Compactor
 from tests.log.table.readers import snapshot_of
 from tests.log.table.upkeep import delta_of, publish, run
 from tests.log.topics import LogWriter
@@ -27,8 +27,8 @@ def test_a_round_tells_what_it_merged_and_the_next_that_nothing_is_left() -> Non
         done = await compactor.compact_once()
         files = (await snapshot_of(log)).files
         assert {queue: [file.rows for file in of_queue] for queue, of_queue in files.items()} == {0: [3], 1: [6]}
-        assert done == Compacted(6, 9, sum(file.size_bytes for of_queue in files.values() for file in of_queue))
-        assert await compactor.compact_once() == Compacted()
+        assert done == CompactionResult(6, 9, sum(file.size_bytes for of_queue in files.values() for file in of_queue))
+        assert await compactor.compact_once() == CompactionResult()
 
     run(test)
 

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 
 from penstock.log.errors import DataDamaged
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.stores.protocol import Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.compactor import Compactor
 from penstock.log.table.comparison.copies import Copies
 from penstock.log.table.comparison.full import Comparer
-from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.retention import Policy, retain_once
+from penstock.log.table.retention import RetentionPolicy, retain_once
 from penstock.log.tail import view
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.topics import LogWriter
@@ -38,7 +38,7 @@ class Watching(StoreWrapper):
         self.entries: list[int] = []
         self.files: set[str] = set()
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if call.verb in {"get", "get_range"}:
             number = self._log.paths.entry_number(call.key)
             self.entries += [] if number is None else [number]
@@ -84,7 +84,7 @@ class Topic:
         forged, data = write_segment(rows.set_column(rows.column_names.index("body"), "body", bodies), "forged")
         await self.log.store.put(self.delta.root + forged.path, data, mode=Put.CREATE)
         await self.delta.commit(
-            Commit("OPTIMIZE", adds=(forged,), removes=(file,), data_change=False), on=snapshot, started_s=self.delta.now_s
+            CommitContent("OPTIMIZE", adds=(forged,), removes=(file,), data_change=False), on=snapshot, started_s=self.delta.now_s
         )
 
 
@@ -155,7 +155,9 @@ def test_a_file_that_a_stranger_took_out_is_missed() -> None:
         topic = await Topic.create()
         await topic.send(50)
         snapshot = await topic.delta.refresh()
-        await topic.delta.commit(Commit("DELETE", removes=(snapshot.files[2][-1],)), on=snapshot, started_s=topic.delta.now_s)
+        await topic.delta.commit(
+            CommitContent("DELETE", removes=(snapshot.files[2][-1],)), on=snapshot, started_s=topic.delta.now_s
+        )
         with pytest.raises(DataDamaged, match="log and table differ"):
             await topic.compare()
 
@@ -168,7 +170,7 @@ def test_what_retention_took_is_excepted() -> None:
         await topic.send(50)
         topic.log.clock.advance(hours=80)
         await topic.send(20)
-        await retain_once(topic.log.store, topic.delta, topic.log.runtime, Policy(timedelta(days=3), None))
+        await retain_once(topic.log.store, topic.delta, topic.log.runtime, RetentionPolicy(timedelta(days=3), None))
         assert (await snapshot_of(topic.log)).start(0) > 0
         await topic.compare()
         assert topic.store.entries == []
@@ -180,13 +182,13 @@ def test_copies_are_bounded_and_go_below_the_floor() -> None:
     async def test() -> None:
         topic = await Topic.create()
         await topic.send(150)
-        before = topic.copies.behind(0, State().digest, 151)
+        before = topic.copies.behind(0, TopicState().digest, 151)
         assert [(copied.start, copied.end) for copied in before][:2] == [(0, 11), (11, 21)]
         await topic.compare(floor=64)
         assert topic.copies.next_start(0, 151) == 61
         small = Copies(files_max=10)
         for copied in before:
-            small.note(State(entry=copied.start), [State(entry=copied.end)], copied.files)
+            small.note(TopicState(entry=copied.start), [TopicState(entry=copied.end)], copied.files)
         assert small.next_start(0, 151) == 131
 
     run(test)

@@ -19,10 +19,10 @@ from penstock.log.errors import DataDamaged, ForeignObject, InternalError, Retry
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.collector import Collector
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import COMMIT_LIFE_S, DAY_MS, DeltaLog
 from penstock.log.table.delta.snapshot import Snapshot
 from penstock.log.table.publisher import Publisher
@@ -81,7 +81,7 @@ def test_a_commit_of_unclear_outcome_is_read_back(kind: FaultKind) -> None:
         snapshot = await delta.refresh()
 
         async def commit() -> bool:
-            first = asyncio.ensure_future(delta.commit(Commit("WRITE", txns={"x": 1}), on=snapshot, started_s=delta.now_s))
+            first = asyncio.ensure_future(delta.commit(CommitContent("WRITE", txns={"x": 1}), on=snapshot, started_s=delta.now_s))
             return await first
 
         if kind in {FaultKind.LOST_ANSWER, FaultKind.REFUSED_AFTER_SUCCESS}:
@@ -102,9 +102,9 @@ def test_of_two_commits_on_one_snapshot_one_is_refused() -> None:
         log = await published()
         one, two = delta_of(log), delta_of(log)
         snapshot = await one.refresh()
-        assert await one.commit(Commit("WRITE", txns={"one": 1}), on=snapshot, started_s=one.now_s)
+        assert await one.commit(CommitContent("WRITE", txns={"one": 1}), on=snapshot, started_s=one.now_s)
         assert one.snapshot.version == snapshot.version + 1
-        assert not await two.commit(Commit("WRITE", txns={"two": 1}), on=snapshot, started_s=two.now_s)
+        assert not await two.commit(CommitContent("WRITE", txns={"two": 1}), on=snapshot, started_s=two.now_s)
         assert "two" not in (await two.refresh()).txns
 
     run(test)
@@ -121,7 +121,7 @@ def test_a_commit_is_given_up_after_a_day() -> None:
         log.clock.advance(seconds=1)
         assert delta.is_stale()
         with pytest.raises(RetryError, match="given up"):
-            await delta.commit(Commit("WRITE"), on=snapshot, started_s=started_s)
+            await delta.commit(CommitContent("WRITE"), on=snapshot, started_s=started_s)
 
     run(test)
 
@@ -154,7 +154,7 @@ class Forgetful(StoreWrapper):
 
     forget: Callable[[], None] | None = None
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         forget = self.forget
         if forget is not None and call.key.endswith(".json"):
             self.forget = None
@@ -186,7 +186,7 @@ class Deep(StoreWrapper):
 
     gets = lists = calls = most = 0
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         self.gets += call.verb == "get"
         self.lists += call.verb == "list"
         self.calls += 1

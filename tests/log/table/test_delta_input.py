@@ -21,9 +21,9 @@ from penstock.log.errors import DataDamaged, ForeignObject, NewerFormatError
 from penstock.log.limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.protocol import ObjectStore, Put
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.delta.actions import (
-    Commit,
+    CommitContent,
     CommitInfo,
     add_fields,
     decode_commit,
@@ -85,7 +85,7 @@ async def put(log: LogWriter, name: str, data: bytes) -> None:
 def lines() -> list[Action]:
     """Of a whole commit, as Penstock writes it."""
     file = TableFile("queue=3/a.parquet", 3, 10, 12, 2, 100, 1_700_000_000_000, 1_700_000_000_001)
-    commit = Commit("WRITE", adds=(file,), removes=(file,), txns={"penstock": 7, lost_txn(3, 4): 6})
+    commit = CommitContent("WRITE", adds=(file,), removes=(file,), txns={"penstock": 7, lost_txn(3, 4): 6})
     actions = encode_commit(commit.actions(write_id="w", time_ms=5, before=(protocol(), metadata("id", 1))))
     return [json.loads(line) for line in actions.splitlines()]
 
@@ -168,7 +168,7 @@ class Between(StoreWrapper):
         super().__init__(inner)
         self._key, self._do, self.done = key, do, False
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         if not self.done and call.verb == "put" and call.key.endswith(self._key):
             self.done = True
             await self._do()
@@ -238,7 +238,7 @@ def test_a_version_that_is_cleaned_up_between_a_look_and_its_reading_is_named_as
     class Cleaned(StoreWrapper):
         lists = 0
 
-        async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
             found = await run()
             self.lists += call.verb == "list"
             if self.lists == 1:

@@ -13,8 +13,8 @@ from penstock.log.stores.protocol import Put
 from penstock.log.table.compactor import Compactor
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.iceberg.plan import MANIFESTS_MERGED, SNAPSHOTS_KEPT
-from penstock.log.table.iceberg.writer import IcebergWriter, IcebergWritten
-from penstock.log.table.retention import Policy, empty_table, retain_once
+from penstock.log.table.iceberg.writer import IcebergWriter, IcebergWriteResult
+from penstock.log.table.retention import RetentionPolicy, empty_table, retain_once
 from tests.log.table.iceberg_readers import by_duckdb, check_equal, listing_of, rows_of, writer_of
 from tests.log.table.readers import copy_to_folder, snapshot_of
 from tests.log.table.upkeep import delta_of, publish, run, topic
@@ -25,7 +25,7 @@ from tests.servers import S3Server
 def test_nothing_is_written_before_there_is_a_table(tmp_path: Path) -> None:
     async def test() -> None:
         log = await LogWriter().create()
-        assert await writer_of(log, tmp_path).write_once() == IcebergWritten()
+        assert await writer_of(log, tmp_path).write_once() == IcebergWriteResult()
         assert await log.store.list(log.paths.table("table")) == []
 
     run(test)
@@ -53,7 +53,7 @@ def test_readers_of_iceberg_find_the_rows_of_the_same_delta_version(tmp_path: Pa
         assert (await listing_of(log)).table.current.summary["operation"] == "replace"
 
         log.clock.advance(hours=80)
-        await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(days=3), None), guards={0: 5})
+        await retain_once(log.store, delta_of(log), log.runtime, RetentionPolicy(timedelta(days=3), None), guards={0: 5})
         await writer.write_once()
         kept = await check_equal(log, tmp_path)
         assert 0 < kept.num_rows < len(log.sent)

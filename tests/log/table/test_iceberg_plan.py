@@ -19,7 +19,7 @@ from penstock.log.errors import DataDamaged, NotSupported
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.schema.arrow_types import arrow_fields
 from penstock.log.schema.evolution import evolve
-from penstock.log.schema.fields import Field, Kind, StructType
+from penstock.log.schema.fields import Field, PrimitiveType, StructType
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.delta.snapshot import Snapshot
@@ -28,8 +28,16 @@ from penstock.log.table.delta.table_schema import UNTYPED, VERSION_PROPERTY
 from penstock.log.table.iceberg import plan as planning
 from penstock.log.table.iceberg.columns import FIRST_VALUE_ID, MESSAGE_FIELDS, columns_of, struct_fields
 from penstock.log.table.iceberg.location import lake_location
-from penstock.log.table.iceberg.manifests import Manifest, Status
-from penstock.log.table.iceberg.plan import MANIFEST_ENTRIES, MANIFESTS_MERGED, Listing, is_known, kept_snapshots, next_table, plan
+from penstock.log.table.iceberg.manifests import Manifest, ManifestStatus
+from penstock.log.table.iceberg.plan import (
+    MANIFEST_ENTRIES,
+    MANIFESTS_MERGED,
+    IcebergVersion,
+    is_known,
+    kept_snapshots,
+    next_table,
+    plan,
+)
 from penstock.log.table.iceberg.table_metadata import DELTA_VERSION, IcebergSnapshot, decode_table, encode_table
 from tests.log.schema.strategies import any_fields
 
@@ -62,7 +70,7 @@ class Chain:
         self.manifests: tuple[Manifest, ...] = ()
         self.number = 0
 
-    def step(self, *files: TableFile) -> planning.Plan:
+    def step(self, *files: TableFile) -> planning.ManifestPlan:
         self.number += 1
         planned = plan(
             self.manifests, snapshot_with(*files, version=self.number), snapshot_id=self.number, sequence_number=self.number
@@ -89,7 +97,7 @@ def test_an_append_keeps_the_manifests_and_writes_one() -> None:
     planned = chain.step(A, B, C)
     assert planned.kept == before
     assert [[(entry.status, entry.path) for entry in entries] for entries in planned.written] == [
-        [(Status.ADDED, B.path), (Status.ADDED, C.path)]
+        [(ManifestStatus.ADDED, B.path), (ManifestStatus.ADDED, C.path)]
     ]
     assert planned.operation == "append"
     assert planned.summary == {
@@ -109,9 +117,9 @@ def test_a_removed_file_is_told_once_and_then_forgotten() -> None:
     assert planned.kept == ()
     (entries,) = planned.written
     assert [(entry.status, entry.path, entry.snapshot_id, entry.sequence_number) for entry in entries] == [
-        (Status.DELETED, A.path, 2, 1),
-        (Status.EXISTING, B.path, 1, 1),
-        (Status.EXISTING, C.path, 1, 1),
+        (ManifestStatus.DELETED, A.path, 2, 1),
+        (ManifestStatus.EXISTING, B.path, 1, 1),
+        (ManifestStatus.EXISTING, C.path, 1, 1),
     ]
     assert planned.operation == "delete"
     chain.step(B)
@@ -123,7 +131,7 @@ def test_a_manifest_without_live_files_is_no_longer_listed() -> None:
     chain = Chain()
     chain.step(A)
     chain.step()
-    assert [entry.status for manifest in chain.manifests for entry in manifest.entries] == [Status.DELETED]
+    assert [entry.status for manifest in chain.manifests for entry in manifest.entries] == [ManifestStatus.DELETED]
     assert chain.step().kept == ()
     assert chain.manifests == ()
 
@@ -160,8 +168,12 @@ def test_manifests_list_the_files_of_each_snapshot_whatever_came_before(steps: l
             planned = chain.step(*wanted)
             assert chain.live == sorted(file.path for file in wanted)
             new = [entry for written in planned.written for entry in written]
-            assert {entry.path for entry in new if entry.status is Status.ADDED} == {file.path for file in wanted} - known.keys()
-            assert {entry.path for entry in new if entry.status is Status.DELETED} == known.keys() - {file.path for file in wanted}
+            assert {entry.path for entry in new if entry.status is ManifestStatus.ADDED} == {
+                file.path for file in wanted
+            } - known.keys()
+            assert {entry.path for entry in new if entry.status is ManifestStatus.DELETED} == known.keys() - {
+                file.path for file in wanted
+            }
             known = {file.path: known.get(file.path, chain.number) for file in wanted}
             found = {entry.path: entry.sequence_number for one in chain.manifests for entry in one.entries if entry.is_live}
             assert found == known
@@ -210,7 +222,7 @@ def test_the_metadata_is_read_back_as_it_was_written() -> None:
     assert found.schema().schema_id == 0
     assert found.spec().fields[0].name == "queue"
     # A newer version of the topic's schema needs no new snapshot, and an older writer does not bring the old one back.
-    typed = columns_of(first_schema((Field("a", Kind.INT),)))
+    typed = columns_of(first_schema((Field("a", PrimitiveType.INT),)))
     after = next_table(table, snapshot_with(A), typed, location="s3://lake/t", new=None, now_ms=10, write_id="x")
     assert (after.version, after.snapshots, after.schema_id) == (2, table.snapshots, 1)
     assert [schema["schema-id"] for schema in after.schemas] == [0, 1]
@@ -240,12 +252,12 @@ def test_files_of_a_version_that_nobody_here_has_read_of_are_not_listed() -> Non
         assert found.metadata is not None
         return replace(found, metadata=msgspec.structs.replace(found.metadata, configuration={VERSION_PROPERTY: str(version)}))
 
-    first = first_schema((Field("a", Kind.INT),))
-    of_first, of_second = columns_of(first), columns_of(evolve(first, (Field("a", Kind.BIGINT),)))
+    first = first_schema((Field("a", PrimitiveType.INT),))
+    of_first, of_second = columns_of(first), columns_of(evolve(first, (Field("a", PrimitiveType.BIGINT),)))
     table = next_table(None, delta(2, A), of_second, location="s3://lake/t", new=listed(7)[0], now_ms=9, write_id="w")
     assert [is_known(None, delta(version, A), of_first) for version in (1, 2)] == [True, False]
     assert is_known(None, delta(2), of_first), "there are no files"
-    assert [is_known(Listing(table, ()), delta(version, A), of_first) for version in (2, 3)] == [True, False]
+    assert [is_known(IcebergVersion(table, ()), delta(version, A), of_first) for version in (2, 3)] == [True, False]
 
 
 # --- columns
@@ -299,8 +311,8 @@ def test_every_schema_is_one_of_iceberg_with_a_name_for_each_number(drawn: Struc
 
 
 def test_a_renamed_field_keeps_its_number_and_files_name_it_as_before() -> None:
-    first = first_schema((Field("a", Kind.INT), Field("b", Kind.STRING)))
-    renamed = evolve(first, (Field("c", Kind.BIGINT), Field("b", Kind.STRING)), rename={"a": "c"})
+    first = first_schema((Field("a", PrimitiveType.INT), Field("b", PrimitiveType.STRING)))
+    renamed = evolve(first, (Field("c", PrimitiveType.BIGINT), Field("b", PrimitiveType.STRING)), rename={"a": "c"})
     value = iceberg_schema(renamed).find_field("value.c")
     assert (value.field_id, str(value.field_type)) == (FIRST_VALUE_ID + 1, "long")
     mapping = columns_of(renamed).name_mapping[-1]["fields"]
@@ -309,9 +321,9 @@ def test_a_renamed_field_keeps_its_number_and_files_name_it_as_before() -> None:
 
 def test_a_retired_field_leaves_the_schema_and_stays_mapped() -> None:
     """Files still have it, and its name may be used again: the new field has another number, and another name in files."""
-    first = first_schema((Field("a", Kind.INT), Field("b", Kind.STRING)))
-    retired = evolve(first, (Field("b", Kind.STRING),), retire=["a"])
-    again = evolve(retired, (Field("b", Kind.STRING), Field("a", Kind.STRING)))
+    first = first_schema((Field("a", PrimitiveType.INT), Field("b", PrimitiveType.STRING)))
+    retired = evolve(first, (Field("b", PrimitiveType.STRING),), retire=["a"])
+    again = evolve(retired, (Field("b", PrimitiveType.STRING), Field("a", PrimitiveType.STRING)))
     found = iceberg_schema(again)
     assert {name: found.find_field(f"value.{name}").field_id for name in "ab"} == {"b": FIRST_VALUE_ID + 2, "a": FIRST_VALUE_ID + 3}
     mapping = columns_of(again).name_mapping[-1]["fields"]

@@ -18,14 +18,14 @@ from penstock.log.runtime.runtime import Runtime
 from penstock.log.schema.ddl import parse_ddl
 from penstock.log.schema.evolution import evolve
 from penstock.log.schema.fields import ArrayType, Field, FieldType, MapType, StructType
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.stores.local import LocalStore
 from penstock.log.table.delta.actions import add
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.delta.table_metadata import Action, Protocol, TableMetadata
-from penstock.log.table.iceberg.writer import IcebergWriter, IcebergWritten
+from penstock.log.table.iceberg.writer import IcebergWriter, IcebergWriteResult
 from tests.log.table.iceberg_readers import by_duckdb, by_pyiceberg, in_order
 from tests.log.table.typed_tables import Row, TypedTable
 from tests.log.topics import START_MS, HandClock
@@ -43,10 +43,10 @@ class Topic(TypedTable):
         runtime = Runtime(clock=HandClock())
         self.writer = IcebergWriter(self.store, runtime, DeltaLog(self.store, PATHS, "table", runtime))
 
-    def write(self, schema: TopicSchema | None = None) -> IcebergWritten:
+    def write(self, schema: TopicSchema | None = None) -> IcebergWriteResult:
         return asyncio.run(self.writer.write_once(schema or self.schema))
 
-    def write_knowing_none(self) -> IcebergWritten:
+    def write_knowing_none(self) -> IcebergWriteResult:
         return asyncio.run(self.writer.write_once(None))
 
     def _commit(self, actions: Sequence[Action]) -> tuple[Protocol, TableMetadata]:

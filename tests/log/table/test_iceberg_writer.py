@@ -20,8 +20,8 @@ from penstock.log.table.iceberg.leftovers import collect_metadata, leftovers
 from penstock.log.table.iceberg.names import HINT, METADATA, metadata_path
 from penstock.log.table.iceberg.plan import SNAPSHOT_KEPT_MS
 from penstock.log.table.iceberg.writer import IcebergWriter
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
-from penstock.log.table.publisher import Published
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
+from penstock.log.table.publisher import PublishResult
 from tests.log.table.iceberg_readers import check_equal, check_whole, listing_of, rows_of, writer_of
 from tests.log.table.readers import YieldingStore, snapshot_of
 from tests.log.table.upkeep import delta_of, keys, publish, run, topic
@@ -366,8 +366,8 @@ def keeper_of(
     *,
     options: MaintenanceOptions | None = None,
     on_step: Callable[[str, object], None] = lambda *_: None,
-) -> Maintenance:
-    return Maintenance(
+) -> TopicMaintenance:
+    return TopicMaintenance(
         store or log.store,  # type: ignore[arg-type]
         log.paths,
         log.record,
@@ -398,7 +398,7 @@ def test_maintenance_lists_what_it_published_and_compacted() -> None:
 def test_without_the_option_nothing_is_listed() -> None:
     async def test() -> None:
         log = await topic(2)
-        keeper = Maintenance(log.store, log.paths, log.record, log.runtime, log.append_actions)  # type: ignore[arg-type]
+        keeper = TopicMaintenance(log.store, log.paths, log.record, log.runtime, log.append_actions)  # type: ignore[arg-type]
         assert "iceberg" not in keeper.steps()
         await keeper.run_once()
         assert await keys(log, "table/metadata/") == []
@@ -425,7 +425,7 @@ def test_metadata_that_cannot_be_written_stops_no_publication() -> None:
             elif step == "iceberg" and refusals:
                 stop.set()
 
-        async def step() -> Published:
+        async def step() -> PublishResult:
             if log.state.entry < 9:
                 await log.send({0: 1})
             return await publish()
@@ -460,7 +460,7 @@ def test_metadata_that_is_slow_to_write_holds_up_no_publication() -> None:
             if step == "iceberg" and goes_on.is_set() and log.state.entry >= 9:
                 stop.set()
 
-        async def step() -> Published:
+        async def step() -> PublishResult:
             if log.state.entry < 9:
                 await log.send({0: 1})
             return await publish()

@@ -18,7 +18,7 @@ from penstock.log.stores.faults import Fault, FaultKind, FaultStore, scripted_fa
 from penstock.log.stores.protocol import Put
 from penstock.log.table.comparison.row_hash import row_digest
 from penstock.log.table.delta.segments import TableFile
-from penstock.log.table.publisher import QUIET_ENTRIES, Published, Publisher, gaps
+from penstock.log.table.publisher import QUIET_ENTRIES, Publisher, PublishResult, gaps
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, keys
 from tests.log.topics import LogWriter
@@ -29,7 +29,7 @@ def publisher(log: LogWriter, store: object = None, **options: int) -> Publisher
     return Publisher(store or log.store, log.paths, log.record, log.runtime, **options)  # type: ignore[arg-type]
 
 
-async def publish_all(of: Publisher) -> list[Published]:
+async def publish_all(of: Publisher) -> list[PublishResult]:
     rounds = [await of.publish_once()]
     while not rounds[-1].caught_up:
         rounds.append(await of.publish_once())
@@ -61,7 +61,7 @@ def test_a_second_round_and_a_second_publisher_add_nothing() -> None:
         first, second = publisher(log), publisher(log)
         await publish_all(first)
         version = (await snapshot_of(log)).version
-        assert (await first.publish_once(), await second.publish_once()) == (Published(), Published())
+        assert (await first.publish_once(), await second.publish_once()) == (PublishResult(), PublishResult())
         assert (await snapshot_of(log)).version == version
         await log.send({1: 1, 2: 1})
         assert (await second.publish_once()).rows == 2

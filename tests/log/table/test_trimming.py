@@ -10,14 +10,14 @@ import pytest
 from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import encode_checkpoint
 from penstock.log.format.floor import encode_floor
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.limits import TRIM_GRACE_MS
 from penstock.log.stores.protocol import Put, Version
 from penstock.log.table.comparison.ranges import Agreement
-from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.trimmer import Floor, Trimmer, read_floor_object
+from penstock.log.table.retention import RetentionPolicy, retain_once
+from penstock.log.table.trimmer import LogFloor, Trimmer, read_floor_object
 from tests.log.table.readers import table_rows
 from tests.log.table.upkeep import compared, delta_of, keys, publish, run, topic, trim
 from tests.log.topics import LogWriter
@@ -50,7 +50,7 @@ def test_a_checkpoint_that_is_not_what_the_log_folds_to_never_becomes_the_floor(
         await log.store.put(key, (await log.store.get(key)).data[:-3], mode=Put.REPLACE)
         assert (await trim(log))[0] == 64
         log.clock.advance(hours=2)
-        await log.store.put(key, encode_checkpoint(State(entry=128)), mode=Put.REPLACE)  # whole, and wrong
+        await log.store.put(key, encode_checkpoint(TopicState(entry=128)), mode=Put.REPLACE)  # whole, and wrong
         assert (await trim(log))[0] == 64
 
     run(test)
@@ -70,10 +70,10 @@ def test_a_missing_checkpoint_is_written_by_the_trimmer() -> None:
 def test_a_floor_has_stood_when_more_than_its_hour_is_over() -> None:
     log = LogWriter()
     trimmer = Trimmer(log.store, log.paths, log.runtime)
-    floor = Floor(64, Version("1"), 1000)
+    floor = LogFloor(64, Version("1"), 1000)
     stood = [trimmer.has_stood(floor, 1000 + TRIM_GRACE_MS + more_ms) for more_ms in (0, 1)]
     assert stood == [False, True]
-    assert trimmer.has_stood(Floor(), 0)
+    assert trimmer.has_stood(LogFloor(), 0)
 
 
 @pytest.mark.parametrize(("bound", "there"), [(63, []), (64, [64]), (127, [64]), (128, [128])])
@@ -81,7 +81,7 @@ def test_the_newest_missing_checkpoint_that_may_be_a_floor_is_written(bound: int
     async def test() -> None:
         log = await LogWriter().create()
         trimmer = Trimmer(log.store, log.paths, log.runtime)
-        states = {number: State(entry=number) for number in (64, 128)}
+        states = {number: TopicState(entry=number) for number in (64, 128)}
         done = await trimmer.trim_once(published=bound, compared=200, states=states, whole=True)
         assert await keys(log, "log/checkpoints/") == [log.paths.checkpoint(number) for number in there]
         assert done.floor == max(there, default=0)
@@ -95,7 +95,9 @@ def test_a_log_whose_rows_the_table_lacks_is_not_trimmed() -> None:
         delta = delta_of(log)
         snapshot = await delta.refresh()
         victim = snapshot.files[2][1]
-        await delta.commit(Commit("DELETE", removes=(victim,)), on=snapshot, started_s=delta.now_s)  # by a stranger, or a bug
+        await delta.commit(
+            CommitContent("DELETE", removes=(victim,)), on=snapshot, started_s=delta.now_s
+        )  # by a stranger, or a bug
         with pytest.raises(DataDamaged, match="log and table differ"):
             await compared(log)
         assert (await read_floor_object(log.store, log.paths)).number == 0
@@ -138,7 +140,7 @@ def test_what_retention_took_or_the_table_names_as_lost_does_not_stop_trimming()
             await log.send({n % 4: 1})
         await publisher.publish_once()
         log.clock.advance(hours=100)
-        await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(days=3), None))
+        await retain_once(log.store, delta_of(log), log.runtime, RetentionPolicy(timedelta(days=3), None))
         assert (await trim(log))[0] == 64
 
     run(test)

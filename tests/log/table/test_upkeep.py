@@ -16,11 +16,11 @@ from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
 from penstock.log.table.compactor import Compactor, check_merged
 from penstock.log.table.comparison.row_hash import RowHash
-from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
-from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.trimmer import Trimmed, read_floor_object
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
+from penstock.log.table.retention import RetentionPolicy, retain_once
+from penstock.log.table.trimmer import TrimResult, read_floor_object
 from penstock.log.topic.settings import TopicSettings
 from penstock.log.verify import verify
 from tests.log.table.iceberg_readers import check_whole, listing_of, rows_of
@@ -56,8 +56,8 @@ def test_a_compaction_whose_sources_retention_took_is_dropped() -> None:
         store = YieldingStore(log.store, 0)
 
         class Interrupting(DeltaLog):
-            async def commit(self, commit: Commit, **arguments: object) -> bool:
-                await retain_once(log.store, retaining, log.runtime, Policy(timedelta(seconds=1), None))
+            async def commit(self, commit: CommitContent, **arguments: object) -> bool:
+                await retain_once(log.store, retaining, log.runtime, RetentionPolicy(timedelta(seconds=1), None))
                 return await super().commit(commit, **arguments)  # type: ignore[arg-type]
 
         compacting = Interrupting(store, log.paths, "table", log.runtime)
@@ -103,7 +103,7 @@ def test_merged_files_that_were_not_committed_are_dropped_with_their_sources() -
         compactor = Compactor(store, DeltaLog(store, log.paths, "table", log.runtime), log.runtime, fan_in=3)
         with pytest.raises(PermissionDenied):
             await compactor.compact_once()
-        await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(seconds=1), None))
+        await retain_once(log.store, delta_of(log), log.runtime, RetentionPolicy(timedelta(seconds=1), None))
         refused.on = False
         assert (await compactor.compact_once()).files == 0
         assert await table_rows(log) == {}
@@ -161,7 +161,7 @@ def test_a_merged_file_is_as_old_as_the_newest_of_its_sources() -> None:
                 assert file.modified_ms == max(one.modified_ms for one in sources)
             assert [one.modified_ms for one in files] == sorted(one.modified_ms for one in files)
         log.clock.advance(hours=2)
-        policy = Policy(timedelta(days=3), None)
+        policy = RetentionPolicy(timedelta(days=3), None)
         assert await retain_once(log.store, delta_of(log), log.runtime, policy) == len(log.sent)
         await log.send({0: 1})
         await publish(log)
@@ -177,7 +177,7 @@ def test_retention_keeps_positions_and_respects_the_guard() -> None:
     async def test() -> None:
         log = await topic(12)
         log.clock.advance(hours=80)
-        rows = await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(days=3), None), guards={0: 5})
+        rows = await retain_once(log.store, delta_of(log), log.runtime, RetentionPolicy(timedelta(days=3), None), guards={0: 5})
         snapshot = await snapshot_of(log)
         assert rows > 10
         assert list(snapshot.files) == [0]
@@ -195,7 +195,7 @@ def test_retention_that_takes_nothing_commits_nothing() -> None:
     async def test() -> None:
         log = await topic(3)
         before = await snapshot_of(log)
-        assert await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(days=3), None)) == 0
+        assert await retain_once(log.store, delta_of(log), log.runtime, RetentionPolicy(timedelta(days=3), None)) == 0
         assert await snapshot_of(log) == before
 
     run(test)
@@ -233,7 +233,7 @@ def test_a_step_that_fails_with_no_error_of_ours_is_reported_and_tried_again(err
         log = await topic(3)
         stop, told = asyncio.Event(), []
 
-        async def fails() -> Trimmed:
+        async def fails() -> TrimResult:
             raise error
 
         def on_step(step: str, result: object) -> None:
@@ -242,7 +242,7 @@ def test_a_step_that_fails_with_no_error_of_ours_is_reported_and_tried_again(err
                 stop.set()
 
         options = MaintenanceOptions(upkeep_interval=timedelta(0), quiet_upkeep_interval=timedelta(0))
-        keeper = Maintenance(
+        keeper = TopicMaintenance(
             log.store,
             log.paths,
             log.record,
@@ -290,7 +290,7 @@ def test_any_number_at_once_is_safe(seed: int) -> None:
         def fault(_number: int, verb: str, key: str) -> Fault | None:
             return Fault(chance.choice(kinds)) if chance.random() < 0.02 else None
 
-        def keeper() -> Maintenance:
+        def keeper() -> TopicMaintenance:
             return maintenance(
                 log,
                 YieldingStore(FaultStore(log.store, fault), chance.randrange(10**6)),  # type: ignore[arg-type]

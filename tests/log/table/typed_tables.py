@@ -18,7 +18,7 @@ from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.schema.ddl import parse_ddl
 from penstock.log.schema.evolution import evolve
 from penstock.log.schema.fields import ArrayType, Field, FieldType, MapType, StructType
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.table.delta.actions import add, metadata, parse_action, protocol
 from penstock.log.table.delta.checkpoint import encode_delta_checkpoint, encode_last_checkpoint

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from penstock.log.stores.faults import Fault, FaultKind
 from penstock.log.table.comparison.full import Comparer
 from penstock.log.table.delta.delta_log import DeltaLog
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import Trimmer, read_floor_object
 from tests.log.table.readers import snapshot_of
@@ -30,8 +30,8 @@ async def topic(entries: int, *, publish_every: int = 1) -> LogWriter:
     return log
 
 
-def maintenance(log: LogWriter, store: object = None, *, iceberg: bool = False, **options: object) -> Maintenance:
-    return Maintenance(
+def maintenance(log: LogWriter, store: object = None, *, iceberg: bool = False, **options: object) -> TopicMaintenance:
+    return TopicMaintenance(
         store or log.store,  # type: ignore[arg-type]
         log.paths,
         log.record,

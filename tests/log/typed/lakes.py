@@ -11,7 +11,7 @@ import penstock
 from penstock.log import Runtime
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+from penstock.log.table.maintenance import MaintenanceOptions, TopicMaintenance
 from penstock.log.topic.records import read_record
 from tests.lakes import TIMEOUT_S
 
@@ -36,20 +36,20 @@ class TypedLake:
 
     def publish(self) -> None:
         """Only publish."""
-        self._maintained(Maintenance.publish, "orders")
+        self._maintained(TopicMaintenance.publish, "orders")
 
     def compact(self) -> None:
         """Only merge files, once."""
-        self._maintained(Maintenance.compact, "orders")
+        self._maintained(TopicMaintenance.compact, "orders")
 
-    def upkeep(self, topic: str = "orders") -> Maintenance:
+    def upkeep(self, topic: str = "orders") -> TopicMaintenance:
         """Publish, compact, trim and collect once. Raises what a step met."""
-        keeper = self._maintained(Maintenance.run_once, topic)
+        keeper = self._maintained(TopicMaintenance.run_once, topic)
         assert not keeper.statistics().errors
         return keeper
 
-    def _maintained(self, work: Callable[[Maintenance], Awaitable[object]], topic: str) -> Maintenance:
-        async def run() -> Maintenance:
+    def _maintained(self, work: Callable[[TopicMaintenance], Awaitable[object]], topic: str) -> TopicMaintenance:
+        async def run() -> TopicMaintenance:
             paths = TopicPaths.of(topic)
             found = await read_record(self.store, paths)
             assert found is not None
@@ -58,7 +58,7 @@ class TypedLake:
                 raise AssertionError("nothing is to be appended")
 
             options = MaintenanceOptions(compact_fan_in=2)
-            keeper = Maintenance(self.store, paths, found[0], self.runtime, append, options)
+            keeper = TopicMaintenance(self.store, paths, found[0], self.runtime, append, options)
             await work(keeper)
             return keeper
 

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log.produce.gathered_rows import GatheredRows, RowForm
+from penstock.log.produce.gathered_rows import GatheredRows, RowExtractor
 from penstock.log.schema.evolution import evolve
 from penstock.log.schema.fields import StructType
 from penstock.log.schema.sources import fields_of
-from penstock.log.schema.stored import shown_value
+from penstock.log.schema.stored_columns import shown_value
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.schema.values import convert
 from tests.log.schema.strategies import any_fields, drawn_value
@@ -31,7 +31,7 @@ from tests.log.schema.test_values import SEEDS, schema
 
 
 def gathered(of: TopicSchema, rows: list[Any], *, ignore_extra: bool = False) -> GatheredRows:
-    made = GatheredRows(RowForm(of, ignore_extra=ignore_extra), block_rows=3)
+    made = GatheredRows(RowExtractor(of, ignore_extra=ignore_extra), block_rows=3)
     for row in rows:
         made.append(row)
     return made
@@ -74,7 +74,7 @@ def test_blocks_give_the_same_as_all_rows_together(fields: StructType, seed: int
         assert shown_value(in_blocks.value.take(good), of).equals(shown_value(together.value.take(good), of))
     for at in range(count):
         given = asdict(rows[at]) if is_dataclass(rows[at]) else rows[at]
-        filled = dict.fromkeys(RowForm(of, ignore_extra=False).names) | given if isinstance(given, dict) else given
+        filled = dict.fromkeys(RowExtractor(of, ignore_extra=False).names) | given if isinstance(given, dict) else given
         assert gathering.row(at) in (rows[at], given, filled)
 
 
@@ -100,7 +100,7 @@ def test_an_interrupt_at_any_line_leaves_nothing_of_its_row_and_all_others(last:
     files = {sys.modules[name].__file__ for name in (GatheredRows.__module__, convert.__module__)}
     for struck_row in range(1, len(rows)):
         for line in itertools.count():
-            gathering, kept = GatheredRows(RowForm(of, ignore_extra=True), block_rows=2), []
+            gathering, kept = GatheredRows(RowExtractor(of, ignore_extra=True), block_rows=2), []
             struck = False
             for at, row in enumerate(rows):
                 try:

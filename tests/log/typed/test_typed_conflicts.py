@@ -14,7 +14,7 @@ import penstock
 from penstock.log.errors import InvalidArgument, LimitExceeded, PenstockError, TopicExists
 from penstock.log.format.header import Evolved
 from penstock.log.format.schema_form import schema_form
-from penstock.log.schema.fields import Kind
+from penstock.log.schema.fields import PrimitiveType
 from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
@@ -190,7 +190,7 @@ def test_a_forged_or_damaged_evolution_changes_nothing() -> None:
             first = topic.schema
             number, text = first.fields
             for fields, last_id in (
-                ((replace(number, type=Kind.STRING), text), 2),
+                ((replace(number, type=PrimitiveType.STRING), text), 2),
                 ((number,), 2),
                 ((number, replace(text, nullable=False)), 2),
                 ((number, text, replace(text, name="b", stored_name="b", id=2)), 3),

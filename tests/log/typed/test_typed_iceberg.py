@@ -17,7 +17,7 @@ from penstock.log import Runtime
 from penstock.log.paths import TopicPaths
 from penstock.log.stores.local import LocalStore
 from penstock.log.table.iceberg.table_metadata import DELTA_VERSION
-from penstock.log.table.maintenance import Maintenance, MaintenanceOptions, MaintenanceStatistics
+from penstock.log.table.maintenance import MaintenanceOptions, MaintenanceStatistics, TopicMaintenance
 from penstock.log.topic.records import read_record
 from tests.lakes import TIMEOUT_S
 from tests.log.table.iceberg_readers import by_duckdb, by_pyiceberg
@@ -36,7 +36,7 @@ def kept_up(folder: Path) -> MaintenanceStatistics:
         async def append(actions: Any) -> None:
             raise AssertionError("nothing is to be appended")
 
-        keeper = Maintenance(store, PATHS, found[0], runtime, append, MaintenanceOptions(compact_fan_in=2), iceberg=True)
+        keeper = TopicMaintenance(store, PATHS, found[0], runtime, append, MaintenanceOptions(compact_fan_in=2), iceberg=True)
         try:
             return await keeper.run_once()
         finally:

@@ -13,13 +13,13 @@ import pytest
 import penstock
 from penstock.log import MessageType, TopicSettings
 from penstock.log.errors import InvalidArgument, PenstockError, TopicDeleted
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.paths import TopicPaths
 from penstock.log.schema.topic_schema import schema_of_source
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.topic.settings import TopicRecord, encode_record
-from tests.coordinator.timers.test_play import Played
+from tests.coordinator.timers.test_delivery import Played
 from tests.lakes import TIMEOUT_S
 from tests.log.typed.lakes import typed_lake
 
@@ -88,7 +88,7 @@ def test_a_creation_that_a_crash_interrupted_is_finished_with_its_schema() -> No
 def test_delayed_rows_fire_as_the_fields_they_were_sent_with_whatever_the_names_mean_by_then() -> None:
     found: list[Any] = []
 
-    async def script(played: Played, lake: Lake) -> None:
+    async def script(played: Played, lake: LogLake) -> None:
         schema = schema_of_source("id int not null, name string, gone int, part struct<a: int>")
         await lake.delete_topic("orders")
         await lake.create_topic("orders", TopicSettings(message_type=MessageType.DELAY, queues=1, schema=schema))
@@ -125,12 +125,12 @@ def test_a_field_that_was_renamed_and_then_retired_is_stored_once() -> None:
 def test_a_player_fires_rows_of_a_version_that_another_process_brought() -> None:
     found: list[Any] = []
 
-    async def script(played: Played, lake: Lake) -> None:
+    async def script(played: Played, lake: LogLake) -> None:
         await lake.delete_topic("orders")
         schema = schema_of_source("id int")
         await lake.create_topic("orders", TopicSettings(message_type=MessageType.DELAY, queues=1, schema=schema))
         due = timedelta(seconds=5)
-        async with Lake(played.store, runtime=played.process.runtime) as player:
+        async with LogLake(played.store, runtime=played.process.runtime) as player:
             playing = asyncio.ensure_future(played.play_for(player, 20))
             producer = await lake.producer("orders")
             await producer.send_row({"id": 1}, delay=due)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.service import Transactions
 from penstock.log import MessageType
 from penstock.log.errors import InvalidArgument
@@ -92,7 +92,7 @@ def test_another_process_shows_the_rows_and_its_link_is_read() -> None:
                 assert transaction.id is not None
                 service = Transactions(other, other.coordination)
                 assert [message.value for message in await service.messages(transaction.id)] == expected
-                await service.decide(transaction.id, Decision.COMMITTED, By.OPERATOR)
+                await service.decide(transaction.id, Decision.COMMITTED, Decider.OPERATOR)
                 await service.finish(transaction.id)
                 await transaction.commit()
             reader = await other.reader("orders")

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import penstock.aio
 from penstock.coordinator.timers.cell.cell import timer_cells
+from penstock.coordinator.timers.delivery import play
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.coordinator.timers.play import play
 from penstock.coordinator.timers.player import TimerStatistics
 from penstock.log.stores import ObjectStore, open_store
-from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Deadly(StoreWrapper):
         self._behind = behind
         self.armed = False
 
-    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         dies = False
         if self.armed and call.verb == "put":
             self._left -= 1

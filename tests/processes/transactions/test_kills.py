@@ -12,8 +12,8 @@ import pytest
 
 import penstock
 import penstock.aio
-from penstock.coordinator.transactions.checking.check_back_role import CheckBacks
-from penstock.coordinator.transactions.checking.checker import Asked
+from penstock.coordinator.transactions.checking.check_back_role import CheckBackRole
+from penstock.coordinator.transactions.checking.checker import RegisteredChecker
 from tests.processes.transactions.worker import GROUP, TOPICS, Books
 from tests.tree import ROOT
 
@@ -57,8 +57,8 @@ async def _decide_what_is_open(url: str, books: Books) -> None:
     """As another member of the producer group, and whoever maintains the lake, do: without waiting for the dead ones' leases."""
     async with penstock.aio.connect(url, maintenance=False) as lake, asyncio.timeout(PATIENCE_S):
         transactions = lake.transactions
-        checks = CheckBacks(
-            transactions.groups, transactions.cells, transactions, lake.runtime.clock, Asked(books.check, group=GROUP)
+        checks = CheckBackRole(
+            transactions.groups, transactions.cells, transactions, lake.runtime.clock, RegisteredChecker(books.check, group=GROUP)
         )
         while True:
             await checks.look(GROUP)

@@ -22,7 +22,7 @@ from penstock.coordinator.groups.record import DeliveryOrder, GroupExists, Group
 from penstock.coordinator.operators.operators import Operators
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicDeleted, TopicExists, TopicNotFound
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message, MessageView
 from penstock.log.message.message_type import MessageType
 from penstock.log.topic.settings import TopicSettings
@@ -209,7 +209,7 @@ class Lives(Consuming):
         with suppress(PenstockError):
             await lake.close()
 
-    async def _send_some(self, lake: Lake, rng: random.Random) -> None:
+    async def _send_some(self, lake: LogLake, rng: random.Random) -> None:
         topic = await lake.topic(TOPIC)
         producer = await lake.producer(TOPIC, options=_PROMPT)
         try:

@@ -17,7 +17,7 @@ from penstock.consumers.push_options import PushOptions
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.log.errors import InvalidArgument, PenstockError
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan, Temper
 from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Stood, Token
@@ -36,7 +36,7 @@ class Machine:
         self.name = name
         self.process: SimProcess | None = None
         self.consumers: dict[str, PushConsumer] = {}
-        self.lake: Lake | None = None
+        self.lake: LogLake | None = None
         self._rng = world.kernel.rng(f"machine/{name}")
         self._clock: SimClock | None = None
         self.life: asyncio.Task[None] | None = None
@@ -103,7 +103,7 @@ class Machine:
             await lake.close()
 
     async def _consume(
-        self, process: SimProcess, leaving: asyncio.Event, lake: Lake, coordination: Coordination, group: str
+        self, process: SimProcess, leaving: asyncio.Event, lake: LogLake, coordination: Coordination, group: str
     ) -> None:
         """One consumer after the other, should one end by itself."""
         plot = self.world.plot

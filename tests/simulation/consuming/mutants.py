@@ -25,8 +25,8 @@ from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.keeper import QueueKeeper
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.registry import groups
-from penstock.coordinator.workers.session import Member, Session
-from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.session import Session, SessionMember
+from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.coordinator.workers.worker import Worker
 from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
@@ -72,8 +72,8 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         rule="C9",
         patch=both(
             attribute(Session, "_check_deadline", lambda _: always(None)),
-            attribute(Member, "until_s", lambda _: property(lambda self: -math.inf if self._over else math.inf)),
-            attribute(Member, "may_start", lambda _: lambda self: not self._over),
+            attribute(SessionMember, "until_s", lambda _: property(lambda self: -math.inf if self._over else math.inf)),
+            attribute(SessionMember, "may_start", lambda _: lambda self: not self._over),
         ),
         scenario="pauses",
         seeds=(1,),
@@ -81,7 +81,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "fence": Mutant(
         guard="a dead worker's heartbeat is fenced before its queues are taken",
         rule="C9",
-        patch=attribute(Watch, "fence", patches.unfenced),
+        patch=attribute(LeaseWatch, "fence", patches.unfenced),
         scenario="pauses",
         seeds=(0, 1),
     ),
@@ -262,7 +262,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "lives-letters": Mutant(
         guard="dead letters of a former life are not of the messages that have their offsets now",
         rule="L1",
-        patch=attribute(DeadLetters, "outlived", patches.unchanged),
+        patch=attribute(DeadLetters, "without_own", patches.unchanged),
         scenario="lives",
         seeds=(2, 0),
     ),
@@ -283,7 +283,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "lives-queues": Mutant(
         guard="cells of queues that a topic has no more are voided",
         rule="C10",
-        patch=attribute(groups, "parted", patches.kept),
+        patch=attribute(groups, "removed_queue", patches.kept),
         scenario="lives",
         seeds=(5, 6),
     ),

@@ -15,16 +15,16 @@ from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule.open_lanes import OpenLanes
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.step import Step
-from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
+from penstock.coordinator.cells.cells import CellChanged, Cells, StoredCell
 from penstock.coordinator.groups.record import GroupRecord
-from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.queues.keeper import Holder, QueueKeeper
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.ownership import Ownership
-from penstock.coordinator.workers.session import Member
-from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.session import SessionMember
+from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.coordinator.workers.worker import Worker
 
 
@@ -42,14 +42,14 @@ def started_first(_: Any) -> Any:
 
 
 def unfenced(_: Any) -> Any:
-    async def fence(self: Watch, owner: str) -> bool:
+    async def fence(self: LeaseWatch, owner: str) -> bool:
         return self.is_dead(owner)
 
     return fence
 
 
 async def giving_up_its_own(
-    cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: Stored | None
+    cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: StoredCell | None
 ) -> QueueKeeper | None:
     """`take` that takes an own write of before, which came late, for another's."""
     cell = (decode_cell(found.data, where=key) if found is not None else begin).taken_by(holder.id)
@@ -90,7 +90,7 @@ def not_checked(_: Any) -> Any:
 def blaming(original: Any) -> Any:
     def suspected(tries: Tries, in_flight: int) -> Tries:
         found: Tries = original(tries, in_flight)
-        return replace(found, strikes=tries.strikes + 1) if tries.state is State.RUNNING else found
+        return replace(found, strikes=tries.strikes + 1) if tries.state is MessageState.RUNNING else found
 
     return suspected
 
@@ -98,7 +98,7 @@ def blaming(original: Any) -> Any:
 def together(original: Any) -> Any:
     def suspected(tries: Tries, in_flight: int) -> Tries:
         found: Tries = original(tries, in_flight)
-        return replace(found, company=max(2, in_flight), strikes=tries.strikes) if tries.state is State.RUNNING else found
+        return replace(found, company=max(2, in_flight), strikes=tries.strikes) if tries.state is MessageState.RUNNING else found
 
     return suspected
 
@@ -114,7 +114,7 @@ def forgetting(original: Any) -> Any:
 
 def beside_others(_: Any) -> Any:
     @asynccontextmanager
-    async def alone(self: Worker, member: Member, *, patience_s: float | None = None) -> Any:
+    async def alone(self: Worker, member: SessionMember, *, patience_s: float | None = None) -> Any:
         yield not member.ended.is_set()
 
     return alone
@@ -163,7 +163,7 @@ def buried_first(original: Any) -> Any:
 
         async def write(letters: Any, *, lost: Any = (), given: Any = None) -> list[int]:
             last = letters[-1].sequence
-            await keeper.change(lambda cell: cell.with_buried(last))
+            await keeper.change(lambda cell: cell.with_dead_letters_written(last))
             return await real(letters, lost=lost, given=given)
 
         writer.write = write  # type: ignore[method-assign]
@@ -200,11 +200,11 @@ def unfinished(_: Any) -> Any:
         self.running.clear()
         step.given_back += [offset for first, limit in cell.granted.ranges() for offset in range(first, limit)]
         for offset, tries in cell.tries.items():
-            if tries.state is State.RUNNING:
-                step.tries[offset] = replace(tries, state=State.WAITING)
+            if tries.state is MessageState.RUNNING:
+                step.tries[offset] = replace(tries, state=MessageState.WAITING)
         for key, marker in cell.markers.items():
-            if marker.tries.state is State.RUNNING:
-                step.markers[key] = replace(marker, tries=replace(marker.tries, state=State.WAITING))
+            if marker.tries.state is MessageState.RUNNING:
+                step.markers[key] = replace(marker, tries=replace(marker.tries, state=MessageState.WAITING))
 
     return drain
 

@@ -19,7 +19,7 @@ from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.coordinator.operators.operators import Operators
 from penstock.log.errors import PenstockError, TopicNotFound
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message, MessageView
 from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.judge import TIMED
@@ -183,7 +183,7 @@ class Rewinds(Consuming):
         with suppress(PenstockError):
             await lake.close()
 
-    async def _send_some(self, lake: Lake, rng: random.Random) -> None:
+    async def _send_some(self, lake: LogLake, rng: random.Random) -> None:
         producer = await lake.producer(TOPIC, options=_PROMPT)
         try:
             for _ in range(rng.randint(1, 6)):

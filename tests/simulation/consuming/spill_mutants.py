@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.consumers.queues.spilling import Spilling
+from penstock.consumers.queues.spill_task import SpillTask
 from penstock.consumers.schedule.tracked_messages import TrackedMessages
 from penstock.coordinator.queues import spills
 from penstock.coordinator.queues.cell import QueueCell
@@ -18,7 +18,7 @@ def _mutant(guard: str, patch: Patch, *, rule: str = "C1", seeds: tuple[int, ...
 
 SPILL_MUTANTS: dict[str, Mutant] = {
     "spill-durable": _mutant("an object is durable before a cell names it", attribute(SimClient, "put", patches.not_waited_for)),
-    "spill-kept": _mutant("no object is deleted that a cell names", attribute(Spilling, "_spill", patches.deleted_at_once)),
+    "spill-kept": _mutant("no object is deleted that a cell names", attribute(SpillTask, "_spill", patches.deleted_at_once)),
     "spill-once": _mutant(
         "rows come back into the cell once", everywhere(spills.with_returned, patches.never_counted(spills.with_returned))
     ),

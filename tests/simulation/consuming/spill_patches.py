@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from penstock.consumers.queues.spilling import Spilling
+from penstock.consumers.queues.spill_task import SpillTask
 from penstock.consumers.schedule.tracked_messages import TrackedMessages
-from penstock.coordinator.queues.cell import QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.cell import MessageState, QueueCell, Spill, Tries
 from penstock.coordinator.queues.keeper import QueueKeeper
-from penstock.coordinator.queues.spills import Returning
+from penstock.coordinator.queues.spills import SpillReturn
 from penstock.coordinator.registry.spill_objects import WAITING
 from penstock.log.errors import PenstockError
 from penstock.log.stores.protocol import Version
@@ -35,7 +35,7 @@ def not_waited_for(original: Any) -> Any:
 
 
 def deleted_at_once(original: Any) -> Any:
-    async def spill(self: Spilling, keeper: QueueKeeper) -> bool:
+    async def spill(self: SpillTask, keeper: QueueKeeper) -> bool:
         """Takes the rows of what comes back next for taken before the cell says so."""
         for one in keeper.cell.spills[:1]:
             with suppress(PenstockError):
@@ -46,7 +46,7 @@ def deleted_at_once(original: Any) -> Any:
 
 
 def never_counted(original: Any) -> Any:
-    def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
+    def with_returned(cell: QueueCell, returning: Sequence[SpillReturn], generation: int) -> QueueCell:
         """Of an object's rows that came back the last one stays where it was, too, unless the object has no others."""
         after: QueueCell = original(cell, returning, generation)
         last = {one.after: list(one.waiting.items())[-1] for one in returning if one.after is not None}
@@ -77,7 +77,7 @@ def not_named(original: Any) -> Any:
 
 
 def of_any_generation(original: Any) -> Any:
-    def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
+    def with_returned(cell: QueueCell, returning: Sequence[SpillReturn], generation: int) -> QueueCell:
         """Lets rows come back into a cell that was reset meanwhile."""
         if cell.generation == generation:
             return original(cell, returning, generation)
@@ -122,7 +122,7 @@ def run_meanwhile(original: Any) -> Any:
 
 
 def forgotten_when_unreadable(original: Any) -> Any:
-    async def read(self: Spilling, keeper: QueueKeeper, spill: Spill) -> Any:
+    async def read(self: SpillTask, keeper: QueueKeeper, spill: Spill) -> Any:
         """Goes on without an object that cannot be read."""
         rows = await original(self, keeper, spill)
         if rows is None:
@@ -133,10 +133,10 @@ def forgotten_when_unreadable(original: Any) -> Any:
 
 
 def forgetful(original: Any) -> Any:
-    def nearest(*given: Any) -> list[Returning]:
+    def nearest(*given: Any) -> list[SpillReturn]:
         """Messages come back as if they had failed once."""
-        found: list[Returning] = original(*given)
-        once = [{offset: Tries(State.WAITING, 1, 1, tries.due_ms) for offset, tries in one.waiting.items()} for one in found]
+        found: list[SpillReturn] = original(*given)
+        once = [{offset: Tries(MessageState.WAITING, 1, 1, tries.due_ms) for offset, tries in one.waiting.items()} for one in found]
         return [replace(one, waiting=waiting) for one, waiting in zip(found, once, strict=True)]
 
     return nearest

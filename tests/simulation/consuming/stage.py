@@ -11,7 +11,7 @@ from typing import Any
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.coordinator.operators.operators import Operators
 from penstock.coordinator.queues.cell import QueueCell
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message, MessageView
 from penstock.log.produce.accumulator import ProducerOptions
 from tests.simulation.consuming.machine import Machine
@@ -50,7 +50,7 @@ class Stage:
             table_network=table or STEADY_TABLE,
         )
         self.machines = self.world.machines
-        self._lake: Lake | None = None
+        self._lake: LogLake | None = None
         self._producer: Any = None
         self._process: SimProcess | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 
 
 class Where(Enum):
@@ -44,14 +44,14 @@ def standing(cell: QueueCell, offset: int, group: int) -> Standing:
         return GRANTED if offset in cell.granted else FRESH
     tries = cell.tries.get(offset)
     if tries is not None:
-        running = tries.state is State.RUNNING
+        running = tries.state is MessageState.RUNNING
         return Standing(Where.TRACKED, tries.attempts, tries.strikes, running, running and tries.company == 1)
     marker = cell.markers.get(group)
     if marker is None or offset < marker.head:
         return DONE
     if offset >= marker.limit:
-        return Standing(Where.BEHIND, parked=marker.tries.state is State.PARKED)
-    running = marker.tries.state is State.RUNNING
+        return Standing(Where.BEHIND, parked=marker.tries.state is MessageState.PARKED)
+    running = marker.tries.state is MessageState.RUNNING
     alone = running and marker.tries.company == 1
     strikes = marker.tries.strikes if offset == marker.head else 0
-    return Standing(Where.BEHIND, marker.tries.attempts, strikes, running, alone, marker.tries.state is State.PARKED)
+    return Standing(Where.BEHIND, marker.tries.attempts, strikes, running, alone, marker.tries.state is MessageState.PARKED)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
-from penstock.consumers.limits import Limits
+from penstock.consumers.limits import QueueLimits
 from penstock.consumers.statistics import QueueStatistics
 from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.coordinator.limits import CELL_BYTES_MAX
@@ -65,10 +65,10 @@ def test_thousands_of_message_groups_fail_at_once() -> None:
         nonlocal broken
         await stage.send_together(*(f"{n}" for n in range(groups)), group=None)
         stage.start()
-        await stage.until("full of failures", lambda: failing() >= Limits().tracked)
+        await stage.until("full of failures", lambda: failing() >= QueueLimits().tracked)
         for _ in range(30):
             await asyncio.sleep(0.2)
-            assert failing() <= Limits().tracked * 5 // 4
+            assert failing() <= QueueLimits().tracked * 5 // 4
         assert not stage.started(groups - 1), "no room for it"
         broken = False
         await stage.until("done", lambda: stage.is_settled(groups))
@@ -107,9 +107,9 @@ def test_thousands_of_messages_fail_at_once() -> None:
         await stage.until("all failed", lambda: len(due_s) == count, within_s=wait_s)
         await stage.until("all wait", lambda: queue().waiting_messages == count)
         assert (queue().lag_messages, queue().fetching_paused) == (count, False)
-        assert stage.bare().count_spilled > count - 2 * Limits().tracked
+        assert stage.bare().count_spilled > count - 2 * QueueLimits().tracked
         schedule = stage.machine().consumers[GROUP]._owner.queues["orders", 0].schedule
-        assert len(schedule.tracked.messages) <= Limits().retained + 24
+        assert len(schedule.tracked.messages) <= QueueLimits().retained + 24
         await stage.until("done", lambda: stage.is_settled(count), within_s=120)
 
     world = stage.play(script, behave=behave)

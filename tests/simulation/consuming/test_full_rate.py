@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import pytest
 
 from penstock.consumers.handlers.results import ConsumeResult
-from penstock.consumers.limits import Limits
+from penstock.consumers.limits import QueueLimits
 from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import GroupPlan
 from tests.simulation.consuming.stage import FAILURE, GROUP, SUCCESS, Stage
@@ -27,7 +27,7 @@ HANDLER_S = 0.0005
 """So that 16 handlers at once do 32,000 messages/s: when one of them is held up, the others have no more than a quarter to spare."""
 GROUPS = 500
 """Number 0 is the one that stands still."""
-WINDOW = Limits().window
+WINDOW = QueueLimits().window
 CACHE = 8_192
 PLAN = GroupPlan(max_attempts=None, retry_s=0.05, threads=16, cache_messages=CACHE)
 BEHIND_MAX = RATE // 2
@@ -64,7 +64,7 @@ class Flood:
     def check(self) -> None:
         assert self.behind <= BEHIND_MAX, f"{self.behind:,} messages that can run wait"
         assert self.floor_behind <= BEHIND_MAX + WINDOW, f"the floor is held back by {self.floor_behind:,} messages"
-        assert self.in_memory <= CACHE + Limits().retained
+        assert self.in_memory <= CACHE + QueueLimits().retained
 
 
 def _messages(numbers: Iterable[int]) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.groups.record import DeadLetterPolicy, GroupSettings
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.records import (
@@ -75,7 +75,7 @@ GOOD: list[Record] = [
     wrote(GRANTED.with_settled(BOTH)),
     wrote(GRANTED.with_settled(BOTH).released()),
 ]
-WAITING = Marker(0, 1, Tries(State.WAITING, 1, 1, 5))
+WAITING = Marker(0, 1, Tries(MessageState.WAITING, 1, 1, 5))
 BLOCKED = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g", ""): WAITING})
 
 
@@ -127,7 +127,7 @@ def test_an_acknowledgement_by_another_owner_is_none() -> None:
 
 def test_an_older_handler_of_the_group_must_have_returned() -> None:
     again = GRANTED.taken_by("w/2")
-    running = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 2), 1: Tries(State.SUSPECT, 1, 0, 0, 2)})
+    running = replace(again, tries={0: Tries(MessageState.RUNNING, 2, 0, 0, 2), 1: Tries(MessageState.SUSPECT, 1, 0, 0, 2)})
     told: list[Record] = [*GOOD[:3], wrote(again), wrote(running)]
     assert any("still runs there" in one for one in judge(forged(*told, start(3, 0, epoch=2, attempt=2))))
     elsewhere = judge(forged(*told, start(3, 0, epoch=2, attempt=2, process="m1")))
@@ -137,7 +137,7 @@ def test_an_older_handler_of_the_group_must_have_returned() -> None:
 @pytest.mark.parametrize(("seconds", "strikes"), [(19.0, 1), (40.0, 0)])
 def test_a_batch_that_fails_just_in_time_names_who_failed(seconds: float, strikes: int) -> None:
     both = Started(0.0, "m0", "billing", 1, tuple(Token("orders", 0, offset, 1, 1, f"id{offset}") for offset in range(2)))
-    second = Marker(1, 2, Tries(State.WAITING, 1, 1, 5))
+    second = Marker(1, 2, Tries(MessageState.WAITING, 1, 1, 5))
     failed = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g", ""): second})
     history = forged(*GOOD[:2], both, Ended(0.0, 1, 1, Answer.FAILED), wrote(failed))
     history.records = [one._replace(at_s=one.at_s + seconds * (place > 3)) for place, one in enumerate(history.records)]
@@ -146,7 +146,7 @@ def test_a_batch_that_fails_just_in_time_names_who_failed(seconds: float, strike
 
 @pytest.mark.parametrize("overdue", [True, False])
 def test_the_strike_of_a_handler_that_ran_too_long_comes_back_with_the_backup(overdue: bool) -> None:
-    running = replace(BLOCKED, markers={group_hash("g", ""): Marker(0, 1, Tries(State.RUNNING, 2, 1))})
+    running = replace(BLOCKED, markers={group_hash("g", ""): Marker(0, 1, Tries(MessageState.RUNNING, 2, 1))})
     told: list[Record] = [*GOOD[:3], wrote(BLOCKED), BackedUp(0.0), Died(0.0, "m0"), PutBack(0.0), wrote(running)]
     history = forged(*told)
     history.records = [one._replace(at_s=one.at_s + 30.0 * (overdue and place > 3)) for place, one in enumerate(history.records)]
@@ -204,7 +204,7 @@ def _left_out(*more: tuple[float, Record], owner: str = "w/1") -> History:
     failed = replace(
         taken, granted=OffsetSet(), settled=taken.settled.with_all(all_of_them), markers={key: replace(WAITING, limit=3)}
     )
-    running = replace(failed, markers={key: Marker(0, 3, Tries(State.RUNNING, 2, 1))})
+    running = replace(failed, markers={key: Marker(0, 3, Tries(MessageState.RUNNING, 2, 1))})
     if owner != "w/1":
         failed = failed.taken_by(owner)
         running = replace(failed, markers=running.markers)
@@ -266,8 +266,10 @@ def test_the_next_owner_reads_again_what_a_former_filter_left_out_behind_a_failu
 
 
 def test_who_is_alone_is_alone() -> None:
-    again = replace(GRANTED.taken_by("w/2"), tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.SUSPECT, 1, 0, 0, 1)})
-    both = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.RUNNING, 2, 0, 0, 1)})
+    again = replace(
+        GRANTED.taken_by("w/2"), tries={0: Tries(MessageState.RUNNING, 2, 0, 0, 1), 1: Tries(MessageState.SUSPECT, 1, 0, 0, 1)}
+    )
+    both = replace(again, tries={0: Tries(MessageState.RUNNING, 2, 0, 0, 1), 1: Tries(MessageState.RUNNING, 2, 0, 0, 1)})
     told: list[Record] = [
         wrote(GRANTED),
         Died(0, "m0"),
@@ -283,11 +285,11 @@ def test_who_is_alone_is_alone() -> None:
 
 def _dead(settled: bool = True) -> list[Record]:
     """The first message is given up by right, the second done."""
-    running = Marker(0, 1, Tries(State.RUNNING, 2, 1))
+    running = Marker(0, 1, Tries(MessageState.RUNNING, 2, 1))
     after = replace(
-        BLOCKED, markers={group_hash("g", ""): Marker(1, 1, Tries(State.WAITING, 0))}, dead_letters=DeadLetters(1, (0,))
+        BLOCKED, markers={group_hash("g", ""): Marker(1, 1, Tries(MessageState.WAITING, 0))}, dead_letters=DeadLetters(1, (0,))
     )
-    second = replace(after, markers={group_hash("g", ""): Marker(1, 2, Tries(State.RUNNING, 1))})
+    second = replace(after, markers={group_hash("g", ""): Marker(1, 2, Tries(MessageState.RUNNING, 1))})
     done = replace(second, markers={}, dead_letters=DeadLetters(1))
     told: list[Record] = [
         *GOOD[:3],

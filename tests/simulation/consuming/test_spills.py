@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.consumers.handlers.results import RetryAfter
-from penstock.consumers.queues.spilling import Spilling
+from penstock.consumers.queues.spill_task import SpillTask
 from penstock.coordinator.cells.keys import QUEUES
 from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.coordinator.queues import spills
@@ -77,7 +77,7 @@ def played(stage: Stage, script: Callable[[], Any], behave: Any, guard: Patch | 
             stage.play(script, behave=behave)
 
 
-FORGOTTEN = attribute(Spilling, "_read", spill_patches.forgotten_when_unreadable)
+FORGOTTEN = attribute(SpillTask, "_read", spill_patches.forgotten_when_unreadable)
 
 
 @pytest.mark.parametrize("guard", [None, FORGOTTEN], ids=["all guards", "what cannot be read is let go"])

@@ -20,7 +20,7 @@ from penstock.coordinator.groups.record import DeadLetterPolicy
 from penstock.coordinator.groups.retry import RetryPolicy
 from penstock.coordinator.operators.operators import Operators
 from penstock.log.errors import CallError, InternalError, InvalidArgument, PenstockError, PermissionDenied, TopicNotFound
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message, MessageView
 from penstock.log.message.message_type import MessageType
 from penstock.log.produce.accumulator import ProducerOptions
@@ -217,8 +217,8 @@ class Consuming:
 
     # --- Who does what ----------------------------------------------------------------------------------------------------------
 
-    def lake(self, process: SimProcess) -> Lake:
-        return Lake(self.store.client(process), runtime=process.runtime)
+    def lake(self, process: SimProcess) -> LogLake:
+        return LogLake(self.store.client(process), runtime=process.runtime)
 
     def coordination(self, process: SimProcess, lease_times: float = 1.0) -> Coordination:
         return Coordination(self.table.client(process), process.runtime, lease_s=self.plot.lease_s * lease_times)
@@ -325,7 +325,7 @@ class Consuming:
         with suppress(PenstockError):
             await lake.close()
 
-    async def _order(self, rng: random.Random, lake: Lake, operators: Operators) -> None:
+    async def _order(self, rng: random.Random, lake: LogLake, operators: Operators) -> None:
         group = rng.choice(list(self.plot.groups))
         what = rng.choice(["reset", "release", "release", "skip", "redrive"] + 4 * ["alter"] * self.plot.alters)
         if what == "reset":

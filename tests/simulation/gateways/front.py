@@ -13,17 +13,17 @@ from google.protobuf.message import Message
 
 from penstock import aio
 from penstock.coordinator.coordination import Coordination
-from penstock.gateway.clients.gateways import Entry
-from penstock.gateway.clients.peers import Peers
-from penstock.gateway.clients.registry import Clients
+from penstock.gateway.clients.gateways import GatewayEntry
+from penstock.gateway.clients.peers import PeerRegistry
+from penstock.gateway.clients.registry import ClientRegistry
 from penstock.gateway.clients.service import ClientService
-from penstock.gateway.clients.topics import Names
-from penstock.gateway.consuming.pool import Pooled
+from penstock.gateway.clients.topics import TopicDirectory
+from penstock.gateway.consuming.pool import PooledConsumer
 from penstock.gateway.consuming.service import ConsumerService
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import Metadata
-from penstock.gateway.protocol.status import Refused, status_of
-from penstock.gateway.server.calls import Call
+from penstock.gateway.protocol.metadata import CallMetadata
+from penstock.gateway.protocol.status import StatusError, status_of
+from penstock.gateway.server.calls import RpcCall
 from penstock.gateway.server.options import GatewayOptions
 from penstock.gateway.server.rpcs import by_name
 from penstock.log.errors import PenstockError
@@ -81,12 +81,12 @@ class Life:
     def start(self, world: Gateways) -> None:
         self.lake = Lake(world, self.process)
         options = GatewayOptions()
-        self.clients = Clients(self.runtime.clock)
-        names = Names(self.lake, options)
-        self.peers = Peers(options, f"{self.name}-{self.number}", self.runtime.clock)
+        self.clients = ClientRegistry(self.runtime.clock)
+        names = TopicDirectory(self.lake, options)
+        self.peers = PeerRegistry(options, f"{self.name}-{self.number}", self.runtime.clock)
         self.announcing = ClientService(self.lake, self.clients, self.peers, names)
         self.consuming = ConsumerService(self.lake, self.clients, names, store_host=self.name, is_balanced=False)
-        self.peers.on_gone.append(self.consuming.keeping.look_again)
+        self.peers.on_gone.append(self.consuming.keeping.adopt_all)
         self.rpcs = by_name([*self.announcing.rpcs(), *self.consuming.rpcs()])
         self.leaving = asyncio.Event()
         self.is_open = True
@@ -96,7 +96,7 @@ class Life:
 
     async def serve(self) -> None:
         """Until it is to leave; then let clients go on elsewhere."""
-        await self.peers.join(self.lake.coordination, Entry(self.name, 8081))
+        await self.peers.join(self.lake.coordination, GatewayEntry(self.name, 8081))
         await self.consuming.start()
         sweeping = asyncio.ensure_future(self._sweep())
         await self.leaving.wait()
@@ -118,15 +118,15 @@ class Life:
             self.clients.sweep()
 
     @property
-    def pooled(self) -> Pooled | None:
+    def pooled(self) -> PooledConsumer | None:
         """The consumer that serves its clients, while it is open."""
         place = self.consuming.pool._places.get(("audit", "orders"))
         return None if place is None else place.pooled
 
-    def call(self, rpc: str, client: str, connection: Connection, remaining_s: float | None = None) -> Call:
-        return Call(rpc, Metadata(client_id=client, language="JAVA"), connection.peer, remaining_s)
+    def call(self, rpc: str, client: str, connection: Connection, remaining_s: float | None = None) -> RpcCall:
+        return RpcCall(rpc, CallMetadata(client_id=client, language="JAVA"), connection.peer, remaining_s)
 
-    async def answer(self, request: Message, call: Call, cut_after: int | None = None) -> list[Any]:
+    async def answer(self, request: Message, call: RpcCall, cut_after: int | None = None) -> list[Any]:
         """What the server does around each call, without gRPC. A streamed answer may be cut off behind some frames."""
         rpc, frames = self.rpcs[call.rpc], []
         self.clients.seen(call)
@@ -143,7 +143,7 @@ class Life:
                         break
             finally:
                 await answers.aclose()
-        except (Refused, PenstockError) as error:
+        except (StatusError, PenstockError) as error:
             frames.append(rpc.answer(status=status_of(error)))
         finally:
             self.running -= 1
@@ -163,7 +163,7 @@ class Life:
         async def run() -> None:
             call = self.call("Telemetry", client, connection)
             self.clients.seen(call)
-            with suppress(Refused, PenstockError):
+            with suppress(StatusError, PenstockError):
                 await self.announcing.telemetry(said(), call, _nobody_hears)
 
         self.process.spawn(run())

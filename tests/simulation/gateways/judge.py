@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.consumers.dead_letters.writer import RECONSUME_TIMES
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.log import MessageView
@@ -408,6 +408,6 @@ def is_out(cell: QueueCell, text: str, now_ms: int) -> int:
     else:
         marker = cell.markers.get(handle.lane)
         tries = marker.tries if marker is not None and marker.head <= handle.offset < marker.limit else None
-    if tries is None or tries.state is not State.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
+    if tries is None or tries.state is not MessageState.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
         return 0
     return tries.due_ms

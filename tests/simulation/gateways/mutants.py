@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.consumers import simple
-from penstock.consumers.receives import Receives
+from penstock.consumers.named_receives import NamedReceives
 from penstock.coordinator.queues.receives import attempt_hash
-from penstock.gateway.clients.registry import Client, Clients
-from penstock.gateway.consuming import settling
-from penstock.gateway.consuming.answers import Answer, Answers
-from penstock.gateway.consuming.keeping import Keeping
-from penstock.gateway.consuming.leases import Leases
-from penstock.gateway.consuming.pool import Pool, Pooled
-from penstock.gateway.consuming.receiving import Receiving
-from penstock.gateway.consuming.settling import Settling
-from penstock.gateway.consuming.wanted import Wanted
+from penstock.gateway.clients.registry import ClientRegistry, GatewayClient
+from penstock.gateway.consuming import ack_service
+from penstock.gateway.consuming.ack_service import AckService
+from penstock.gateway.consuming.lease_renewer import LeaseRenewer
+from penstock.gateway.consuming.leases import DeliveryLeases
+from penstock.gateway.consuming.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.consuming.receive_parameters import ReceiveParameters
+from penstock.gateway.consuming.receive_service import ReceiveService
+from penstock.gateway.consuming.unconfirmed_receives import SentReceive, UnconfirmedReceives
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 
@@ -34,14 +34,14 @@ async def _nothing(*_: object, **__: object) -> None:
 
 
 def _of_one_cell(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def found(self: Receives, queues: Any, is_meant: Any) -> Any:
+    async def found(self: NamedReceives, queues: Any, is_meant: Any) -> Any:
         return await original(self, list(queues)[:1], is_meant)
 
     return found
 
 
 def _whoever_uses_it(_: Any) -> Callable[..., None]:
-    def sweep(self: Pool) -> None:
+    def sweep(self: ConsumerPool) -> None:
         for key, place in list(self._places.items()):
             if place.pooled is not None:
                 del self._places[key]
@@ -51,7 +51,7 @@ def _whoever_uses_it(_: Any) -> Callable[..., None]:
 
 
 def _left_to_its_end(_: Any) -> Callable[..., None]:
-    def lost(self: Keeping, client: Client) -> None:
+    def lost(self: LeaseRenewer, client: GatewayClient) -> None:
         self._leases.end_client(client.id)
         self._answers.end_client(client.id)
 
@@ -59,27 +59,27 @@ def _left_to_its_end(_: Any) -> Callable[..., None]:
 
 
 def _as_if_lost(_: Any) -> Callable[..., list[str]]:
-    def doubtful(self: Answers, client_id: str, **_: bool) -> list[str]:
+    def unconfirmed_handles(self: UnconfirmedReceives, client_id: str, **_: bool) -> list[str]:
         own = [answer for answer in self._open.get(client_id, {}).values() if answer.peer]
-        return [handle for answer in own for handle in self.broken_off(answer)]
+        return [handle for answer in own for handle in self.mark_broken(answer)]
 
-    return doubtful
+    return unconfirmed_handles
 
 
 def _at_once(_: Any) -> Callable[..., None]:
-    def asked(self: Keeping, pooled: Pooled, client_id: str, attempt_id: str, peer: str) -> None:
+    def asked(self: LeaseRenewer, pooled: PooledConsumer, client_id: str, attempt_id: str, peer: str) -> None:
         place = pooled.group, pooled.topic
         now_s = self._clock.monotonic_s()
-        shown = self._answers.asked(client_id, place, attempt_id, peer)
+        shown = self._answers.note_request(client_id, place, attempt_id, peer)
         self._leases.seen(shown.arrived)
-        self._leases.doubt([*shown.left, *shown.late], now_s)
+        self._leases.mark_unconfirmed([*shown.left, *shown.late], now_s)
         self._begun(self.give_back(*place, self._leases.together(shown.lost).get(place, [])))
 
     return asked
 
 
 def _for_ever(_: Any) -> Callable[..., Any]:
-    async def round_(self: Keeping) -> None:
+    async def round_(self: LeaseRenewer) -> None:
         now_s = self._clock.monotonic_s()
         await asyncio.gather(*(self._renew(place, due) for place, due in self._leases.due(now_s).items()))
 
@@ -87,7 +87,7 @@ def _for_ever(_: Any) -> Callable[..., Any]:
 
 
 def _the_first_only(original: Callable[..., Any]) -> Callable[..., Any]:
-    def standing(self: Leases, *rest: Any) -> Any:
+    def standing(self: DeliveryLeases, *rest: Any) -> Any:
         found = original(self, *rest)
         return {place: [together[:1] for together in of_place] for place, of_place in found.items()}
 
@@ -95,14 +95,14 @@ def _the_first_only(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_if_unnamed(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def polled(self: Receiving, receive: Any, wanted: Wanted) -> Any:
+    async def polled(self: ReceiveService, receive: Any, wanted: ReceiveParameters) -> Any:
         return await original(self, receive, replace(wanted, is_renewed=False, attempt_id=None))
 
     return polled
 
 
 def _in_time(_: Any) -> Callable[..., None]:
-    def written(self: Answer, now_s: float) -> None:
+    def written(self: SentReceive, now_s: float) -> None:
         self.is_whole = True
 
     return written
@@ -129,7 +129,7 @@ MUTANTS: dict[str, Mutant] = {
     "renewed": Mutant(
         guard="what a push consumer holds is renewed as long as it lives",
         rule="G4",
-        patch=attribute(Keeping, "_renew", lambda _: _nothing),
+        patch=attribute(LeaseRenewer, "_renew", lambda _: _nothing),
         scenario="steady",
         seeds=(3,),
         steps=STEPS,
@@ -137,14 +137,14 @@ MUTANTS: dict[str, Mutant] = {
     "adopted": Mutant(
         guard="a gateway reads in the cells what others gave a client that comes by a new connection",
         rule="G5",
-        patch=attribute(Keeping, "adopt", lambda _: _nothing),
+        patch=attribute(LeaseRenewer, "adopt", lambda _: _nothing),
         scenario="steady",
         steps=STEPS,
     ),
     "all-cells": Mutant(
         guard="what is out to a client is looked for in the cells of all queues",
         rule="G5",
-        patch=attribute(Receives, "_found", _of_one_cell),
+        patch=attribute(NamedReceives, "_found", _of_one_cell),
         scenario="steady",
         seeds=(11, 17, 3),
         steps=STEPS,
@@ -152,7 +152,7 @@ MUTANTS: dict[str, Mutant] = {
     "looked-again": Mutant(
         guard="a gateway goes on for its clients with what another gave them that is gone",
         rule="G4",
-        patch=attribute(Keeping, "look_again", lambda _: always(None)),
+        patch=attribute(LeaseRenewer, "adopt_all", lambda _: always(None)),
         scenario="steady",
         steps=STEPS,
     ),
@@ -167,7 +167,7 @@ MUTANTS: dict[str, Mutant] = {
     "ahead": Mutant(
         guard="an acknowledgement that came too early is carried out when the earlier message is settled",
         rule="G3",
-        patch=attribute(Settling, "_go_on", lambda _: _nothing),
+        patch=attribute(AckService, "_ack_next", lambda _: _nothing),
         scenario="steady",
         seeds=(24,),
         calm=False,
@@ -176,7 +176,7 @@ MUTANTS: dict[str, Mutant] = {
     "lost": Mutant(
         guard="what a client holds that is lost is renewed no longer",
         rule="G1",
-        patch=both(attribute(Keeping, "round", _for_ever), attribute(Keeping, "_lost", lambda _: always(None))),
+        patch=both(attribute(LeaseRenewer, "round", _for_ever), attribute(LeaseRenewer, "_lost", lambda _: always(None))),
         scenario="steady",
         seeds=(6,),
         steps=STEPS,
@@ -184,7 +184,7 @@ MUTANTS: dict[str, Mutant] = {
     "behind": Mutant(
         guard="an answer that was written whole does not count as lost because its connection broke behind it",
         rule="G4",
-        patch=both(attribute(Answers, "doubtful", _as_if_lost), attribute(Keeping, "asked", _at_once)),
+        patch=both(attribute(UnconfirmedReceives, "unconfirmed_handles", _as_if_lost), attribute(LeaseRenewer, "asked", _at_once)),
         scenario="steady",
         seeds=(1,),
         steps=STEPS,
@@ -192,7 +192,7 @@ MUTANTS: dict[str, Mutant] = {
     "cut-short": Mutant(
         guard="the time of what is lost is not cut short, as its client may be about to get it at another gateway",
         rule="G4",
-        patch=attribute(Keeping, "asked", _at_once),
+        patch=attribute(LeaseRenewer, "asked", _at_once),
         scenario="steady",
         seeds=(0,),
         steps=STEPS,
@@ -200,7 +200,7 @@ MUTANTS: dict[str, Mutant] = {
     "doubted": Mutant(
         guard="what may not have arrived is not kept for hours",
         rule="G1",
-        patch=attribute(Leases, "doubt", lambda _: always(None)),
+        patch=attribute(DeliveryLeases, "mark_unconfirmed", lambda _: always(None)),
         scenario="steady",
         steps=STEPS,
     ),
@@ -222,14 +222,14 @@ MUTANTS: dict[str, Mutant] = {
     "late": Mutant(
         guard="an answer that its client may not have waited for does not count as arrived because the client asks for more",
         rule="G1",
-        patch=attribute(Answer, "written", _in_time),
+        patch=attribute(SentReceive, "mark_written", _in_time),
         scenario="steady",
         steps=STEPS,
     ),
     "goodbye": Mutant(
         guard="what a client holds that says goodbye is visible soon",
         rule="G7",
-        patch=attribute(Keeping, "_lost", _left_to_its_end),
+        patch=attribute(LeaseRenewer, "_lost", _left_to_its_end),
         scenario="steady",
         seeds=(6,),
         steps=STEPS,
@@ -237,14 +237,14 @@ MUTANTS: dict[str, Mutant] = {
     "first-settled": Mutant(
         guard="of a message group the first message stands for the rest that was not settled beside this gateway",
         rule="G7",
-        patch=both(attribute(Leases, "end_client", _the_first_only), attribute(Leases, "due", _the_first_only)),
+        patch=both(attribute(DeliveryLeases, "end_client", _the_first_only), attribute(DeliveryLeases, "due", _the_first_only)),
         scenario="steady",
         steps=STEPS,
     ),
     "in-use": Mutant(
         guard="a consumer that somebody uses is not closed",
         rule="G8",
-        patch=attribute(Pool, "sweep", _whoever_uses_it),
+        patch=attribute(ConsumerPool, "sweep", _whoever_uses_it),
         scenario="steady",
         calm=False,
         steps=STEPS,
@@ -252,7 +252,7 @@ MUTANTS: dict[str, Mutant] = {
     "single": Mutant(
         guard="of a CONCURRENT group each message is renewed",
         rule="G4",
-        patch=attribute(Pooled, "in_order", lambda _: property(always(True))),
+        patch=attribute(PooledConsumer, "in_order", lambda _: property(always(True))),
         scenario="concurrent",
         seeds=(8,),
         steps=STEPS,
@@ -260,21 +260,21 @@ MUTANTS: dict[str, Mutant] = {
     "own-stop": Mutant(
         guard="clients are not silent while the gateway was stopped itself",
         rule="G4",
-        patch=attribute(Clients, "heed_stop", lambda _: always(None)),
+        patch=attribute(ClientRegistry, "extend_after_pause", lambda _: always(None)),
         scenario="steady",
         steps=STEPS,
     ),
     "last-look": Mutant(
         guard="a gateway that stops gives what is out to an attempt id, before it says that there is nothing",
         rule="G5",
-        patch=attribute(Receiving, "_polled", _as_if_unnamed),
+        patch=attribute(ReceiveService, "_polled", _as_if_unnamed),
         scenario="gateways",
         steps=STEPS,
     ),
     "repeated-ack": Mutant(
         guard="an acknowledgement that is repeated is answered as it was",
         rule="G8",
-        patch=attribute(settling, "AlreadySettled", lambda _: _Never),
+        patch=attribute(ack_service, "AlreadySettled", lambda _: _Never),
         scenario="steady",
         seeds=(2,),
         calm=False,

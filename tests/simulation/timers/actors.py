@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from penstock.coordinator.cells.cells import Cells
-from penstock.coordinator.timers.cell.state import Due, NotRecallable
-from penstock.coordinator.timers.waiting import recall, waiting
+from penstock.coordinator.timers.cell.state import DuePosition, NotRecallable
+from penstock.coordinator.timers.waiting_messages import recall, waiting
 from penstock.log.errors import ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, UnknownOutcome
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.message.message_type import MessageType
 from penstock.log.produce.accumulator import ProducerOptions
@@ -131,7 +131,7 @@ class Actors:
         with suppress(PenstockError):
             await lake.close()
 
-    async def recall(self, lake: Lake, cells: Cells, sent: Sent) -> Outcome:
+    async def recall(self, lake: LogLake, cells: Cells, sent: Sent) -> Outcome:
         """Call a message back, and note what came of it."""
         asked_s, outcome = self._world.now_s, Outcome.UNKNOWN
         handle = RecallHandle.decode(sent.handle)
@@ -139,7 +139,7 @@ class Actors:
         self._world.history.recalled.append(Recalled(sent.body, asked_s, asked_s, outcome))
         try:
             _, log = await lake.timer_log(TOPIC)
-            due = Due(handle.due_us, handle.offset)
+            due = DuePosition(handle.due_us, handle.offset)
             if sent.message_id not in await self._ids_of(log.record.incarnation):
                 return outcome  # of another life, which `lake.recall` sees by reading the row
             await recall(cells, lake.runtime.clock, TOPIC, log.record.incarnation, due, lake=lake)
@@ -169,7 +169,7 @@ class Actors:
         with suppress(PenstockError):
             await lake.close()
 
-    async def list_waiting(self, lake: Lake, cells: Cells, *, limit: int | None = None, until_us: int | None = None) -> None:
+    async def list_waiting(self, lake: LogLake, cells: Cells, *, limit: int | None = None, until_us: int | None = None) -> None:
         asked_s = self._world.now_s
         try:
             found = await waiting(lake, cells, TOPIC, until_us=until_us, limit=limit)

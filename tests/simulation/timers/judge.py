@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.parquet as pq
 
-from penstock.coordinator.timers.cell.state import Due, TimerState
+from penstock.coordinator.timers.cell.state import DuePosition, TimerState
 from penstock.log.paths import TopicPaths
 from tests.simulation.process import EPOCH_MS
 from tests.simulation.timers.logs import Life, Log, Row
@@ -42,7 +42,7 @@ class Timeline:
     life: Life
     fired: list[tuple[float, Row]] = field(default_factory=list)
     """In the order of the claims; and when they were claimed."""
-    recalled: dict[Due, float] = field(default_factory=dict)
+    recalled: dict[DuePosition, float] = field(default_factory=dict)
     """And when."""
     state: TimerState = field(default_factory=TimerState)
 
@@ -111,7 +111,7 @@ def with_all_recalled(line: Timeline, state: TimerState, store: WitnessStore) ->
     for run in state.recalls:
         if (stored := store.first.get(store.recalls_key_of(line.life.incarnation, run.name))) is not None:
             table = pq.read_table(io.BytesIO(stored.data), columns=["time_us", "offset"])
-            found.update(Due(*pair) for pair in zip(table["time_us"].to_pylist(), table["offset"].to_pylist(), strict=True))
+            found.update(DuePosition(*pair) for pair in zip(table["time_us"].to_pylist(), table["offset"].to_pylist(), strict=True))
     return replace(state, recalled=frozenset(due for due in found if not state.settled.within(due)))
 
 
@@ -317,9 +317,9 @@ def _lists(history: History, evidence: Evidence) -> Iterator[str]:
                     yield f"T10 {listed.asked_s:.3f} s: {body!r} waits and is not listed"
 
 
-def _end(limit: int | None, until_us: int | None, seen: Sequence[Due]) -> Due:
+def _end(limit: int | None, until_us: int | None, seen: Sequence[DuePosition]) -> DuePosition:
     """Up to where a list must be whole."""
-    ends = Due(10**18, 0) if until_us is None else Due(until_us - 1, 10**18)
+    ends = DuePosition(10**18, 0) if until_us is None else DuePosition(until_us - 1, 10**18)
     return min(ends, seen[-1]) if limit is not None and len(seen) >= limit else ends
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.coordinator.timers.cell.state import Due
+from penstock.coordinator.timers.cell.state import DuePosition
 from penstock.log.format.entry import read_header
 from penstock.log.format.fold import fold
 from penstock.log.format.header import Created, Deleted
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.limits import STORE_TIME_STEP_MAX_MS
 from penstock.log.paths import TopicPaths
 from tests.rows import entry_rows
@@ -40,9 +40,9 @@ class Row(NamedTuple):
     """Whether its store time is a day after that of the entry before, the most that it may go on by: after a longer silence it lags."""
 
     @property
-    def due(self) -> Due:
+    def due(self) -> DuePosition:
         """As a timer log's row."""
-        return Due(self.due_us, self.offset)
+        return DuePosition(self.due_us, self.offset)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Log:
     def __init__(self, archive: Archive, paths: TopicPaths) -> None:
         self._archive = archive
         self._paths = paths
-        self._state = State()
+        self._state = TopicState()
         self.lives: list[Life] = []
 
     async def read(self) -> list[Life]:

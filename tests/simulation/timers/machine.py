@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.coordinator.timers.play import _player, _unwatched
+from penstock.coordinator.timers.delivery import _player, _unwatched
 from penstock.log.errors import ClockSkewError, PenstockError, TopicDeleted, TopicNotFound
 from tests.simulation.process import Crashed, SimClock, SimProcess
 from tests.simulation.timers.plot import TOPIC

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 
 from penstock.coordinator.cells.document import Document
-from penstock.coordinator.timers import append, orphans
-from penstock.coordinator.timers.append import Appending
+from penstock.coordinator.timers import claim_appender, orphans
 from penstock.coordinator.timers.cell import preconditions
 from penstock.coordinator.timers.cell.cell import TimerCell
-from penstock.coordinator.timers.cell.selection import Waiting
+from penstock.coordinator.timers.cell.selection import WaitingIndex
 from penstock.coordinator.timers.cell.state import TimerState
-from penstock.coordinator.timers.follow import Following
-from penstock.coordinator.timers.player import Player
+from penstock.coordinator.timers.claim_appender import ClaimAppender
+from penstock.coordinator.timers.player import TimerPlayer
 from penstock.coordinator.timers.runs import run_merges
 from penstock.coordinator.timers.runs.run_merges import Gatherer
-from penstock.log.lake import Lake
+from penstock.coordinator.timers.timer_log_follower import TimerLogFollower
+from penstock.log.lake import LogLake
 from penstock.log.stores.refusals import Refusals
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
@@ -33,7 +33,7 @@ MUTANTS: dict[str, Mutant] = {
         guard="a claim is in the cell before anything of it is appended",
         rule="T1",
         patch=both(
-            attribute(Player, "_claim", patches.appended_first), attribute(preconditions, "still_open", lambda _: always(True))
+            attribute(TimerPlayer, "_claim", patches.appended_first), attribute(preconditions, "still_open", lambda _: always(True))
         ),
         scenario="rivals",
         calm=False,
@@ -41,7 +41,7 @@ MUTANTS: dict[str, Mutant] = {
     "settled-when-durable": Mutant(
         guard="a claim is settled only when it is in the topic",
         rule="T5",
-        patch=attribute(Appending, "append", patches.believing),
+        patch=attribute(ClaimAppender, "append", patches.believing),
         scenario="rivals",
         seeds=(3,),
     ),
@@ -54,19 +54,19 @@ MUTANTS: dict[str, Mutant] = {
     "sequences": Mutant(
         guard="a claim goes under its sequences, so that whoever repeats it finds it",
         rule="T1",
-        patch=everywhere(append.numbered, patches.without_sequences(None)),
+        patch=everywhere(claim_appender.numbered, patches.without_sequences(None)),
         scenario="rivals",
     ),
     "reach": Mutant(
         guard="a claim is repeated when all that it knew was read",
         rule="T1",
-        patch=attribute(Following, "reach", patches.never_reached),
+        patch=attribute(TimerLogFollower, "reach", patches.never_reached),
         scenario="rivals",
     ),
     "order": Mutant(
         guard="a claim goes by delivery time",
         rule="T2",
-        patch=attribute(Waiting, "within", patches.as_sent),
+        patch=attribute(WaitingIndex, "within", patches.as_sent),
         scenario="rivals",
         calm=False,
     ),
@@ -123,9 +123,9 @@ MUTANTS: dict[str, Mutant] = {
         guard="what waited for one life of a topic is let go into no other",
         rule="T9",
         patch=both(
-            attribute(Lake, "timer_log", patches.any_log),
+            attribute(LogLake, "timer_log", patches.any_log),
             attribute(preconditions, "belongs", lambda _: always(True)),
-            attribute(Appending, "_open", patches.any_life),
+            attribute(ClaimAppender, "_open", patches.any_life),
         ),
         scenario="lives",
         seeds=(2,),
@@ -133,7 +133,7 @@ MUTANTS: dict[str, Mutant] = {
     "probe": Mutant(
         guard="a player never pauses for long: its machine may sleep meanwhile, and its clock of sleeps with it",
         rule="T12",
-        patch=attribute(Player, "_pause", patches.sound_asleep),
+        patch=attribute(TimerPlayer, "_pause", patches.sound_asleep),
         scenario="weeks",
     ),
 }

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.coordinator.cells.document import Document
-from penstock.coordinator.timers.append import Appending
 from penstock.coordinator.timers.cell.cell import TimerCell
-from penstock.coordinator.timers.cell.selection import Waiting
-from penstock.coordinator.timers.cell.state import Claim, Due, TimerState
-from penstock.coordinator.timers.player import Player
-from penstock.coordinator.timers.runs.recalls import Spilled
+from penstock.coordinator.timers.cell.selection import WaitingIndex
+from penstock.coordinator.timers.cell.state import Claim, DuePosition, TimerState
+from penstock.coordinator.timers.claim_appender import ClaimAppender
+from penstock.coordinator.timers.player import TimerPlayer
+from penstock.coordinator.timers.runs.recalls import RecallSpill
 from penstock.coordinator.timers.runs.run_files import run_key
-from penstock.coordinator.timers.runs.run_merges import Gathered, Gatherer
+from penstock.coordinator.timers.runs.run_merges import Gatherer, UnnamedRun
 from penstock.log.errors import PenstockError
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.paths import timer_log_name
 from penstock.log.topic.settings import TopicRecord
 from penstock.log.topic.timer_log import make_timer_log
@@ -29,7 +29,7 @@ from penstock.log.topic.topics import Topic
 
 
 def appended_first(original: Any) -> Any:
-    async def claim(self: Player, state: TimerState, now_us: int) -> bool:
+    async def claim(self: TimerPlayer, state: TimerState, now_us: int) -> bool:
         """Appends, and then says so in the cell."""
         write = self._cell.write
 
@@ -52,7 +52,7 @@ def appended_first(original: Any) -> Any:
 
 
 def believing(original: Any) -> Any:
-    async def append(self: Appending, claim: Claim, rows: pa.Table) -> bool:
+    async def append(self: ClaimAppender, claim: Claim, rows: pa.Table) -> bool:
         """Takes an append that failed, or whose outcome is unknown, for done."""
         try:
             return bool(await original(self, claim, rows))
@@ -63,7 +63,7 @@ def believing(original: Any) -> Any:
 
 
 def recalled_anyway(_: Any) -> Any:
-    def with_recalled(self: TimerState, due: Due) -> TimerState:
+    def with_recalled(self: TimerState, due: DuePosition) -> TimerState:
         return replace(self, recalled=self.recalled | {due})
 
     return with_recalled
@@ -92,7 +92,7 @@ def by_this_machine(_: Any) -> Any:
 
 
 def sound_asleep(original: Any) -> Any:
-    async def pause(self: Player, seconds: float, stop: asyncio.Event) -> None:
+    async def pause(self: TimerPlayer, seconds: float, stop: asyncio.Event) -> None:
         """Pauses until what it knows is due, however long that is."""
         await original(self, max(seconds, self.statistics.idle_s) if math.isfinite(self.statistics.idle_s) else seconds, stop)
 
@@ -100,7 +100,7 @@ def sound_asleep(original: Any) -> Any:
 
 
 def any_log(_: Any) -> Any:
-    async def timer_log(self: Lake, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
+    async def timer_log(self: LogLake, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
         """Whatever stands there, of whichever life."""
         topic = await (self._writable_topic(name) if writable else self.topic(name))
         try:
@@ -115,7 +115,7 @@ def any_log(_: Any) -> Any:
 
 
 def any_life(original: Any) -> Any:
-    async def open_(self: Appending, claim: Claim) -> None:
+    async def open_(self: ClaimAppender, claim: Claim) -> None:
         """Appends to whatever topic there is of the name."""
         self._topic.record = (await self._lake.topic(self._topic.paths.topic)).record
         await original(self, claim)
@@ -136,9 +136,9 @@ def named_first(_: Any) -> Any:
 
 
 def gathered_again(original: Any) -> Any:
-    def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
+    def may_name(state: TimerState, gathered: UnnamedRun | RecallSpill, *, now_s: float) -> bool:
         """What another has gathered meanwhile, too, as far as the cell can say it."""
-        if isinstance(gathered, Spilled) or gathered.merged:
+        if isinstance(gathered, RecallSpill) or gathered.merged:
             return bool(original(state, gathered, now_s=now_s))
         return state.gathered <= gathered.limit
 
@@ -146,8 +146,8 @@ def gathered_again(original: Any) -> Any:
 
 
 def merged_again(original: Any) -> Any:
-    def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
-        is_merge = isinstance(gathered, Gathered) and bool(gathered.merged)
+    def may_name(state: TimerState, gathered: UnnamedRun | RecallSpill, *, now_s: float) -> bool:
+        is_merge = isinstance(gathered, UnnamedRun) and bool(gathered.merged)
         return is_merge or bool(original(state, gathered, now_s=now_s))
 
     return may_name
@@ -178,18 +178,18 @@ def untouched(_: Any) -> Any:
 
 
 def as_sent(_: Any) -> Any:
-    def within(self: Waiting, bounds: Any) -> Waiting:
+    def within(self: WaitingIndex, bounds: Any) -> WaitingIndex:
         """In the order of the timer log."""
         from penstock.coordinator.timers.cell.selection import within as inside
 
         chosen = np.flatnonzero(inside(self, bounds))
-        return Waiting(self.time_us[chosen], self.offset[chosen])
+        return WaitingIndex(self.time_us[chosen], self.offset[chosen])
 
     return within
 
 
 def all_of_it(_: Any) -> Any:
-    async def still_needed(lake: Lake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
+    async def still_needed(lake: LogLake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
         return {}
 
     return still_needed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.coordinator.timers.cell import preconditions
 from penstock.coordinator.timers.cell.selection import within
-from penstock.coordinator.timers.player import Player
+from penstock.coordinator.timers.player import TimerPlayer
 from penstock.coordinator.timers.store_time import least_us
 from tests.simulation.process import SimProcess
 
@@ -25,7 +25,7 @@ SLACK_S = 1.0
 class Watched:
     """A player whose pauses are seen."""
 
-    def __init__(self, player: Player, process: SimProcess) -> None:
+    def __init__(self, player: TimerPlayer, process: SimProcess) -> None:
         self.player = player
         self._process = process
         self._pause = player._pause

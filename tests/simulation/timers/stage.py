@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.coordinator.timers.cell.state import TimerState
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.produce.producer import Producer
 from tests.simulation.plans import DAY_S
@@ -34,7 +34,7 @@ class Stage:
         self.world = Timing(1, calm, store_network=network, max_steps=max_steps)
         self.acting = Actors(self.world)
         self._process: SimProcess | None = None
-        self._lake: Lake | None = None
+        self._lake: LogLake | None = None
         self._producer: Producer | None = None
 
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> Timing:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.coordinator.timers.store_time import ASK_EVERY_S, Answer, StoreTime, least_us
+from penstock.coordinator.timers.store_time import ASK_EVERY_S, StoreTime, StoreTimeBound, least_us
 from penstock.log.errors import StoreUnavailable
 from penstock.log.stores import MemoryStore
 from tests.simulation.kernel import Kernel
@@ -97,7 +97,9 @@ def test_a_store_that_cuts_its_time_is_asked_until_it_is_known_well() -> None:
 
 
 def test_the_best_of_several_answers_counts() -> None:
-    assert least_us([Answer(1_000, 10.0), Answer(1_200, 10.1), Answer(1_010, 10.2)], 10.2) == pytest.approx(1_300_000, abs=100)
+    assert least_us([StoreTimeBound(1_000, 10.0), StoreTimeBound(1_200, 10.1), StoreTimeBound(1_010, 10.2)], 10.2) == pytest.approx(
+        1_300_000, abs=100
+    )
     assert least_us([], 10.0) is None
 
 

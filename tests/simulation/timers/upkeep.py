@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.maintenance import LakeMaintenance
 from penstock.coordinator.registry.groups import GroupRegistry
-from penstock.coordinator.upkeep import Upkeep
 from penstock.log.errors import PenstockError
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.paths import timer_log_name
 from tests.simulation.timers.plot import TOPIC
 
 
-async def maintain(lake: Lake, cells: Cells) -> list[tuple[str, PenstockError]]:
+async def maintain(lake: LogLake, cells: Cells) -> list[tuple[str, PenstockError]]:
     """Every step once; what failed, and how."""
     failed: list[tuple[str, PenstockError]] = []
 
@@ -20,7 +20,7 @@ async def maintain(lake: Lake, cells: Cells) -> list[tuple[str, PenstockError]]:
         if isinstance(result, PenstockError):
             failed.append((step, result))
 
-    upkeep = Upkeep(lake, cells, GroupRegistry(cells, lake.runtime, LakeCell(cells, lake.runtime, None)), on_step=told)
+    upkeep = LakeMaintenance(lake, cells, GroupRegistry(cells, lake.runtime, LakeCell(cells, lake.runtime, None)), on_step=told)
     for name in (TOPIC, timer_log_name(TOPIC)):
         try:
             await upkeep.once(name)

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, PermissionDenied
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths, timer_log_name
 from penstock.log.topic.settings import TopicSettings
@@ -207,10 +207,10 @@ class Timing:
 
     # --- Who does what ----------------------------------------------------------------------------------------------------------
 
-    def lake(self, process: SimProcess) -> Lake:
-        return Lake(self.store.client(process), runtime=process.runtime)
+    def lake(self, process: SimProcess) -> LogLake:
+        return LogLake(self.store.client(process), runtime=process.runtime)
 
-    def cells(self, process: SimProcess, lake: Lake) -> Cells:
+    def cells(self, process: SimProcess, lake: LogLake) -> Cells:
         if self.plot.cells_on_store:
             return Cells(ObjectStoreTable(lake.store, runtime=lake.runtime), lake.runtime)
         return Cells(self.table.client(process), lake.runtime)

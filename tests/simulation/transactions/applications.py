@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.coordinator.queues.receipt_handle import ReceiptRefused
-from penstock.coordinator.transactions.checking.checker import Asked, TransactionResolution
+from penstock.coordinator.transactions.checking.checker import RegisteredChecker, TransactionResolution
 from penstock.coordinator.transactions.errors import (
     AcksDecide,
     CommittedNotVisible,
@@ -19,7 +19,7 @@ from penstock.coordinator.transactions.errors import (
     TransactionNotFound,
     TransactionRolledBack,
 )
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError, TopicDeleted, TopicNotFound
 from penstock.log.message.message import Message
@@ -46,7 +46,7 @@ class Sender:
         self._rng = world.kernel.rng(f"sender/{name}")
 
     async def work(self, life: Life) -> None:
-        asked = Asked(Checker(self._world).check, group=GROUP)
+        asked = RegisteredChecker(Checker(self._world).check, group=GROUP)
         checking = asyncio.ensure_future(upkeep.check_forever(life, asked, self._rng))
         await asyncio.gather(*(self._orders(life) for _ in range(self._world.plot.at_once)))
         await life.leaving.wait()
@@ -195,7 +195,7 @@ async def operate(life: Life) -> None:
             row, decision = rng.choice(rows), rng.choice([Decision.COMMITTED, Decision.ROLLED_BACK])
             world.history.ordered.setdefault(row.id, set()).add(Fate(decision.name.lower().replace("_", " ")))
             world.counts[f"operator: {decision.name.lower()}"] += 1
-            await life.transactions.decide(row.id, decision, By.OPERATOR)
+            await life.transactions.decide(row.id, decision, Decider.OPERATOR)
             await life.transactions.finish(row.id)
         except PenstockError as error:
             world.check_expected("operator", error, (*EXPECTED, HalfMessagesMissing))

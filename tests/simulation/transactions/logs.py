@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.log.format.entry import read_header
-from penstock.log.format.fold import Folded, Void, fold
+from penstock.log.format.fold import FoldedEntry, VoidReason, fold
 from penstock.log.format.header import Created, Deleted
-from penstock.log.format.state import State
+from penstock.log.format.state import TopicState
 from penstock.log.paths import TopicPaths
 from tests.rows import entry_rows
 from tests.simulation.history import Archive, Past
@@ -35,7 +35,7 @@ class TopicLog:
     """One topic's."""
 
     paths: TopicPaths
-    state: State = field(default_factory=State)
+    state: TopicState = field(default_factory=TopicState)
     """In the end."""
     rows: dict[bytes, list[Row]] = field(default_factory=dict)
     """By body: each as often as it is there."""
@@ -58,7 +58,7 @@ async def read_log(archive: Archive, paths: TopicPaths) -> TopicLog:
         jobs = dict(_jobs(folded))
         for job in set(jobs.values()) - {None}:
             log.linked[str(job)] = log.linked.get(str(job), 0) + sum(
-                batch.job == job and not isinstance(verdict, Void)
+                batch.job == job and not isinstance(verdict, VoidReason)
                 for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
             )
         found = await entry_rows(past, paths, folded, stored.data)
@@ -71,16 +71,16 @@ async def read_log(archive: Archive, paths: TopicPaths) -> TopicLog:
     return log
 
 
-def _jobs(folded: Folded) -> Iterator[tuple[tuple[int, int], str | None]]:
+def _jobs(folded: FoldedEntry) -> Iterator[tuple[tuple[int, int], str | None]]:
     """For every message of the entry, the job that its batch links."""
     for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        if isinstance(verdict, Void):
+        if isinstance(verdict, VoidReason):
             continue
         for queue, first in verdict.items():
             yield from (((queue, offset), batch.job) for offset in range(first, first + batch.rows[queue]))
 
 
-def _note_lives(log: TopicLog, folded: Folded, landed_s: float) -> None:
+def _note_lives(log: TopicLog, folded: FoldedEntry, landed_s: float) -> None:
     for action in folded.header.actions:
         if isinstance(action, Created):
             log.lives[folded.number] = (landed_s, None)
@@ -89,10 +89,10 @@ def _note_lives(log: TopicLog, folded: Folded, landed_s: float) -> None:
             log.lives[folded.state.created_entry] = (began_s, landed_s)
 
 
-def _parts_there(archive: Archive, paths: TopicPaths, folded: Folded, landed_ms: int) -> Iterator[str]:
+def _parts_there(archive: Archive, paths: TopicPaths, folded: FoldedEntry, landed_ms: int) -> Iterator[str]:
     """What an entry links was on the store before it."""
     for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        for part in batch.parts if not isinstance(verdict, Void) else ():
+        for part in batch.parts if not isinstance(verdict, VoidReason) else ():
             staged = archive.first.get(paths.root + part.key)
             if staged is None or staged.last_modified_ms > landed_ms:
                 yield f"T6 entry {folded.number} linked {part.key} before it was there"

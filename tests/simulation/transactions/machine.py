@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from tests.simulation.process import Crashed, SimClock, SimProcess
 from tests.simulation.world import log_uniform
 
@@ -24,7 +24,7 @@ class Life:
 
     world: Transacting
     process: SimProcess
-    lake: Lake
+    lake: LogLake
     coordination: Coordination
     transactions: Transactions
     leaving: asyncio.Event

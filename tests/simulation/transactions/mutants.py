@@ -5,18 +5,18 @@ from __future__ import annotations
 from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import TRANSACTIONS
-from penstock.coordinator.transactions import held_uploads, linking, service
+from penstock.coordinator.transactions import held_uploads, service, transaction_linker
 from penstock.coordinator.transactions.finisher import Finisher
 from penstock.coordinator.transactions.members import acks, own_members, state
 from penstock.coordinator.transactions.members.own_members import OwnMembers
 from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
 from penstock.coordinator.transactions.sending import transaction
-from penstock.coordinator.transactions.sending.sending import Sending
+from penstock.coordinator.transactions.sending.half_message_sender import HalfMessageSender
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.append import in_flight
 from penstock.log.format import fold
 from penstock.log.format.fold import Judge
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
 from tests.simulation.patches import always, attribute, both, everywhere
@@ -121,7 +121,8 @@ MUTANTS: dict[str, Mutant] = {
         guard="a rollback refuses what is not begun of a send, and waits for what is",
         rule="T5",
         patch=both(
-            attribute(Sending, "_check_wanted", lambda _: always(None)), attribute(Transaction, "_sends_ended", patches.impatient)
+            attribute(HalfMessageSender, "_check_wanted", lambda _: always(None)),
+            attribute(Transaction, "_sends_ended", patches.impatient),
         ),
         scenario="rolled back amid",
     ),
@@ -154,13 +155,13 @@ MUTANTS: dict[str, Mutant] = {
     "life": Mutant(
         guard="messages go to the life of the topic that they were sent to",
         rule="T3",
-        patch=everywhere(linking.is_of_life, always(True)),
+        patch=everywhere(transaction_linker.is_of_life, always(True)),
         scenario="lives",
     ),
     "store-time": Mutant(
         guard="age is counted by the store's clock",
         rule="T7",
-        patch=attribute(Lake, "keep_time", patches.unasked),
+        patch=attribute(LogLake, "keep_time", patches.unasked),
         scenario="steps",
     ),
     "whole-acks": Mutant(

@@ -11,7 +11,7 @@ from penstock.coordinator.cells.keys import PRODUCER_GROUPS, producers_key
 from penstock.coordinator.queues.invisibility import acknowledged
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.members.acks import Acked, Acks, Verdict
+from penstock.coordinator.transactions.members.acks import AckedDelivery, Acks, Verdict
 from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
 from penstock.coordinator.transactions.members.state import Decision, TransactionRow
 from penstock.coordinator.transactions.sending.transaction import Transaction
@@ -130,7 +130,7 @@ def idless(original: Any) -> Any:
 
 
 def by_the_clock(original: Any) -> Any:
-    def can_be_settled(cell: Any, acks: Acks, one: Acked) -> bool:
+    def can_be_settled(cell: Any, acks: Acks, one: AckedDelivery) -> bool:
         """Takes a delivery for ended when its time may be over, whether anybody has ended it or not."""
         return False
 

@@ -14,7 +14,7 @@ from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells.keys import PRODUCER_GROUPS, producers_key
 from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.coordinator.transactions.errors import TransactionNotFound
-from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError
 from tests.simulation.faults import Fault, ScriptedFaults, Where
@@ -133,7 +133,7 @@ class Scripted(Transacting):
 
         async def order() -> None:
             with suppress(*applications.EXPECTED, PenstockError):
-                await life.transactions.decide(told.id, decision, By.OPERATOR)
+                await life.transactions.decide(told.id, decision, Decider.OPERATOR)
                 await life.transactions.finish(told.id)
 
         await life.process.run(order())
@@ -299,7 +299,7 @@ async def sent_meanwhile(world: Scripted) -> None:
     told = await world.sent(life)
     gate = world.hold(operator.process, "list", "/staged/jobs/", "after")
     deciding = asyncio.ensure_future(
-        operator.process.run(_tried(operator.transactions.decide(told.id, Decision.COMMITTED, By.OPERATOR)))
+        operator.process.run(_tried(operator.transactions.decide(told.id, Decision.COMMITTED, Decider.OPERATOR)))
     )
     world.history.ordered[told.id] = {Fate.COMMITTED}
     await gate.reached()

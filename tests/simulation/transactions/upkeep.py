@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.coordinator.transactions import held_uploads
-from penstock.coordinator.transactions.checking.check_back_role import CheckBacks
-from penstock.coordinator.transactions.checking.checker import Asked
+from penstock.coordinator.transactions.checking.check_back_role import CheckBackRole
+from penstock.coordinator.transactions.checking.checker import RegisteredChecker
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.settling_cells import SettlingQueues
+from penstock.coordinator.transactions.settlement_cells import SettlementCells
 from penstock.log.errors import PenstockError
 from penstock.log.format.header import Action, CloseJob
 from penstock.log.paths import TopicPaths
-from penstock.log.table.maintenance import Maintenance
+from penstock.log.table.maintenance import TopicMaintenance
 from penstock.log.topic.records import read_record
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import GROUP
@@ -35,7 +35,7 @@ class Finishing:
 def finisher_of(life: Life) -> Finishing:
     failed: list[str] = []
     transactions, runtime = life.transactions, life.lake.runtime
-    queues = SettlingQueues(life.coordination.cells, transactions.cells, runtime)
+    queues = SettlementCells(life.coordination.cells, transactions.cells, runtime)
 
     def report(what: str, error: PenstockError) -> None:
         failed.append(what)
@@ -59,10 +59,10 @@ async def finish_once(life: Life, finishing: Finishing) -> None:
         )
 
 
-async def check_forever(life: Life, asked: Asked, rng: random.Random) -> None:
+async def check_forever(life: Life, asked: RegisteredChecker, rng: random.Random) -> None:
     """Look for transactions to be checked, at one's own pace."""
     transactions, world = life.transactions, life.world
-    checks = CheckBacks(transactions.groups, transactions.cells, transactions, life.lake.runtime.clock, asked)
+    checks = CheckBackRole(transactions.groups, transactions.cells, transactions, life.lake.runtime.clock, asked)
     while not life.leaving.is_set():
         await life.pause(log_uniform(rng, *((10.0, 100.0) if world.quiet else world.plot.check_every_s)))
         try:
@@ -84,7 +84,7 @@ async def collect_once(life: Life, name: str) -> None:
         if not record.deleted:
             await (await life.lake.topic(name, writable=True)).act(*actions)
 
-    maintenance = Maintenance(
+    maintenance = TopicMaintenance(
         life.lake.store,
         TopicPaths.of(name),
         record,

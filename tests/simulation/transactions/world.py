@@ -11,7 +11,7 @@ from typing import Any
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
 from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError, PermissionDenied
-from penstock.log.lake import Lake
+from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
@@ -235,7 +235,7 @@ class Transacting:
 
     def open(self, process: SimProcess, leaving: asyncio.Event) -> Life:
         """What a process has of the lake."""
-        lake = Lake(self.store.client(process), runtime=process.runtime)
+        lake = LogLake(self.store.client(process), runtime=process.runtime)
         coordination = Coordination(self.table.client(process), lake.runtime, lease_s=self.plot.lease_s)
         return Life(self, process, lake, coordination, Transactions(lake, coordination), leaving)
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from penstock.coordinator.lakes import LakePlace
 from penstock.spark import session
 from penstock.spark.produce.columns import MessageColumns
-from penstock.spark.produce.write import OrderedWriter, Steps
+from penstock.spark.produce.write import OrderedWriter, WriteSteps
 from tests.spark import quick
 from tests.tree import ROOT
 from tests.waiting import wait_until
@@ -78,7 +78,7 @@ def main(master: str, lake: str, marks: str) -> None:
             name="cluster",
             timeout=timedelta(minutes=2),
             part_bytes=4_000,
-            steps=Steps(before_part=partial(before_part, kind, marks)),
+            steps=WriteSteps(before_part=partial(before_part, kind, marks)),
         )
         written = writer.write(rows.orderBy(F.xxhash64("seq")), batch)
         assert written.rows == ROWS, written

@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.coordinator.lakes import LakePlace
 from penstock.spark import session
 from penstock.spark.produce.columns import MessageColumns
-from penstock.spark.produce.write import OrderedWriter, Steps
+from penstock.spark.produce.write import OrderedWriter, WriteSteps
 from tests.spark import quick
 
 TOPIC = "orders"
@@ -46,7 +46,7 @@ def main(lake: str, folder: str, checkpoint: str, marks: str, step: str, occurre
         name=None,
         timeout=timedelta(minutes=2),
         part_bytes=PART_BYTES,
-        steps=Steps(after=after, before_part=partial(kill_first_attempt, marks)),
+        steps=WriteSteps(after=after, before_part=partial(kill_first_attempt, marks)),
     )
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
     query = rows.writeStream.foreachBatch(writer).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

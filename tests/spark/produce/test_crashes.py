@@ -12,7 +12,7 @@ import penstock
 from penstock.coordinator.lakes import LakePlace
 from penstock.spark.java import Java
 from penstock.spark.produce.columns import MessageColumns
-from penstock.spark.produce.write import OrderedWriter, Steps
+from penstock.spark.produce.write import OrderedWriter, WriteSteps
 from tests.spark.produce.killed import PART_BYTES, SCHEMA, TOPIC
 from tests.spark.produce.lives import BATCHES, check, committed, write_input, written_in_lives
 
@@ -43,7 +43,7 @@ def test_a_batch_is_there_whole_or_not_at_all_wherever_its_driver_ends(spark: Sp
             name=None,
             timeout=timedelta(minutes=2),
             part_bytes=PART_BYTES,
-            steps=Steps(after=after),
+            steps=WriteSteps(after=after),
         )
         rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "input"))
         stream = rows.writeStream.foreachBatch(writer).option("checkpointLocation", str(tmp_path / "checkpoint"))

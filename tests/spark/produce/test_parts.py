@@ -15,12 +15,12 @@ import penstock
 from penstock.coordinator.lakes import LakePlace, OpenLake, lakes
 from penstock.log.errors import InternalError, MessageTypeMismatch, StoreUnavailable
 from penstock.log.format.header import Part
-from penstock.log.linking import Linker, open_linker
+from penstock.log.linker import Linker, open_linker
 from penstock.log.paths import TopicPaths
 from penstock.log.stage.jobs import Job
-from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.spark.errors import of_spark, told_shortly
-from penstock.spark.produce.parts import Upload, Uploaded, answers, parts_of, upload_rows
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from penstock.spark.errors import error_in_spark_text, reraise_ours
+from penstock.spark.produce.parts import UploadedPart, UploadPlan, answers, parts_of, upload_rows
 
 QUEUES = 4
 
@@ -36,8 +36,8 @@ class Staging:
         self.linker: Linker = self.opened.run(lambda: open_linker(self.opened.lake, "orders", name="spark/test"))
         self.job: Job = self.opened.run(self.linker.begin)
 
-    def upload(self, *, part_bytes: int = 2_000) -> Upload:
-        return Upload(
+    def upload(self, *, part_bytes: int = 2_000) -> UploadPlan:
+        return UploadPlan(
             place=self.place,
             paths=TopicPaths.of("orders"),
             settings=self.linker.settings,
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_the_rows_is_an_answer_in_the_users_words(staging: St
 
 def test_a_queue_from_two_tasks_has_no_order_and_is_noticed() -> None:
     def answer(task: int, queue: int) -> tuple[int, int, bytes]:
-        return task, 0, pickle.dumps(Uploaded(Part(f"{task}", 0, {queue: 1}, 1, "")))
+        return task, 0, pickle.dumps(UploadedPart(Part(f"{task}", 0, {queue: 1}, 1, "")))
 
     given = [answer(1, 3), answer(0, 2), answer(1, 1)]
     assert [one.part.key for one in parts_of(given, routed=True)] == ["0", "1", "1"]
@@ -119,7 +119,7 @@ def test_a_store_that_does_not_answer_for_a_moment_costs_no_task(staging: Stagin
             super().__init__(inner)  # type: ignore[arg-type]
             self.left = 2
 
-        async def _around(self, call: Call, run):  # type: ignore[no-untyped-def]
+        async def _around(self, call: StoreCall, run):  # type: ignore[no-untyped-def]
             if call.verb == "put_large" and self.left:
                 self.left -= 1
                 raise StoreUnavailable("no answer", operation=call.verb)
@@ -144,15 +144,15 @@ def test_sparks_page_of_stack_is_told_in_a_line() -> None:
         "Job aborted due to stage failure: …\n  File worker.py, line 1\n"
         "penstock.log.errors.StoreUnavailable: the store did not answer (operation: put_large)\n\n\tat org.apache.spark.Many\n"
     )
-    error = of_spark(RuntimeError(page))
+    error = error_in_spark_text(RuntimeError(page))
     assert isinstance(error, StoreUnavailable)
     assert str(error) == "the store did not answer (operation: put_large)"
-    assert of_spark(RuntimeError("somebody else's")) is None
-    assert of_spark(RuntimeError("penstock.log.errors.asyncio: no error of ours")) is None
-    with pytest.raises(StoreUnavailable) as raised, told_shortly():
+    assert error_in_spark_text(RuntimeError("somebody else's")) is None
+    assert error_in_spark_text(RuntimeError("penstock.log.errors.asyncio: no error of ours")) is None
+    with pytest.raises(StoreUnavailable) as raised, reraise_ours():
         raise RuntimeError(page)
     assert raised.value.__suppress_context__
-    with pytest.raises(ZeroDivisionError), told_shortly():
+    with pytest.raises(ZeroDivisionError), reraise_ours():
         asyncio.run(_divided())
 
 

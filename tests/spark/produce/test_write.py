@@ -28,7 +28,7 @@ from penstock.log.errors import (
 )
 from penstock.spark import WriteResult, ordered_writer, write_ordered
 from penstock.spark.produce.columns import MessageColumns
-from penstock.spark.produce.write import OrderedWriter, Steps
+from penstock.spark.produce.write import OrderedWriter, WriteSteps
 from penstock.spark.versions import TIMES_IN_JSON, has
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_nothing_is_visible_before_all_is(spark: SparkSession, lake: penstock.La
         name="etl",
         timeout=timedelta(minutes=1),
         part_bytes=2_000,
-        steps=Steps(after=lambda step: seen.update({step: len(read(lake))})),
+        steps=WriteSteps(after=lambda step: seen.update({step: len(read(lake))})),
     )
     result = writer.write(orders(spark), 0)
     assert seen == {"begun": 0, "staged": 0, "linked": 300}
@@ -199,7 +199,7 @@ def test_a_batch_is_written_once_and_a_name_has_one_owner(spark: SparkSession, l
 
     columns = MessageColumns(message_group="user", order_by=("seq",))
     late = OrderedWriter(
-        LakePlace.of(lake), "orders", columns, name="etl", timeout=timedelta(minutes=1), steps=Steps(after=overtaken)
+        LakePlace.of(lake), "orders", columns, name="etl", timeout=timedelta(minutes=1), steps=WriteSteps(after=overtaken)
     )
     with pytest.raises(FencedError):
         late.write(rows, 6)

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.aio import Lake
 from penstock.coordinator.lakes import lakes
-from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.log import open_store, queue_of
 from penstock.spark import ordered_writer, sync, write_ordered
 from penstock.spark.versions import STREAM_LIMITS, has

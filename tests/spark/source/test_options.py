@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.consumers.ranges.offsets import Places
+from penstock.consumers.ranges.offsets import QueuePositions
 from penstock.log import MESSAGE_SCHEMA, InvalidArgument, LimitExceeded, TagFilter
 from penstock.spark.source.options import OPTIONS, parse
 
@@ -14,9 +14,9 @@ LAKE = {"lake": "s3://bucket/lake", "path": "orders"}
 def test_the_least_that_must_be_said() -> None:
     stream = parse(LAKE, stream=True)
     assert (stream.place.url, stream.place.read_only, stream.topic) == ("s3://bucket/lake", True, "orders")
-    assert (stream.start, stream.fail_on_data_loss, stream.columns) == (Places("latest"), True, tuple(MESSAGE_SCHEMA.names))
+    assert (stream.start, stream.fail_on_data_loss, stream.columns) == (QueuePositions("latest"), True, tuple(MESSAGE_SCHEMA.names))
     batch = parse(LAKE, stream=False)
-    assert (batch.start, batch.end) == (Places("earliest"), Places("latest"))
+    assert (batch.start, batch.end) == (QueuePositions("earliest"), QueuePositions("latest"))
 
 
 def test_names_are_taken_in_any_case_as_spark_gives_them() -> None:
@@ -37,7 +37,7 @@ def test_names_are_taken_in_any_case_as_spark_gives_them() -> None:
         },
         stream=True,
     )
-    assert options.start == Places("earliest", {0: 12, 3: "earliest", 4: "latest"})
+    assert options.start == QueuePositions("earliest", {0: 12, 3: "earliest", 4: "latest"})
     assert (options.max_offsets_per_trigger, options.max_bytes_per_trigger) == (1000, 2000)
     assert (options.fail_on_data_loss, options.skip_damaged) == (False, True)
     assert (options.columns, options.keep) == (("body", "offset"), TagFilter(frozenset({"paid", "refunded"})))
@@ -56,7 +56,7 @@ def test_names_are_taken_in_any_case_as_spark_gives_them() -> None:
 )
 def test_times_are_said_with_a_zone_or_in_milliseconds(text: str, time: datetime) -> None:
     options = parse({**LAKE, "startingTimestamp": text, "endingTimestamp": text}, stream=False)
-    assert (options.start, options.end) == (Places(time), Places(time))
+    assert (options.start, options.end) == (QueuePositions(time), QueuePositions(time))
 
 
 def test_queues_that_are_not_named_are_read_whole() -> None:

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from penstock.consumers.ranges.task import read
 from penstock.spark.source.bounded_stream import StreamReader
 from penstock.spark.source.options import parse
-from penstock.spark.source.planning import Partition
+from penstock.spark.source.partitions import Partition
 
 ALL = ReadAllAvailable()
 

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.coordinator.lakes import lakes
-from penstock.log import Lake, open_store
+from penstock.log import LogLake, open_store
 from penstock.log.table.publisher import Publisher
 from penstock.spark import table
 from penstock.spark.flat_table import _folder
@@ -59,7 +59,7 @@ def send(lake: penstock.Lake, *rows: dict[str, Any]) -> None:
 
 def publish(lake: penstock.Lake) -> None:
     async def run() -> None:
-        async with Lake(open_store(lake.url)) as core:
+        async with LogLake(open_store(lake.url)) as core:
             topic = await core.topic("orders")
             await Publisher(topic.store, topic.paths, topic.record, topic.runtime).publish_once()
 

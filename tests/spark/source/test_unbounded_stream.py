@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from penstock.consumers.ranges.task import read
 from penstock.spark.source.datasource import stream_reader
 from penstock.spark.source.options import parse
-from penstock.spark.source.planning import Partition
+from penstock.spark.source.partitions import Partition
 from penstock.spark.source.unbounded_stream import UnboundedStreamReader
 
 OLDER = "4.0.5"

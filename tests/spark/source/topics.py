@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import penstock
-from penstock.log import Lake, MessageView, open_store
+from penstock.log import LogLake, MessageView, open_store
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import empty_table
@@ -79,7 +79,7 @@ class TopicFolder:
 
     def _run(self, work: Callable[[Topic], Awaitable[T]]) -> T:
         async def run() -> T:
-            async with Lake(open_store(self.url)) as lake:
+            async with LogLake(open_store(self.url)) as lake:
                 return await work(await lake.topic(self.name))
 
         return asyncio.run(run())

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.cdc.choice.tables import Policy
 from penstock.cdc.delta import tables as delta
-from penstock.cdc.delta.compaction import Compacted
-from penstock.cdc.sync.options import Moment, Steps
+from penstock.cdc.delta.compaction import TargetCompactionResult
+from penstock.cdc.sync.options import Moment, SyncSteps
 from penstock.spark import session, sync
-from penstock.spark.sync.tables import Tables
+from penstock.spark.sync.tables import SparkTargets
 from tests.cdc.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
 from tests.cdc.sync.streams import TOPIC
 from tests.spark import quick
@@ -61,7 +61,7 @@ class Life:
         return json.dumps(asdict(self))
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> SyncSteps:
         """In the driver's process."""
         dies = [] if self.dies is None else [CrashAt(*self.dies, kill=os.getpgrp())]
         done = [Done(self.marks)] if self.marks else []
@@ -76,12 +76,14 @@ def decoded(text: str) -> Life:
     return Life(**found)
 
 
-def tell_compactions(steps: Steps) -> None:
+def tell_compactions(steps: SyncSteps) -> None:
     """Let steps know of them, and have them put together even two files: targets of a campaign have few."""
     vars(delta)["FILES_MIN"] = 2
 
-    def telling(compact: Callable[[Any, str], Compacted | None]) -> Callable[[Any, str], Compacted | None]:
-        def told(self: Any, name: str) -> Compacted | None:
+    def telling(
+        compact: Callable[[Any, str], TargetCompactionResult | None],
+    ) -> Callable[[Any, str], TargetCompactionResult | None]:
+        def told(self: Any, name: str) -> TargetCompactionResult | None:
             steps.reached("compact", "before", name)
             done = compact(self, name)
             if done is not None:
@@ -90,7 +92,7 @@ def tell_compactions(steps: Steps) -> None:
 
         return told
 
-    for kind in (delta.DeltaTables, Tables):
+    for kind in (delta.DeltalakeTargets, SparkTargets):
         kind.compact = telling(kind.compact)  # type: ignore[method-assign, assignment]
 
 

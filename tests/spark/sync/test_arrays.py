@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cdc.events.unavailable import PLACEHOLDER
+from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from penstock.cdc.sync.options import NO_STEPS, Batch, Moment
+from penstock.cdc.sync.options import NO_STEPS, BatchReport, Moment
 from penstock.cdc.targets import decode_metadata
 from penstock.spark import sync
 from tests.cdc.sync.crashes import Crash
@@ -47,7 +47,7 @@ def _no_steps() -> object:
 
 @in_each_way
 def test_each_target_gets_its_own_rows_and_progress(spark: SparkSession, tmp_path: Path, way: Way) -> None:
-    lake, into, batches = str(tmp_path / "lake"), tmp_path / "targets", list[Batch]()
+    lake, into, batches = str(tmp_path / "lake"), tmp_path / "targets", list[BatchReport]()
     for turn in range(2):
         send(
             lake,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException
 
-from penstock.cdc.delta.compaction import Compacted
+from penstock.cdc.delta.compaction import TargetCompactionResult
 from penstock.cdc.sync.run import SyncRun
 from penstock.spark import sync
-from penstock.spark.sync.tables import Tables, conflicts
+from penstock.spark.sync.tables import SparkTargets, conflicts
 from tests.cdc.sync.forgetting import forget_commits
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 from tests.spark.sync.engines import BY_SPARK
@@ -93,8 +93,8 @@ def test_a_compaction_leaves_times_as_others_read_them(spark: SparkSession, tmp_
     for number, time in enumerate(times):
         send(lake, [row(number, "t", at=time)])
         assert sync(spark, lake, TOPIC, into=into, columns={"t": {"at": "timestamp"}}).await_termination()
-    done = Tables(spark.newSession(), str(into), guard=True, small=None).compact("t")
-    assert done == Compacted(2, 1)
+    done = SparkTargets(spark.newSession(), str(into), guard=True, small=None).compact("t")
+    assert done == TargetCompactionResult(2, 1)
     assert rows(into / "t") == [{"id": number, "at": datetime.fromisoformat(time)} for number, time in enumerate(times)]
 
 

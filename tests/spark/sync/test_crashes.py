@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cdc.sync.options import NO_STEPS, Moment, Options, Steps
+from penstock.cdc.sync.options import NO_STEPS, Moment, SyncOptions, SyncSteps
 from penstock.coordinator.lakes import LakePlace
 from penstock.spark import sync
 from tests.cdc.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
@@ -34,9 +34,9 @@ class Place:
         send(self.lake, events, groups=[grouped(one) for one in events])
         self.check = Check(self.into, stored(self.lake), history={VERSIONED})
 
-    def drive(self, spark: SparkSession, steps: Steps = NO_STEPS, *, batch: int = BATCH, way: Way = IN_DRIVER) -> None:
+    def drive(self, spark: SparkSession, steps: SyncSteps = NO_STEPS, *, batch: int = BATCH, way: Way = IN_DRIVER) -> None:
         """To the end of the topic, in this process."""
-        options = Options(
+        options = SyncOptions(
             place=LakePlace.of(self.lake),
             topic=TOPIC,
             into=str(self.into),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from deltalake import DeltaTable
 
-from penstock.cdc.delta.compaction import Compacted
+from penstock.cdc.delta.compaction import TargetCompactionResult
 from penstock.spark import sync
-from penstock.spark.sync.tables import Tables
+from penstock.spark.sync.tables import SparkTargets
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, Row, event, send
 from tests.spark.sync.engines import BY_SPARK, BY_TASKS, Way, merged_by
@@ -113,9 +113,9 @@ def test_spark_puts_files_together_up_to_the_size_of_the_target(spark: SparkSess
     for number in range(4):
         send(lake, [change("c", number, v=0)], queues=1)
         assert sync(spark, lake, TOPIC, into=into, **BY_SPARK).await_termination()
-    tables = Tables(spark.newSession(), str(into), guard=True, small=None)
+    tables = SparkTargets(spark.newSession(), str(into), guard=True, small=None)
     DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "100"})
     spark.catalog.clearCache()
-    assert tables.compact("t") == Compacted(0, 0)
+    assert tables.compact("t") == TargetCompactionResult(0, 0)
     DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "1000000"})
-    assert tables.compact("t") == Compacted(4, 1)
+    assert tables.compact("t") == TargetCompactionResult(4, 1)

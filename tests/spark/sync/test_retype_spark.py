@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cdc.events.table_types import TableTypes
-from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
+from penstock.cdc.sync.options import NO_STEPS, Moment, SyncSteps
 from penstock.log.errors import NotSupported
 from penstock.spark import retype, sync
 from tests.cdc.retype.older import TYPES, bill, keep, kinds
@@ -114,7 +114,7 @@ def test_widening_takes_spark(tmp_path: Path) -> None:
 def test_a_driver_that_ends_around_a_widening_and_one_that_loses_its_lease_there_go_on(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
-    def applied(steps: Steps = NO_STEPS) -> None:
+    def applied(steps: SyncSteps = NO_STEPS) -> None:
         run = sync(spark, lake, TOPIC, into=into, widen=True, steps=steps)
         assert run.await_termination()
         assert not run.stopped

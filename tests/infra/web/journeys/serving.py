@@ -11,8 +11,8 @@ from typing import Any
 
 from penstock.infra.console.stopper import Stopper
 from penstock.infra.web.lakes.lakes import LakeOptions
+from penstock.infra.web.server.http_server import serve
 from penstock.infra.web.server.options import ConsoleOptions
-from penstock.infra.web.server.serve import serve
 from penstock.log.runtime.portal import Portal
 from penstock.log.runtime.runtime import Runtime
 from tests.infra.web.conftest import REFRESH

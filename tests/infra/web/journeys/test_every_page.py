@@ -13,8 +13,8 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
-from penstock.infra.web.actions.all import ACTIONS
-from penstock.infra.web.server.options import Role
+from penstock.infra.web.actions.registry import ACTIONS
+from penstock.infra.web.server.options import ConsoleRole
 from penstock.infra.web.server.passwords import line_of
 from penstock.infra.web.views.pages import PAGES
 from tests.infra.web.journeys.chromium import LARGE, PHONE, Window
@@ -124,7 +124,7 @@ def test_what_is_no_page_of_a_lake_is_accessible_too(window: Open, lake: Path, t
     expect(seen.page.get_by_role("status").first).to_contain_text("3 message groups released")
     odd |= oddities(seen, f"done-{scheme}")
     passwords = tmp_path / "passwords"
-    passwords.write_text(line_of("ann", Role.VIEWER, "correct horse battery", b"salt" * 4))
+    passwords.write_text(line_of("ann", ConsoleRole.VIEWER, "correct horse battery", b"salt" * 4))
     guarded = window(lake, of_browser={"color_scheme": scheme}, password_file=passwords)
     guarded.page.goto("/login")
     guarded.page.get_by_label("Name").fill("ann")

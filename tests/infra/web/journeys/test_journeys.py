@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 import penstock
 from penstock import ConsumeResult, Message, MessageView
-from penstock.infra.web.server.options import Role
+from penstock.infra.web.server.options import ConsoleRole
 from penstock.infra.web.server.passwords import SALT_BYTES, line_of
 from tests.infra.web.journeys.chromium import PATIENCE_MS, PHONE, Window
 from tests.infra.web.journeys.conftest import Open
@@ -130,7 +130,7 @@ def test_a_viewer_looks_and_cannot_act(window: Open, lake: Path, tmp_path: Path)
     file = tmp_path / "passwords"
     lines = [
         line_of(name, role, f"{name}-keeps-a-secret", bytes(SALT_BYTES))
-        for name, role in (("eve", Role.VIEWER), ("ann", Role.OPERATOR))
+        for name, role in (("eve", ConsoleRole.VIEWER), ("ann", ConsoleRole.OPERATOR))
     ]
     file.write_text("\n".join(lines) + "\n")
     file.chmod(0o600)

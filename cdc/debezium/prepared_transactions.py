@@ -1,0 +1,89 @@
+"""Transactions of two phases (XA): their rows are in the log when they are prepared, and count when they are committed; pure.
+
+Rows of a prepared transaction are held here. An earlier process, or one whose rows were too many, has kept the names of the tables only: these are
+read again when it is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .records import ChangeRecord
+
+HELD_BYTES_MAX = 16 * 1024 * 1024
+
+Noted = tuple[tuple[str, tuple[str, ...]], ...]
+"""The prepared transactions and the tables of their rows, as the state has them."""
+
+
+@dataclass(slots=True)
+class _Transaction:
+    records: list[ChangeRecord] | None = field(default_factory=list)
+    """None: they are not here any more, or were too many."""
+    tables: dict[str, None] = field(default_factory=dict)
+    ended_at: int | None = None
+    """The place of its commit or rollback."""
+
+
+class PreparedTransactions:
+    """What was prepared, and is not known to be over for good."""
+
+    def __init__(self, noted: Noted = ()) -> None:
+        self._all = {xid: _Transaction(None, dict.fromkeys(tables)) for xid, tables in noted}
+        self._open: _Transaction | None = None
+        self._bytes = 0
+
+    def begin(self) -> None:
+        """What comes until `prepared` belongs to a transaction of two phases."""
+        self._open = _Transaction()
+
+    def take(self, record: ChangeRecord) -> bool:
+        """Hold a row back, if it belongs to such a transaction. Returns whether it does."""
+        one = self._open
+        if one is None:
+            return False
+        one.tables[record.table] = None
+        if one.records is not None:
+            self._bytes += len(record.body)
+            one.records.append(record)
+            if self._bytes > HELD_BYTES_MAX:
+                self._let_go(one)
+        return True
+
+    def prepared(self, xid: str) -> None:
+        """The transaction is whole in the log."""
+        if self._open is not None:  # a log may be read from behind its beginning
+            self._forget(xid)
+            self._all[xid], self._open = self._open, None
+
+    def rolled_back(self, xid: str, number: int) -> None:
+        """It has never been. ``number``: of the place."""
+        if (one := self._all.get(xid)) is not None:
+            self._let_go(one)
+            one.tables.clear()
+            one.ended_at = number
+
+    def committed(self, xid: str, number: int) -> tuple[list[ChangeRecord], tuple[str, ...]] | None:
+        """Its rows; or none, and the tables to read again. None: nobody knows what it changed. ``number``: of the place."""
+        one = self._all.get(xid)
+        if one is None:
+            return None
+        records, tables = one.records, tuple(one.tables)
+        self._let_go(one)
+        one.ended_at = number
+        return ([], tables) if records is None else (records, ())
+
+    def noted(self, offset: int) -> Noted:
+        """What the state has to tell to one who goes on at a place. What is over before it is forgotten."""
+        over = [xid for xid, one in self._all.items() if one.ended_at is not None and one.ended_at < offset]
+        for xid in over:
+            self._forget(xid)
+        return tuple((xid, tuple(one.tables)) for xid, one in self._all.items())
+
+    def _forget(self, xid: str) -> None:
+        if (one := self._all.pop(xid, None)) is not None:
+            self._let_go(one)
+
+    def _let_go(self, one: _Transaction) -> None:
+        self._bytes -= sum(len(record.body) for record in one.records or ())
+        one.records = None

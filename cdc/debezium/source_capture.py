@@ -1,0 +1,284 @@
+"""What captures whose place in the source's log is kept in the lake have in common: whose state it is, and a source that goes away."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import ClassVar, Literal, NotRequired, Protocol, TypedDict
+
+from ...log.errors import InvalidArgument
+from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from ..postgres.errors import SourceUnavailable
+from .errors import ConnectorStopped, SourceReplaced
+from .state import ChosenTables, EngineState, EngineStateStore, choice_text, may_overlap, name_of
+
+log = logging.getLogger("penstock.cdc.debezium")
+
+_LOOK_S = 0.1
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
+_STEADY_S = 60.0
+"""A life that lasted for so long was a good one, also where the source had nothing to tell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceCaptureOptions:
+    """What is captured, and how."""
+
+    kind: ClassVar[str]
+    """What stands before the slash in the names of its producers."""
+
+    name: str = "penstock"
+    """The name of the capture: of its producers, its state, and Debezium's topic prefix."""
+    snapshot: Literal["initial", "never", "again"] = "initial"
+    """The tables to read first: those that the connector captures at its beginning, none, or all once more."""
+    once: bool = False
+    """End once all changes that were committed when it began to follow are in the topic."""
+    heartbeat: bool = False
+    """Send a message of its own, for the cuts of a sync, where no change tells that the topic equals the source."""
+    patience: DurationField = field_default(timedelta(minutes=5))
+    """How long to wait for a database that does not answer, or a connector that stops."""
+
+    def __post_init__(self) -> None:
+        set_durations(self, "patience", most=WAIT_MAX, operation="capture")
+        if not self.name or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.name) or len(self.name) > 63:
+            raise InvalidArgument(
+                "bad name of a capture", operation="capture", object=self.name, expected="at most 63 of a-z, 0-9 and _"
+            )
+
+    @property
+    def producer_name(self) -> str:
+        """The name under which changes are sent."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def rows_producer_name(self) -> str:
+        """The name under which rows that a snapshot has read are sent."""
+        return f"{self.kind}/{self.name}/rows"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """How far a capture is."""
+
+    snapshot_rows: int
+    events: int
+    """The number of changes that this process sent."""
+    duplicates: int
+    """The number of changes that came again, and were left out."""
+    position: str | None
+    """The place in the source's log before which everything is in the topic."""
+
+
+class SourceServer(Protocol):
+    """A database server."""
+
+    where: str
+
+    def identity(self) -> str:
+        """What tells it from others, and stays when it is restarted."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class CaptureResources(TypedDict):
+    """What a capture works with in the lake."""
+
+    producer: Producer
+    rows_producer: Producer
+    states: EngineStateStore
+    life: str
+    """The life of the topic."""
+    clock: Clock
+    pause: Callable[[float], None]
+    reached: NotRequired[Callable[[str], None]]
+
+
+class SourceCapture(ABC):
+    """One database into one topic. ``reached`` is told of the points between steps, for tests."""
+
+    def __init__(
+        self,
+        kind: str,
+        source: SourceServer,
+        options: SourceCaptureOptions,
+        *,
+        producer: Producer,
+        rows_producer: Producer,
+        states: EngineStateStore,
+        life: str,
+        clock: Clock,
+        pause: Callable[[float], None],
+        reached: Callable[[str], None] = lambda point: None,
+        chosen: ChosenTables = (),
+    ) -> None:
+        """``kind``: of the database, as the state names it. ``chosen``: what chooses the tables; nothing: all of the server."""
+        self._kind, self._source, self._options, self._chosen = kind, source, options, chosen
+        self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
+        self._clock, self._pause, self._reached = clock, pause, reached
+        self._renewed = False
+        self._rows = self._events = self._duplicates = 0
+        self._position: str | None = None
+        self._tell: Callable[[SourceProgress], None] = lambda progress: None
+
+    @abstractmethod
+    def _run(self, stopped: Callable[[], bool]) -> None:
+        """Capture until it is told to stop, or the source goes away."""
+
+    @abstractmethod
+    def _check_beginning(self) -> None:
+        """Refuse a log that ends before what is in the topic. Raises `SourceReplaced`."""
+
+    @property
+    def progress(self) -> SourceProgress:
+        """The capture's progress."""
+        return SourceProgress(self._rows, self._events, self._duplicates, self._position)
+
+    @property
+    def _moved(self) -> tuple[int, int, str | None]:
+        """What changes as a capture gets on. What came once more does not count."""
+        return self._rows, self._events, self._position
+
+    def run(
+        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[SourceProgress], None] = lambda progress: None
+    ) -> SourceProgress:
+        """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
+
+        A database that goes away, and a connector that stops, are waited for. Raises `SourceUnavailable` or `ConnectorStopped` when that lasts
+        too long; `BinlogLost`, `HistoryLost`, `SourceReplaced`, `PermissionDenied`, `InvalidArgument`, `FencedError`, and the errors of a
+        producer whose lake does not answer.
+        """
+        self._tell = tell
+        pause_s = _PAUSE_FIRST_S
+        failing_since_s = self._clock.monotonic_s()
+        reached = self._moved
+        try:
+            while True:
+                began_s = self._clock.monotonic_s()
+                try:
+                    self._run(stopped)
+                    return self.progress
+                except (SourceUnavailable, ConnectorStopped) as error:
+                    now_s = self._clock.monotonic_s()
+                    if self._moved != reached or now_s - began_s >= _STEADY_S:
+                        pause_s, failing_since_s, reached = _PAUSE_FIRST_S, now_s, self._moved
+                    if now_s - failing_since_s > self._options.patience.total_seconds():
+                        raise
+                    log.warning("the database is waited for: %s", error)
+                self._wait(pause_s, stopped)
+                if stopped():
+                    return self.progress
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        finally:
+            self._source.close()
+
+    def _wait(self, pause_s: float, stopped: Callable[[], bool]) -> None:
+        until_s = self._clock.monotonic_s() + pause_s
+        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._pause(min(left_s, _LOOK_S))
+
+    # --- Where it stands ----------------------------------------------------------------------------------------------------------
+
+    def _prepared(self) -> EngineState:
+        """The state, made where there is none, or where all is to be read again. Each life asks whose it is: an earlier process that connects
+        once more would end the later one's connection.
+        """
+        server = self._source.identity()
+        epoch = self._producer.epoch
+        assert epoch is not None, "it has a name"
+        opened = epoch.entry, epoch.position
+        state = self._states.take_over(self._life, opened)
+        if state is not None and state.life != self._life:
+            state = None
+        if state is not None and state.connector != self._kind:
+            raise SourceReplaced(
+                "the topic has changes of another kind of database under this name",
+                operation="capture",
+                object=self._options.name,
+                expected=state.connector,
+                observed=self._kind,
+                hint="give this capture another --name, or another topic",
+            )
+        if state is not None and _differ(state.server, server):
+            raise SourceReplaced(
+                "the topic has changes of another server under this name: positions in their logs say nothing beside each other",
+                operation="capture",
+                object=self._source.where,
+                expected=f"the server {state.server}",
+                observed=f"the server {server}",
+                hint="connect to that server, or capture this one into a new topic",
+            )
+        again = self._options.snapshot == "again" and not self._renewed
+        begun = state is not None and state.offset is not None
+        if state is not None and begun and state.chosen not in (None, self._chosen) and not again:
+            raise InvalidArgument(
+                "the capture has begun with another choice of tables, and the rows of those that it adds would be missing",
+                operation="capture",
+                object=self._options.name,
+                expected=choice_text(state.chosen or ()),
+                observed=choice_text(self._chosen),
+                hint="--snapshot again reads all tables of the new choice; or capture the others under another --name",
+            )
+        if state is not None and state.chosen != self._chosen and not again:  # an earlier release noted none, or nothing has begun
+            state = replace(state, chosen=self._chosen)
+            self._states.save(state)
+        old = state
+        if state is None or again:
+            self._check_beginning()
+            state = EngineState(
+                self._life,
+                self._kind,
+                server,
+                opened=opened,
+                chosen=self._chosen,
+                renewed=state is not None,
+                known=() if state is None else state.known,
+            )
+            self._states.save(state)
+            self._renewed = True
+            self._reached("renewed")
+        if state.offset is None:  # behind the write: of two captures that begin at once, one at least sees the other
+            try:
+                self._check_alone(server)
+            except InvalidArgument:
+                if old is None or old.offset is None:
+                    self._states.remove()
+                else:
+                    self._states.save(old)
+                raise
+        return state
+
+    def _may_have_rows(self, state: EngineState) -> bool:
+        """Whether the topic may have rows of an earlier beginning, which are to go before tables are read."""
+        return state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
+
+    def _check_alone(self, server: str) -> None:
+        """Raise `InvalidArgument` where another capture sends the changes of the same tables: all would be there twice."""
+        for key, other in self._states.others().items():
+            same = (other.life, other.connector) == (self._life, self._kind) and not _differ(other.server, server)
+            if same and may_overlap(other.chosen or (), self._chosen):
+                raise InvalidArgument(
+                    "another capture sends changes of these tables to this topic",
+                    operation="capture",
+                    object=choice_text(self._chosen),
+                    expected="one --name for a table and a topic",
+                    observed=f"{name_of(key)} sends {choice_text(other.chosen or ())}",
+                    hint=f"go on with that one (--name {name_of(key)}), remove the object {key} if it was given up, or capture into another topic",
+                )
+
+    def _say(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
+        self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates
+        self._position = position or self._position
+        self._tell(self.progress)
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two identities are of different servers: one may have fewer words, where the user may not ask for all."""
+    return any(mine != theirs for mine, theirs in zip(one.split(), other.split(), strict=False))

@@ -1,0 +1,138 @@
+"""Common parts of the engines that merge into targets: the columns that only travel, when a net change applies, and trying again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from ...log.errors import RetryError
+from ..changes import ALWAYS
+from ..fold.fold_result import LastTruncate
+from ..targets import POSITION, CommitMetadata, TargetOwner, TargetProgress, decode_metadata
+
+T = TypeVar("T")
+
+PUT, LEVEL, SINCE = "__put", "__level", "__since"
+"""Columns of the rows to merge: whether there is a row after the merge, up to which level the row they meet gives way, and the levels
+from which each column counts.
+"""
+NEWEST = 20
+"""The number of commits to look at first for a sync's last metadata; after that, all."""
+_ATTEMPTS = 10
+_REASON = 500
+_HARMLESS = frozenset(
+    {
+        "ADD COLUMN",
+        "ADD COLUMNS",
+        "ADD CONSTRAINT",
+        "ADD FEATURE",
+        "CHANGE COLUMN",
+        "CHANGE COLUMNS",
+        "CLUSTER BY",
+        "COMPUTE STATS",
+        "DROP CONSTRAINT",
+        "OPTIMIZE",
+        "REORG",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+        "UPDATE FIELD METADATA",
+        "UPGRADE PROTOCOL",
+        "VACUUM END",
+        "VACUUM START",
+    }
+)
+"""Operations that leave every row as it was, as Spark and deltalake call them."""
+
+
+class TableCommit(NamedTuple):
+    """A commit of a Delta table, from the table's history."""
+
+    version: int
+    operation: str
+    metadata: str | None
+
+
+def apply_condition(*, guard: bool) -> str:
+    """The SQL condition that a net change (s) changes the row that it meets (t)."""
+    return f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if guard else "true"
+
+
+def truncate_condition(truncate: LastTruncate, *, guard: bool) -> str | None:
+    """The SQL condition for the rows (t) that a truncate removes; None: all."""
+    return f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if guard and truncate.position != ALWAYS else None
+
+
+def newest(commits: Iterable[TableCommit], property_: str | None = None) -> CommitMetadata | None:
+    """The metadata of the newest sync commit among these, which are given newest first, and what others have changed since.
+
+    ``property_``: the table's own record, for when such a commit is no longer among them.
+    """
+    changed = None
+    for commit in commits:
+        if (found := decode_metadata(commit.metadata)) is not None:
+            return replace(found, changed=changed)
+        if commit.operation not in _HARMLESS:
+            changed = f"{commit.operation} in version {commit.version}"
+    said = decode_metadata(property_)
+    return None if said is None else replace(said, forgotten=True, changed=changed)
+
+
+def version_with(commits: Iterable[TableCommit], owner: TargetOwner, number: int) -> int | None:
+    """The newest version whose rows are those after the owner's commit of this number, among commits given newest first. None: they do not
+    tell, as that commit has left the log, or somebody else changed rows before it was looked for.
+    """
+    alike: int | None = None
+    for commit in commits:
+        found = decode_metadata(commit.metadata)
+        if found is None and commit.operation in _HARMLESS:
+            alike = commit.version if alike is None else alike
+        elif found is not None and found.owner == owner and found.progress.commits <= number:
+            is_it = found.progress.commits == number
+            return (commit.version if alike is None else alike) if is_it else None
+        else:
+            alike = None
+    return None
+
+
+def newest_of(commits: Iterable[TableCommit], owner: TargetOwner) -> tuple[int, TargetProgress] | None:
+    """The newest version whose rows are those after the owner's newest commit, and that commit's progress, among commits given newest first.
+    None: they do not tell, or somebody else changed rows since.
+    """
+    alike: int | None = None
+    for commit in commits:
+        found = decode_metadata(commit.metadata)
+        if found is not None and found.owner == owner:
+            return (commit.version if alike is None else alike), found.progress
+        if found is not None or commit.operation not in _HARMLESS:
+            return None
+        alike = commit.version if alike is None else alike
+    return None
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error: the rest is for people who know the library it comes from."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_REASON]
+
+
+def until_committed(
+    commit: Callable[[], T], lost: type[Exception] | tuple[type[Exception], ...], path: str, *, check: Callable[[], None]
+) -> T:
+    """Call ``commit``, and call it again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`, and
+    the errors of ``check``, which is called before each attempt.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        check()
+        try:
+            return commit()
+        except lost as error:
+            if attempt == _ATTEMPTS:
+                raise RetryError(
+                    "other commits kept the merge from being committed",
+                    operation="sync",
+                    object=path,
+                    observed=f"{attempt} attempts, the last one: {type(error).__name__}: {str(error)[:200]}",
+                    hint="do others change rows of this table? Only compaction may run beside a sync",
+                ) from error
+    raise AssertionError("the loop returns or raises")

@@ -1,0 +1,75 @@
+"""Types that hold all values of others, unchanged."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .arrays import element_of
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_WIDER = (tuple(_DIGITS), ("float", "double"))
+"""Chains of types, each of which holds all values of the one before."""
+_NUMBERS = (*_DIGITS, "decimal", "float", "double")
+_PRECISION_MAX = 38
+
+
+class _Digits(NamedTuple):
+    before_point: int
+    after_point: int
+
+
+def holds(wide: str, narrow: str) -> bool:
+    """Whether a column of one `normal_type` holds all values of another one, as they are. Text is apart: it holds only text."""
+    if wide == narrow:
+        return True
+    elements = element_of(wide), element_of(narrow)
+    if elements[0] is not None and elements[1] is not None:
+        return holds(elements[0], elements[1])
+    if any(wide in chain and narrow in chain and chain.index(wide) > chain.index(narrow) for chain in _WIDER):
+        return True
+    digits, needed = _digits(wide), _digits(narrow)
+    is_decimal = _DECIMAL.fullmatch(wide) is not None
+    return is_decimal and digits is not None and needed is not None and all(a >= b for a, b in zip(digits, needed, strict=True))
+
+
+def widest(one: str, other: str) -> str:
+    """The narrowest type that holds the values of both; text if only that writes them all."""
+    if holds(one, other):
+        return one
+    if holds(other, one):
+        return other
+    elements = element_of(one), element_of(other)
+    if elements[0] is not None and elements[1] is not None:
+        return f"array<{widest(elements[0], elements[1])}>"
+    first, second = _digits(one), _digits(other)
+    if first is None or second is None:
+        return "string"
+    before, after = (max(pair) for pair in zip(first, second, strict=True))
+    return f"decimal({before + after},{after})" if before + after <= _PRECISION_MAX else "string"
+
+
+def required_type(has: str, told: str) -> str:
+    """The type for a column that has one, and whose source has another one by now; the same where it holds the source's values.
+
+    A number becomes one that holds both, as rows of before may have values that the source's type has not: PostgreSQL does not tell what
+    became of them.
+    """
+    if holds(has, told):
+        return has
+    if _is_number(has) and _is_number(told):
+        both = widest(has, told)
+        return told if both == "string" else both
+    return told
+
+
+def _is_number(type_: str) -> bool:
+    return type_.partition("(")[0] in _NUMBERS
+
+
+def _digits(type_: str) -> _Digits | None:
+    """The digits that a number of this type may have before and after the point; None for what is no such number."""
+    if found := _DECIMAL.fullmatch(type_):
+        return _Digits(int(found[1]) - int(found[2]), int(found[2]))
+    return _Digits(_DIGITS[type_], 0) if type_ in _DIGITS else None

@@ -1,0 +1,168 @@
+"""Typed rows and keys from the events of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..changes import Key
+from ..choice.tables import UnfitTimes
+from ..events.connect import ColumnForm, ConnectRowSchema, either, reader, says_form, unfit_as_text
+from ..events.debezium import ChangeEvent
+from ..events.placeholders import NOTHING, UnavailablePlaceholder
+from ..events.sources import merged_declarations
+from ..events.types import KEEP, Convert, UnfitTime, UnfitValue, converter, key_converter
+from ..targets import Target
+
+_SCHEMAS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOptions:
+    """The user's choices of how values of events are read."""
+
+    unavailable: UnavailablePlaceholder = field(default_factory=UnavailablePlaceholder.of)
+    """The placeholders for values that the source did not log."""
+    unfit_times: UnfitTimes = "stop"
+    forms: Mapping[str, Mapping[str, ColumnForm]] = field(default_factory=dict)
+    """How events write a column when their schema does not say so, by table and column."""
+    unfit_nulls: bool = False
+    """Whether NULL takes the place of every value that does not fit its column, but not in a key."""
+
+    def of(self, change: ChangeEvent) -> UnavailablePlaceholder:
+        """The placeholders in an event: none where it names what the source did not send."""
+        return NOTHING if change.says_unsent else self.unavailable
+
+
+class RowReader:
+    """Makes typed rows and keys of one table from its events."""
+
+    def __init__(self, target: Target, reading: ValueOptions) -> None:
+        self.target = target
+        self.unavailable = reading.unavailable
+        self.columns = self._columns(reading.unavailable)
+        self.texts = frozenset(column.name for column in target.columns if column.type == "string")
+        self.types = {column.name: column.type for column in target.columns}
+        self.forms = {name: form.reader() for name, form in merged_declarations(reading.forms, target.source).items()}
+        self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
+        """The forms, and readers of text whose form a connector of several modes does not say."""
+        self.nulls = reading.unfit_times == "null"
+        self.unfit_nulls = reading.unfit_nulls
+        self.nulled: list[tuple[str, str]] = []
+        """The columns of the last row whose values did not fit, and why, if NULL takes their place."""
+        self.names = frozenset(self.types)
+        self.key_places = target.key_places
+        self.key_names = frozenset(target.key)
+        self.schema: ConnectRowSchema | None = None
+        self.modes, self.exact = False, False
+        self.typed = self._typed(None, modes=False, exact=False)
+        self.converters = dict(self.typed)
+        self._known: dict[tuple[ConnectRowSchema | None, bool, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
+        """The converters by schema, as events of several may take turns."""
+
+    def reading(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+        """The converters for events with this schema. ``modes``: a connector wrote them that writes types in several ways. ``exact``: they name
+        what the source did not send (`ChangeEvent.says_unsent`).
+        """
+        if schema is not self.schema or modes is not self.modes or exact is not self.exact:
+            if (known := self._known.get((schema, modes, exact))) is None:
+                if len(self._known) == _SCHEMAS:
+                    self._known.clear()
+                typed = self._typed(schema, modes=modes, exact=exact)
+                known = self._known[schema, modes, exact] = (typed, dict(typed))
+            self.schema, self.modes, self.exact, (self.typed, self.converters) = schema, modes, exact, known
+        return self.typed
+
+    def values(
+        self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False
+    ) -> tuple[Any, ...]:
+        """A row's values by column. Raises `UnfitValue`."""
+        typed = self.reading(schema, modes=modes, exact=exact)
+        try:
+            values = [
+                value if value is None or value is KEEP else convert(value)
+                for name, convert in typed
+                for value in (row.get(name, KEEP),)
+            ]
+        except (UnfitValue, ValueError, TypeError, KeyError, ArithmeticError):
+            return self._values_but_unfit(row, typed)
+        return tuple(values)
+
+    def _values_but_unfit(self, row: Mapping[str, Any], typed: list[tuple[str, Convert]]) -> tuple[Any, ...]:
+        """The values of a row of which one does not fit, with NULL in its place if that is wanted."""
+        found: list[Any] = []
+        for name, convert in typed:
+            value = row.get(name, KEEP)
+            try:
+                found.append(value if value is None or value is KEEP else convert(value))
+            except (UnfitValue, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                quiet = self.nulls and isinstance(error, UnfitTime)
+                if name in self.key_names or not (quiet or self.unfit_nulls):
+                    raise UnfitValue(f"column {name}: {error}").of(name) from error
+                found.append(None)
+                if not quiet:
+                    self.nulled.append((name, str(error)))
+        return tuple(found)
+
+    def key(self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False) -> Key:
+        """The key among a row's columns. Raises `UnfitValue`."""
+        self.reading(schema, modes=modes, exact=exact)
+        typed, key, unavailable = self.converters, [], NOTHING if exact else self.unavailable
+        for name in self.target.key:
+            value = said(name, row, unavailable)
+            try:
+                key.append(typed[name](value))
+            except (UnfitValue, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                raise UnfitValue(f"key column {name}: {error}").of(name) from error
+        return tuple(key)
+
+    def _columns(self, unavailable: UnavailablePlaceholder) -> list[tuple[str, Convert]]:
+        return [
+            (column.name, (key_converter if column.name in self.target.key else converter)(column.type, unavailable))
+            for column in self.target.columns
+        ]
+
+    def _typed(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+        unavailable = NOTHING if exact else self.unavailable
+        fields = {} if schema is None else schema.fields
+        unsaid = self.unsaid if modes else self.forms
+
+        def typed(name: str, convert: Convert) -> Convert:
+            field, kind = fields.get(name), self.types[name]
+            read = None if field is None else reader(field, kind)
+            if read is None and (field is None or not says_form(field, kind)):
+                read = unsaid.get(name)
+            if read is None:
+                return convert
+            digits = kind.startswith("decimal") and read is unsaid.get(name) and name not in self.forms
+            return _after(read, convert, unavailable, as_text=name in self.texts, digits=digits)
+
+        return [(name, typed(name, convert)) for name, convert in (self._columns(NOTHING) if exact else self.columns)]
+
+
+def said(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> object:
+    """The value of a row in a column of the key. Raises `UnfitValue`."""
+    value = row.get(name)
+    if value is None or unavailable.is_it(value):
+        raise UnfitValue(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
+    return value
+
+
+def _after(read: Convert, convert: Convert, unavailable: UnavailablePlaceholder, *, as_text: bool, digits: bool) -> Convert:
+    """A converter of what a reader gives. ``digits``: text with a decimal point is in one form only, which needs no reader."""
+    texts, is_it = unavailable.texts, unavailable.is_it
+
+    def typed(value: Any) -> Any:  # noqa: ANN401
+        if digits and value.__class__ is str and "." in value:
+            return convert(value)
+        if value in texts if value.__class__ is str else value.__class__ is not int and is_it(value):
+            return KEEP
+        try:
+            return convert(read(value))
+        except UnfitTime as error:
+            if as_text:
+                return unfit_as_text(error)
+            raise
+
+    return typed

@@ -1,0 +1,122 @@
+"""One connection's worth of following: the stream's events go into the outbox, and durable ones are confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...log.runtime.runtime import Clock
+from .envelopes import EnvelopeEncoder
+from .outbox import Outbox
+from .pgoutput import Begin, Commit, OtherMessage, Relation, decode
+from .positions import PositionCounter
+from .stream import Keepalive, ReplicationStream, XLogData
+
+_CONFIRM_S, _ALIVE_S, _TELL_S = 1.0, 10.0, 1.0
+_IDLE_S, _BUSY_S = 0.25, 0.005
+_LOOK_EVERY = 512
+"""The number of messages that follow one another without a pause, between two looks at the clock."""
+
+
+class SlotFollower:
+    """Reads a stream from where its slot has it begin."""
+
+    def __init__(
+        self, envelopes: EnvelopeEncoder, outbox: Outbox, clock: Clock, *, reached: Callable[[str], None], tell: Callable[[], None]
+    ) -> None:
+        self._envelopes, self._outbox, self._clock, self._reached, self._tell = envelopes, outbox, clock, reached, tell
+        self._positions = PositionCounter()
+        self._within = False
+        """Whether the stream is amid a transaction."""
+        self._end_lsn: int | None = None
+        """The LSN that may be confirmed once all gathered events are durable."""
+        self._confirmed_lsn = 0
+        self._confirmed_s = self._told_s = clock.monotonic_s()
+
+    def run(self, stream: ReplicationStream, stopped: Callable[[], bool], until_lsn: int | None) -> None:
+        """Follow until ``stopped()``, or until all before ``until_lsn`` is read, and nothing of a transaction behind. Then everything that was
+        read is durable. Raises `SourceUnavailable`.
+        """
+        stream.confirm(0, self._now_us(), ask=True)
+        read = 0
+        while not stopped():
+            message = stream.read()
+            if message is None:
+                self._send()
+            elif isinstance(message, XLogData):
+                self._take(message)
+                read += 1
+                if read % _LOOK_EVERY and not self._is_through(until_lsn):
+                    continue
+            else:
+                self._hear(message, stream)
+            self._outbox.settle()
+            self._confirm(stream, until_lsn)
+            if self._is_through(until_lsn):
+                break
+            if message is None:
+                stream.wait(_BUSY_S if self._outbox.waiting else _IDLE_S)
+        self._send()
+        self._outbox.settle(wait=True)
+        stream.confirm(self._outbox.confirmed_lsn, self._now_us())
+        self._tell()
+
+    def _is_through(self, until_lsn: int | None) -> bool:
+        """Whether the stream stands behind a place, between transactions."""
+        place = max(self._outbox.confirmed_lsn, self._end_lsn or 0)
+        return until_lsn is not None and not self._within and place >= until_lsn
+
+    def _take(self, data: XLogData) -> None:
+        match decode(data.body):
+            case Begin() as begin:
+                self._within = True
+                self._positions.begin(begin.commit_lsn)
+                self._envelopes.begin(begin)
+            case Commit(_, end_lsn):
+                self._within = False
+                self._may_confirm(end_lsn)
+                if self._outbox.has_full_batch:
+                    self._send()
+            case Relation() as relation:
+                self._envelopes.relation(relation)
+            case OtherMessage():
+                pass
+            case change:
+                if self._outbox.full:  # before the next event, and not at once: this one may have ended its transaction
+                    self._send()
+                self._outbox.add(self._envelopes.events(change, data.lsn, self._positions))
+
+    def _hear(self, alive: Keepalive, stream: ReplicationStream) -> None:
+        if not self._within:
+            self._may_confirm(alive.end_lsn)
+        if alive.wants_answer:
+            stream.confirm(self._outbox.confirmed_lsn, self._now_us())
+
+    def _may_confirm(self, end_lsn: int) -> None:
+        if self._positions.may_begin_at(end_lsn):
+            self._end_lsn = end_lsn
+
+    def _send(self) -> None:
+        had = self._outbox.gathered
+        self._outbox.send(self._end_lsn)
+        self._end_lsn = None
+        if had:
+            self._reached("batch sent")
+
+    def _confirm(self, stream: ReplicationStream, until_lsn: int | None) -> None:
+        now_s = self._clock.monotonic_s()
+        since_s = now_s - self._confirmed_s
+        risen = self._outbox.confirmed_lsn > self._confirmed_lsn
+        asks = until_lsn is not None and since_s >= _IDLE_S and not self._outbox.waiting
+        if since_s >= _ALIVE_S or asks or (risen and since_s >= _CONFIRM_S):
+            if risen:
+                self._reached("batch durable")
+            stream.confirm(self._outbox.confirmed_lsn, self._now_us(), ask=asks)
+            self._confirmed_lsn, self._confirmed_s = self._outbox.confirmed_lsn, now_s
+            if risen:
+                self._reached("confirmed")
+        if now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._tell()
+
+    def _now_us(self) -> int:
+        return 1000 * self._clock.wall_ms()

@@ -1,0 +1,81 @@
+"""Questions that wait for other sessions, perhaps for good: they end when the capture is to stop, and say what they wait for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .errors import load_psycopg
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+log = logging.getLogger("penstock.cdc.postgres")
+
+_TELL_WAITS_S = 10.0
+_CANCEL_S = 5.0
+T = TypeVar("T")
+
+
+class StopRequested(Exception):
+    """A question was given up, as the capture is to stop."""
+
+
+class QueryWatch:
+    """Looks at questions that take long."""
+
+    def __init__(self, now_s: Callable[[], float], blockers: Callable[[int], list[str]]) -> None:
+        """``blockers``: the transactions that a session waits for, by its pid, for people."""
+        self._now_s, self._blockers = now_s, blockers
+        self._told_s = 0.0
+        self.stopped: Callable[[], bool] = lambda: False
+        self.doing = "the database is asked"
+        """What is done once the question is answered."""
+
+    def begin(self) -> None:
+        """Note that a question begins."""
+        self._told_s = self._now_s()
+
+    def look(self, pid: int) -> None:
+        """Look at a session that has not answered yet. Raises `StopRequested`."""
+        if self.stopped():
+            raise StopRequested
+        if (now_s := self._now_s()) - self._told_s < _TELL_WAITS_S:
+            return
+        self._told_s = now_s
+        if blockers := self._blockers(pid):
+            log.warning("%s once these transactions have ended: %s", self.doing, "; ".join(blockers[:10]))
+
+
+def watched(watch: QueryWatch) -> type[Connection[Any]]:
+    """A class of connections whose questions are watched."""
+    psycopg = load_psycopg()
+
+    class WatchedConnection(psycopg.Connection):  # type: ignore[misc, name-defined]
+        def wait(self, gen: Generator[Any, Any, T], *args: Any, **settings: Any) -> T:  # noqa: ANN401 - psycopg's
+            watch.begin()
+            try:
+                answer: T = super().wait(_looking(gen, lambda: watch.look(self.info.backend_pid)), *args, **settings)
+            except StopRequested:
+                self.cancel_safe(timeout=_CANCEL_S)
+                self.close()
+                raise
+            return answer
+
+    made: type[Connection[Any]] = WatchedConnection
+    return made
+
+
+def _looking(gen: Generator[Any, Any, T], look: Callable[[], None]) -> Generator[Any, Any, T]:
+    """The same waits of psycopg's, with a look where one brought nothing."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready:
+                look()
+            wanted = gen.send(ready)
+    except StopIteration as ended:
+        found: T = ended.value
+        return found

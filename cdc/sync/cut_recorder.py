@@ -1,0 +1,131 @@
+"""Cuts as a driver records them: what its engine asks of `cdc/cuts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from ...consumers.ranges.offsets import TopicSnapshot
+from ...coordinator.lakes import lakes
+from ...log.errors import InvalidArgument, ReopenError
+from ..cuts.alignment import AlignedTable, Alignment
+from ..cuts.cut import Cut, NoCut, check_captures
+from ..cuts.log import CutLog, open_cuts
+from ..targets import TargetOwner, TargetProgress
+from .backend import TargetTables
+from .lease import SyncLease
+from .options import SyncOptions
+
+
+class _Versions:
+    """The versions of one owner's targets."""
+
+    def __init__(self, tables: TargetTables, owner: TargetOwner) -> None:
+        self._tables, self._owner = tables, owner
+
+    def newest_of(self, name: str, *, anew: bool) -> tuple[int, TargetProgress] | None:
+        return self._tables.newest_of(name, self._owner, anew=anew)
+
+    def id_of(self, name: str) -> str | None:
+        return self._tables.id_of(name)
+
+
+class CutRecorder:
+    """The cuts of one driver. Until it begins, and where none are asked for, it does nothing."""
+
+    def __init__(self, options: SyncOptions, tables: TargetTables) -> None:
+        self._options, self._tables = options, tables
+        self._alignment: Alignment | None = None
+
+    @property
+    def newest(self) -> Cut | None:
+        """The newest cut that is recorded."""
+        return None if self._alignment is None else self._alignment.newest
+
+    def begin(
+        self,
+        owner: TargetOwner,
+        standing: TopicSnapshot,
+        position: Mapping[int, int],
+        *,
+        source_us: int | None,
+        exact: bool,
+        partial: bool,
+    ) -> None:
+        """Look what is recorded. ``standing``: the topic, looked at since the driver has its lease. ``source_us``: the time of the newest change
+        that is applied. Unless it is ``exact``, a target may be another one than that of the newest cut, with as many commits. ``partial``:
+        whether events of the tables may have been removed before they were read.
+
+        Raises `NoCut` for a topic without a capture, or whose beginning is gone, `InvalidArgument`, and the errors of the place where the cuts are.
+        """
+        options = self._options
+        check_captures(standing, options.topic)
+        if options.keeps_rejected or self._tables.exists(options.rejected):
+            raise InvalidArgument(
+                "a target that lacks rejected events equals its source at no place",
+                operation="sync",
+                object=options.name,
+                expected="policy='stop' (--policy stop), and no table of rejected events",
+                observed="another policy" if options.keeps_rejected else self._tables.path(options.rejected),
+                hint="sync with cuts into a new folder",
+            )
+        if partial:
+            raise NoCut(
+                "the topic's beginning is gone, so tables that are made of the rest lack rows",
+                operation="sync",
+                object=options.topic,
+                expected="all events since the capture began, or a sync that goes on where it was",
+                observed="events that retention has removed",
+                hint="capture into a new topic and sync that; and let topics of captures keep events for longer (retention)",
+            )
+        place = lakes.open(options.place)
+        cuts = CutLog(
+            open_cuts(options.into, runtime=place.lake.runtime),
+            topic=options.topic,
+            sync=options.name,
+            keep_ms=options.keep_cuts // timedelta(milliseconds=1),
+            name=options.into,
+        )
+        alignment = Alignment(cuts, _Versions(self._tables, owner))
+        place.run(lambda: alignment.load(standing.life, exact=exact))
+        alignment.applied(source_us)
+        alignment.set_goal(standing, position)
+        self._alignment = alignment
+
+    def set_goal(self, standing: TopicSnapshot, position: Mapping[int, int]) -> None:
+        """Take the topic's state for the next goal, unless there is still one to be reached."""
+        if self._alignment is not None:
+            self._alignment.set_goal(standing, position)
+
+    def limit(self, queue: int, end: int) -> int:
+        """The offset before which a queue's batches stop."""
+        return end if self._alignment is None else self._alignment.limit(queue, end)
+
+    def applied(self, source_us: int | None) -> None:
+        """Note the time of the newest change of a batch."""
+        if self._alignment is not None:
+            self._alignment.applied(source_us)
+
+    def compacted(self, name: str) -> None:
+        """Note that a target has a newer version with the same rows. Callable from any thread."""
+        if self._alignment is not None:
+            self._alignment.compacted(name)
+
+    def due(self, position: Mapping[int, int]) -> bool:
+        """Whether there is a cut to be recorded."""
+        return self._alignment is not None and self._alignment.due(position)
+
+    def record(self, tables: Iterable[AlignedTable], lease: SyncLease) -> Cut | None:
+        """Record the cut that is due. None: a newer one is there. Raises `LeaseLost`, and `ReopenError` where a target is further."""
+        alignment, place = self._alignment, lakes.open(self._options.place)
+        assert alignment is not None, "it is due"
+        cut = alignment.cut(tables, now_ms=place.lake.runtime.clock.wall_ms())
+        lease.check()  # who has lost it may have seen what another driver made since
+        if cut is None:
+            raise ReopenError(
+                "a target is further than this driver knows",
+                operation="sync",
+                object=self._options.name,
+                hint="did two drivers run? Start the sync again: it goes on from what the targets have",
+            )
+        return place.run(lambda: alignment.record(cut))

@@ -1,0 +1,128 @@
+"""What to do about a column whose type does not hold a value: what a table says that stands still, or a wider type. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from shlex import join
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from ..events.sources import TableId, merged_declarations
+from ..events.type_widening import holds, required_type, widest
+from ..events.types import TEMPORAL
+from ..fold.fold_result import RefusedEvent
+from ..targets import Target, TargetColumn
+from .options import SyncOptions
+
+_DECLARE = "declare"
+"""The word in a reason that says itself what to do."""
+_NULL = "; or start the sync with --unfit-times null, which makes such times NULL"
+
+
+RefusedTypes: TypeAlias = Callable[[RefusedEvent], Mapping[str, str]]
+"""The types of the source's columns by the time of an event, as far as the catalogue or the event tells them."""
+
+
+def with_hints(
+    options: SyncOptions, target: Target | None, table: str, refused: Iterable[RefusedEvent], told: RefusedTypes
+) -> list[RefusedEvent]:
+    """The refused events of a table, by queue, with the line to run, where a column's type is the cause. A line is said once."""
+    found, said = list[RefusedEvent](), set[str]()
+    for one in sorted(refused, key=lambda one: one.place):
+        remedy = _remedy(options, target, table, one, told(one))
+        if remedy is not None:
+            line = "" if remedy.line in said else f": {remedy.line}"
+            one = replace(one, reason=f"{one.reason}. {remedy.why}{line}{remedy.instead}")
+            said.add(remedy.line)
+        found.append(one)
+    return found
+
+
+class _Remedy(NamedTuple):
+    why: str
+    line: str
+    """The line to run."""
+    instead: str = ""
+    """What may be done instead."""
+
+
+def _remedy(
+    options: SyncOptions, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, str]
+) -> _Remedy | None:
+    """Why a value does not fit, and the line to run. None: its column's type is not the cause, or the reason says what to do."""
+    column = refused.column
+    if target is None or column is None or (has := target.type_of(column)) is None:
+        return None
+    calls_for = told.get(column)
+    if calls_for is None and _DECLARE in refused.reason:
+        return None
+    same = " (with the same --config)" if options.choices.by_name else ""
+    if calls_for is not None and not holds(has, calls_for):
+        # What the catalogue tells is kept. What only events say has to be in the line.
+        said = refused.types.keys() if refused.types_name is None else ()
+        declared = merged_declarations(options.declared.columns, target.source)
+        wider = {
+            one.name: required_type(one.type, told[one.name])
+            for one in target.columns
+            if one.name in said and one.name in told and not holds(one.type, told[one.name])
+            if one.name == column or one.name not in declared
+        }
+        line = join(_line(options, target.source, table, column, wider))
+        return _Remedy(f"The source's column calls for {calls_for}, the target's has {has}{same}", line)
+    null = _NULL if has in TEMPORAL else ""
+    if calls_for is None:
+        line = f"{join(_line(options, target.source, table, column, {}))} --column {join([f'{table}.{column}'])}=TYPE"
+        return _Remedy(f"Give the column a type that holds it{same}", line, null)
+    line = join(_line(options, target.source, table, column, {column: "string"}))
+    return _Remedy(f"The source's type has values that {has} has not{same}", line, null)
+
+
+def _line(options: SyncOptions, source: TableId, table: str, column: str, types: Mapping[str, str]) -> list[str]:
+    """The words that give columns of a target these types; others keep those that are declared."""
+    chosen = [word for name, type_ in types.items() for word in ("--column", f"{table}.{name}={type_}")]
+    declared = _declared(options, source, table, column)
+    return ["penstock", "sync", options.topic, *_where(options), "--retype", "--table", table, *declared, *chosen]
+
+
+def _where(options: SyncOptions) -> list[str]:
+    place, into = options.place, ["--into", options.into]
+    parts = urlsplit(place.url)
+    lake = ["--lake", unquote(parts.path) if parts.scheme == "file" else place.url]
+    table = [] if place.coordination is None else ["--coordination", place.coordination]
+    return [*lake, *table, *into, *([] if options.name == options.topic.replace("%", "") else ["--name", options.name])]
+
+
+def _declared(options: SyncOptions, source: TableId, table: str, column: str) -> list[str]:
+    """The types of other columns that the user has declared: they would get the source's else. Those of a file are there with the file."""
+    types, of_file = merged_declarations(options.declared.columns, source), options.choices.of(source).columns
+    return [
+        part for name, type_ in types.items() if name not in (column, *of_file) for part in ("--column", f"{table}.{name}={type_}")
+    ]
+
+
+def kept_types_hint(path: str, target: Target, declared: Mapping[str, str]) -> str | None:
+    """What to tell of columns that keep another type than the one that is ``declared``; None if there are none."""
+    kept = [
+        f"{column.name} is {column.type}, and {wanted} is declared"
+        for column in target.columns
+        if not holds(column.type, wanted := declared.get(column.name, column.type))
+    ]
+    return f"the target {path} keeps its types: {'; '.join(kept)}. The same line with --retype gives it these" if kept else None
+
+
+def as_text(table: str, column: str | None) -> str:
+    """The end of the sentence that names a value that a target has, and the type that it is to have does not: what takes it."""
+    return "" if column is None else f". Text holds it: {join(['--column', f'{table}.{column}=string'])}"
+
+
+def wider_columns(target: Target, refused: Iterable[RefusedEvent], told: RefusedTypes) -> list[TargetColumn]:
+    """The columns of a target whose source has become wider, with types that hold the values of both."""
+    wider: dict[str, str] = {}
+    for one in refused:
+        has = None if one.column is None else target.type_of(one.column)
+        if one.column is not None and has is not None:
+            both = widest(wider.get(one.column, has), told(one).get(one.column, has))
+            if both not in ("string", has):
+                wider[one.column] = both
+    return [TargetColumn(name, type_) for name, type_ in wider.items()]

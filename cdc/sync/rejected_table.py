@@ -1,0 +1,116 @@
+"""The side table of a sync: events that were not applied, or not as they are, with their reasons. Each has one row, however often it comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from ...log.errors import InvalidArgument
+from ..changes import ALWAYS, NetChange
+from ..events.sources import TableId, named
+from ..fold.rejected_events import RejectedEvent
+from ..targets import Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
+from .backend import Backend, check_done
+from .columns import batch_of, rows_schema
+
+_NAME = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_COLUMNS = (
+    TargetColumn("topic", "string"),
+    TargetColumn("life", "bigint"),
+    TargetColumn("queue", "bigint"),
+    TargetColumn("offset", "bigint"),
+    TargetColumn("column", "string"),
+    TargetColumn("table", "string"),
+    TargetColumn("action", "string"),
+    TargetColumn("key", "string"),
+    TargetColumn("reason", "string"),
+    TargetColumn("body", "string"),
+    TargetColumn("stored_at", "timestamp"),
+)
+_KEY = ("topic", "life", "queue", "offset", "column")
+"""The place of the event in the topic, and the column of the value. So rows that are written again are the same rows."""
+
+
+def check_aside_name(name: str) -> str:
+    """The same name. Raises `InvalidArgument` for one that is no folder's, or that a target could have."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "_delta_log":
+        raise InvalidArgument(
+            "bad name of the table of rejected events",
+            operation="sync",
+            object="rejected",
+            expected="_ and then letters, digits, '_', '-' and '.', as no target begins with _",
+            observed=repr(name),
+        )
+    return name
+
+
+class RejectedTable:
+    """The side table as one driver knows it. It is made when the first row comes."""
+
+    def __init__(self, backend: Backend, owner: TargetOwner, name: str, *, guard: bool, adopt: bool, above: int) -> None:
+        """``above``: a number above those of all commits of earlier runs."""
+        self._backend, self._owner = backend, owner
+        self._guard, self._adopt = guard, adopt
+        self._target = Target(TableId(None, name), name, _COLUMNS, _KEY, TargetProgress(commits=above))
+        self.there = False
+        """Whether the table is there."""
+
+    def find(self) -> None:
+        """Find the table, if it is there. Raises `InvalidArgument` for another's."""
+        tables, path = self._backend.tables, self._backend.tables.path(self._target.name)
+        found = tables.find(self._target.name)
+        if found is None:
+            return
+        try:
+            written = check_owner(path, found.written, self._owner, adopt=self._adopt)
+        except TargetRefused as error:
+            raise self._foreign(path, error.observed) from error
+        if lacking := [column for column in _COLUMNS if column not in found.columns]:
+            raise self._foreign(path, f"no column {lacking[0].name} {lacking[0].type}")
+        commits = max(self._target.progress.commits, 0 if written is None else written.progress.commits)
+        self._target, self.there = replace(self._target, progress=TargetProgress(commits=commits)), True
+
+    def make(self, *, check: Callable[[], None]) -> None:
+        """Make the table, if it is not there."""
+        if not self.there:
+            self.find()
+        if not self.there:
+            check()
+            self._backend.tables.create(self._target, self._owner)
+            self.find()  # another sync may have made it at the same time
+
+    def write(self, events: Sequence[RejectedEvent], ends: Mapping[int, int], *, check: Callable[[], None]) -> None:
+        """Write the rows that are not there yet, in one commit. ``ends``: how far the batch goes. Calls ``check`` before each attempt."""
+        tables = self._backend.tables
+        target = replace(self._target, progress=TargetProgress(ends, commits=self._target.progress.commits + 1))
+        schema = rows_schema(target, guard=self._guard)
+        batch = batch_of(target, schema, [self._row(one) for one in events])
+        rows = self._backend.rows_of(pa.Table.from_batches([batch], schema))
+        if not tables.merge(target, rows, self._owner, partial=False, check=check):
+            check_done(tables, target, self._owner, check=check)
+        self._target = target
+
+    def _row(self, one: RejectedEvent) -> tuple[tuple[object, ...], NetChange]:
+        key = (self._owner.topic, self._owner.life, *one.place, _writable(one.column))
+        table = None if one.source is None else _writable(named(one.source))
+        key_of_row, body = (None if text is None else _writable(text) for text in (one.key, one.body))
+        values = (*key, table, one.action, key_of_row, _writable(one.reason), body, one.time_us)
+        return key, NetChange(put=True, values=values, since=None, position=None, level=ALWAYS, place=one.place)
+
+    def _foreign(self, path: str, observed: object) -> InvalidArgument:
+        return InvalidArgument(
+            "the table of rejected events is another's",
+            operation="sync",
+            object=path,
+            expected=f"no table, or one that sync {self._owner.name} of topic {self._owner.topic} has written",
+            observed=observed,
+            hint="give this sync's another name: rejected='_…' (--rejected)",
+        )
+
+
+def _writable(text: str) -> str:
+    """The text with ? for what is no character, such as half of a surrogate pair, which JSON can say."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

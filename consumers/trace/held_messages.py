@@ -1,0 +1,68 @@
+"""Messages that failed and wait for another try, or were in flight in a worker that died: what holds a consumer group up, besides what
+is parked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...coordinator.operators.parked import rows_at
+from ...coordinator.queues.cell import MessageState, QueueCell, Tries
+from ...log.message.message import from_ms
+from ...log.read.reader import Reader
+from .status import DeliveryState
+
+_HELD = {MessageState.WAITING: DeliveryState.WAITING, MessageState.SUSPECT: DeliveryState.SUSPECT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMessage:
+    """A message that did not go through at once. It may hold up its message group."""
+
+    topic: str
+    queue: int
+    offset: int
+    fate: DeliveryState
+    blocks: bool
+    """Whether the messages of its message group wait behind it."""
+    attempts: int
+    """The deliveries so far."""
+    strikes: int
+    """The deliveries that failed and count."""
+    due: datetime | None
+    """When it is tried again at the earliest."""
+    message_id: str | None
+    """The message's id. It and the fields below are None when the message cannot be read any more."""
+    message_group: str | None
+    stored: datetime | None
+
+
+async def held_messages(reader: Reader, topic: str, queue: int, cell: QueueCell, *, most: int) -> list[HeldMessage]:
+    """The messages of a queue that are held up, the oldest ``most`` of them. Those that the cell has no room for are left out."""
+    chosen = sorted(_held(cell), key=lambda one: one[0])[:most]
+    rows = await rows_at(reader, queue, [offset for offset, _, _ in chosen]) if chosen else {}
+    return [_held_up(topic, queue, offset, tries, blocks, rows.get(offset, {})) for offset, tries, blocks in chosen]
+
+
+def _held(cell: QueueCell) -> Iterator[tuple[int, Tries, bool]]:
+    yield from ((offset, tries, False) for offset, tries in cell.tries.items() if tries.state in _HELD)
+    yield from ((one.head, one.tries, True) for one in cell.markers.values() if one.tries.state in _HELD)
+
+
+def _held_up(topic: str, queue: int, offset: int, tries: Tries, blocks: bool, row: dict[str, object]) -> HeldMessage:
+    message_id, message_group, stored = row.get("message_id"), row.get("message_group"), row.get("store_timestamp")
+    return HeldMessage(
+        topic=topic,
+        queue=queue,
+        offset=offset,
+        fate=_HELD[tries.state],
+        blocks=blocks,
+        attempts=tries.attempts,
+        strikes=tries.strikes,
+        due=from_ms(tries.due_ms) if tries.state is MessageState.WAITING and tries.due_ms else None,
+        message_id=message_id if isinstance(message_id, str) else None,
+        message_group=message_group if isinstance(message_group, str) else None,
+        stored=stored if isinstance(stored, datetime) else None,
+    )

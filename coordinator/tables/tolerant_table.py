@@ -1,0 +1,42 @@
+"""A table of cells whose refusals of what it allowed before are passing faults for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...log.errors import PenstockError
+from ...log.stores.refusals import Refusals
+from .protocol import Cell, CellTable, CellVersion
+
+
+class TolerantTable:
+    """The same table."""
+
+    def __init__(self, inner: CellTable, refusals: Refusals) -> None:
+        self._inner = inner
+        self.refusals = refusals
+        self.lists_cheaply = inner.lists_cheaply
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    async def get(self, key: str) -> Cell | None:
+        return await self.refusals.around("get", key, lambda: self._inner.get(key))
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        return await self.refusals.around("put", key, lambda: self._inner.put(key, data, expected=expected))
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        await self.refusals.around("delete", key, lambda: self._inner.delete(key, expected=expected))
+
+    async def keys(self, prefix: str) -> list[str]:
+        return await self.refusals.around("list", prefix, lambda: self._inner.keys(prefix))
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        return await self.refusals.around("list", "", lambda: self._inner.read_all(prefixes, known=known))
+
+    async def close(self) -> None:
+        await self._inner.close()

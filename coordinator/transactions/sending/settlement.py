@@ -1,0 +1,110 @@
+"""The received messages that a transaction settles besides sending: they are done when it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ....log.errors import InvalidArgument
+from ....log.message.message import MessageView
+from ....log.runtime.runtime import Clock
+from ...queues.receipt_handle import ReceiptHandle, ReceiptRefused
+from ..errors import TransactionCommitted
+from ..ids import member_of
+from ..members.acks import Acks, Verdict, acks_of
+from ..members.member_cells import MemberCells
+from ..members.state import Decider, Decision, TransactionRow, check_open
+from ..settlement_cells import SettlementCells
+
+
+class Settler(Protocol):
+    """The consumer that received the messages, or another of its group: a SimpleConsumer."""
+
+    @property
+    def group(self) -> str: ...
+
+    async def ack(self, *receipts: MessageView | str) -> None: ...
+
+    def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]: ...
+
+    async def settle_for(self, transaction: str, handles: Sequence[ReceiptHandle]) -> None: ...
+
+    async def forget_noted(self, transaction: str, topic: str, queue: int) -> None: ...
+
+
+class Settlement:
+    """The messages that one transaction settles, by one consumer."""
+
+    def __init__(self, members: MemberCells, queues: SettlementCells, clock: Clock, settler: Settler) -> None:
+        self._members = members
+        self._queues = queues
+        self._clock = clock
+        self._settler = settler
+        self._receipts: list[MessageView | str] = []
+        self._handles: list[ReceiptHandle] = []
+
+    def __bool__(self) -> bool:
+        """Whether there are any messages."""
+        return bool(self._handles)
+
+    def add(self, receipts: Sequence[MessageView | str]) -> None:
+        """Settle these messages too. Raises what `handles_of` and `acks_of` raise, and then none of them is added."""
+        if not receipts:
+            raise InvalidArgument("nothing to acknowledge", operation="ack in a transaction")
+        handles = [*self._handles, *self._settler.handles_of(receipts)]
+        acks_of(handles)
+        self._handles = handles
+        self._receipts += receipts
+
+    async def settle_alone(self) -> None:
+        """Settle the messages of a transaction that sent nothing. Raises as `SimpleConsumer.ack` does."""
+        await self._settler.ack(*self._receipts)
+
+    async def commit(self, transaction: str) -> TransactionRow:
+        """The row of a transaction, once it is durable that it is committed, by the write that settles the messages.
+
+        Raises `ReceiptRefused` when they cannot be settled: it is rolled back then, or will be when their deliveries end. Raises the
+        other outcome when the transaction is decided otherwise. Raises what the table raises, after which it may be either: call again.
+        """
+        acks, member = acks_of(self._handles), member_of(transaction)
+        now_ms = self._clock.wall_ms()
+        cell = await self._members.change(member, lambda cell: cell.with_acks(transaction, acks, now_ms=now_ms), grows=True)
+        row = cell.row(transaction)
+        if row.decision is Decision.ROLLED_BACK:
+            check_open(row, operation="commit")
+        if row.is_open:
+            try:
+                await self._settler.settle_for(transaction, self._handles)
+            except ReceiptRefused:
+                if not await self._was_committed(row, acks):
+                    raise
+        cell = await self._members.change(
+            member, lambda cell: cell.decided(transaction, Decision.COMMITTED, Decider.ACKS, now_ms=now_ms)
+        )
+        return cell.row(transaction)
+
+    async def _was_committed(self, row: TransactionRow, acks: Acks) -> bool:
+        """Whether a transaction whose messages cannot be settled is committed all the same, because it settled them before.
+
+        If it is not, it is rolled back, as far as that can be told.
+        """
+        await self._queues.end(acks, now_ms=self._clock.wall_ms())
+        try:
+            return await self._queues.note(row) is Verdict.COMMITTED
+        except TransactionCommitted:
+            return True
+
+    async def give_up(self, transaction: str) -> None:
+        """Let a transaction whose commit has begun be rolled back: its deliveries end, unless it is committed already.
+
+        Raises `TransactionCommitted`, `AcksDecide`, and what the table raises.
+        """
+        cell = await self._members.read(member_of(transaction))
+        row = None if cell is None else cell.rows.get(transaction)
+        if row is not None and row.is_open and row.acks is not None:
+            await self._queues.give_up(row)
+
+    async def forget(self, row: TransactionRow) -> None:
+        """Let the queue's cell forget a transaction whose row says that it is committed. Raises what the table raises."""
+        if row.acks is not None:
+            await self._settler.forget_noted(row.id, row.acks.topic, row.acks.queue)

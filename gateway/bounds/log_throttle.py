@@ -1,0 +1,28 @@
+"""Log lines that somebody else can cause at will: of each cause one in a while."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+AGAIN_S: Final = 10.0
+_CAUSES_MAX: Final = 1_000
+"""So many causes are remembered. Beyond, the oldest is forgotten, and told again."""
+
+
+class LogThrottle:
+    """Says whether a cause is to be told now."""
+
+    def __init__(self, again_s: float = AGAIN_S) -> None:
+        self._again_s = again_s
+        self._told: OrderedDict[str, float] = OrderedDict()
+
+    def is_due(self, cause: str, now_s: float) -> bool:
+        """Whether it was not told of late. It counts as told then."""
+        if now_s - self._told.get(cause, float("-inf")) < self._again_s:
+            return False
+        self._told[cause] = now_s
+        self._told.move_to_end(cause)
+        if len(self._told) > _CAUSES_MAX:
+            self._told.popitem(last=False)
+        return True

@@ -1,0 +1,67 @@
+"""What callers hold of a gateway: counted for each caller and for all together, whatever ids they choose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ...log import BackPressureError
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Something of which there is so much."""
+
+    what: str
+    each: int
+    """The most that one caller holds."""
+    all: int
+    """The most that all hold together."""
+
+
+@dataclass(slots=True)
+class QuotaCounter:
+    """Counts what is held now."""
+
+    _held: dict[str, Counter[str]] = field(default_factory=dict)
+    """By what it is, and by who holds it."""
+    _sums: Counter[str] = field(default_factory=Counter)
+
+    def held(self, share: Quota, owner: str | None = None) -> int:
+        """How much an owner holds; None: all together."""
+        return self._sums[share.what] if owner is None else self._held.get(share.what, Counter()).get(owner, 0)
+
+    def check(self, share: Quota, owner: str, more: int = 0) -> None:
+        """Raise `BackPressureError` where an owner holds too much, or all do."""
+        _check(f"{share.what}, of {owner}", self.held(share, owner) + more, share.each)
+        _check(f"{share.what}, of all together", self.held(share) + more, share.all)
+
+    @contextmanager
+    def holding(self, share: Quota, owner: str, count: int) -> Iterator[None]:
+        """A block in which an owner holds so much more. Raises `BackPressureError` unless there is room for all of it."""
+        self.check(share, owner, count)
+        with self.taken(share, owner, count):
+            yield
+
+    @contextmanager
+    def taken(self, share: Quota, owner: str, count: int) -> Iterator[None]:
+        """The same for what is there already, whether there is room or not."""
+        held = self._held.setdefault(share.what, Counter())
+        held[owner] += count
+        self._sums[share.what] += count
+        try:
+            yield
+        finally:
+            self._sums[share.what] -= count
+            held[owner] -= count
+            if not held[owner]:
+                del held[owner]
+
+
+def _check(what: str, found: int, most: int) -> None:
+    if found > most:
+        raise BackPressureError(
+            f"there are too many {what}: {found}, and at most {most}. Read what was asked for, and try again later"
+        )

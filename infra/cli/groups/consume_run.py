@@ -1,0 +1,148 @@
+"""The work of `penstock consume`: its listener, and when the command ends."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ....consumers import QueueStatistics
+from ....consumers.handlers.executor import is_coroutine_function
+from ....consumers.handlers.missing_result import name_of
+from ....consumers.handlers.results import MessagesDeclined, judge
+from ....log import MessageView, PenstockError
+from ...console.session import OutputFailed
+from .handlers import CommandNotRun
+from .message_limiter import MessageLimiter
+
+if TYPE_CHECKING:
+    from ....blocking.consumers import PushConsumer
+
+_SHORT_S, _LOOK_S = 0.02, 0.25
+_QUEUES_COME_S = 20.0
+"""How long a consumer that owns no queue yet waits for those of one that died: the longest lease, and a quarter more."""
+
+
+class ConsumeRun:
+    """The listener, and the events that the main thread waits for meanwhile."""
+
+    def __init__(self, handle: Callable[[Any], object], *, one_by_one: bool, most: int | None) -> None:
+        self._handle = handle
+        self._one_by_one = one_by_one
+        self.gate = MessageLimiter(most)
+        self._error: BaseException | None = None
+        self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One item whenever something may have ended. Its ``put`` may be called by a signal handler."""
+        self._started_s = self._active_s = time.monotonic()
+        self._ended = threading.Event()
+        self.listener: Callable[..., object] = self._named(handle)
+
+    def wake(self) -> None:
+        """Look again whether to end."""
+        self._events.put(None)
+
+    def _named(self, handle: Callable[[Any], object]) -> Callable[..., object]:
+        """The listener, under the name of the user's function: errors and the log name it."""
+
+        def listen(given: Any) -> object:  # noqa: ANN401 - a message, or a list
+            return self._listen(given)
+
+        async def listen_async(given: Any) -> object:  # noqa: ANN401 - a message, or a list
+            return await self._listen_async(given)
+
+        listener: Callable[..., object] = listen_async if is_coroutine_function(handle) else listen
+        listener.__qualname__ = name_of(handle)
+        return listener
+
+    # --- In handlers' threads and tasks -------------------------------------------------------------------------------------------
+
+    def _listen(self, given: Any) -> object:  # noqa: ANN401 - a message, or a list
+        with self._turn(given, self.gate.enter().result()) as say:
+            try:
+                return say(self._handle([given] if self._one_by_one else given))
+            except (BrokenPipeError, OutputFailed, CommandNotRun) as error:
+                self._fail(error)
+                self._ended.wait()  # the message has not failed, so it goes back as it came
+                raise MessagesDeclined from error
+
+    async def _listen_async(self, given: Any) -> object:  # noqa: ANN401 - a message, or a list
+        with self._turn(given, await asyncio.wrap_future(self.gate.enter())) as say:
+            result: Any = self._handle(given)
+            return say(await result)
+
+    @contextmanager
+    def _turn(self, given: MessageView | list[MessageView], may_go_on: bool) -> Iterator[Callable[[object], object]]:
+        if not may_go_on:
+            raise MessagesDeclined
+        done = False
+
+        def say(result: object) -> object:
+            nonlocal done
+            done = judge(result, len(given) if isinstance(given, list) else 1).failure is None
+            return result
+
+        try:
+            yield say
+        finally:
+            self._active_s = time.monotonic()
+            self.gate.leave(done=done)
+            if self.gate.finished:
+                self.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self.wake()
+
+    # --- In the main thread -------------------------------------------------------------------------------------------------------
+
+    def wait(self, consumer: PushConsumer, stopped: Callable[[], bool], until_idle: timedelta | None) -> None:
+        """Wait until the command is to end: stopped, finished, failed or idle."""
+        threading.Thread(target=self._watch, args=(consumer,), name="penstock-consume", daemon=True).start()
+        idle_s = None if until_idle is None else until_idle.total_seconds()
+        while not (stopped() or self.gate.finished or self._error is not None):
+            if idle_s is not None and self._is_idle(consumer, idle_s):
+                return
+            try:
+                self._events.get(timeout=None if idle_s is None else min(_LOOK_S, max(_SHORT_S, idle_s / 4)))
+            except queue.Empty:
+                continue
+
+    def end(self, consumer: PushConsumer) -> None:
+        """Let running handlers end. Raises the error that ended the command."""
+        if consumer.error is None and (self.gate.limited or self._error is not None):
+            consumer.drain()
+            self.give_back()
+        consumer.close()
+        if self._error is not None:
+            raise self._error
+
+    def give_back(self) -> None:
+        """Release messages that wait to be let in, or that were not processed: the consumer gives them back."""
+        self.gate.close()
+        self._ended.set()
+
+    def _watch(self, consumer: PushConsumer) -> None:
+        try:
+            consumer.wait()
+        except PenstockError as error:
+            self._fail(error)
+
+    def _is_idle(self, consumer: PushConsumer, idle_s: float) -> bool:
+        now_s = time.monotonic()
+        queues = consumer.statistics().queues
+        if self.gate.slot or any(map(_has_work, queues)):
+            self._active_s = now_s
+            return False  # also if idle_s is 0
+        if not queues and now_s < self._started_s + _QUEUES_COME_S:
+            return False
+        return now_s >= self._active_s + idle_s
+
+
+def _has_work(one: QueueStatistics) -> bool:
+    """Whether anything is to be done now. Messages that were fetched and are about to be granted are neither ready nor in flight."""
+    return one.ready_messages > 0 or one.inflight_messages > 0 or one.lag_messages > one.waiting_messages + one.parked_groups

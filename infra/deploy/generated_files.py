@@ -1,0 +1,67 @@
+"""The files that `penstock infra` writes for who installed Penstock from the index, by kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata, resources
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedFiles:
+    """One kind of files."""
+
+    files: Callable[[], dict[str, str]]
+    following: str
+    """The command that comes next, with the folder as ``{folder}``."""
+
+
+def _folder(name: str) -> dict[str, str]:
+    return {one.name: one.read_text() for one in (resources.files(__package__) / name).iterdir() if one.is_file()}
+
+
+def docker() -> dict[str, str]:
+    """The Dockerfile of an image that installs this version from the index, and the hashes of what it needs."""
+    here = resources.files(__package__)
+    text = (here / "Dockerfile.index").read_text().replace("ARG VERSION=\n", f"ARG VERSION={metadata.version('penstock')}\n")
+    return {
+        "Dockerfile": text,
+        "requirements.lock": (here / "requirements.lock").read_text(),
+    }
+
+
+def kubernetes() -> dict[str, str]:
+    """Workers, upkeep, scaling on lag, and who scrapes them."""
+    return _folder("kubernetes")
+
+
+def prometheus() -> dict[str, str]:
+    """The alerts."""
+    return _folder("prometheus")
+
+
+def grafana() -> dict[str, str]:
+    """The dashboard."""
+    from .grafana import dashboard
+
+    return {"penstock.json": json.dumps(dashboard(), indent=2) + "\n"}
+
+
+def terraform() -> dict[str, str]:
+    """A policy for each role, and the DynamoDB table."""
+    from .hcl import files
+
+    return files()
+
+
+KINDS: Mapping[str, GeneratedFiles] = {
+    "terraform": GeneratedFiles(terraform, "terraform -chdir={folder} init"),
+    "docker": GeneratedFiles(docker, "docker build -t penstock {folder}"),
+    "kubernetes": GeneratedFiles(
+        kubernetes,
+        "change what says example, then kubectl apply -f {folder}/maintain.yaml -f {folder}/worker.yaml",
+    ),
+    "prometheus": GeneratedFiles(prometheus, "name {folder}/alerts.yaml in rule_files of prometheus.yml"),
+    "grafana": GeneratedFiles(grafana, "import {folder}/penstock.json in Grafana (Dashboards, New, Import)"),
+}

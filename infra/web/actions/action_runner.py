@@ -1,0 +1,159 @@
+"""The way of an action: previewed, confirmed, done once, and logged with who and when."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ....log.errors import CallError, PenstockError, PermissionDenied, ReadOnlyError, StoreUnavailable, unforeseen
+from ..views.page import PageContext, shell_line
+from .action import Action, ActionPreview, ActionResult
+from .audit import AuditRecord, write
+
+log = logging.getLogger("penstock.console")
+
+OPERATOR = "operator"
+"""The role that may act."""
+PREVIEW_S = 60.0
+"""The time for a preview: one of a redrive may look through 100,000 dead letters."""
+BROKEN_OFF = "it was broken off while it ran; part of it may be done"
+
+
+class Changed(CallError):
+    """What the action touches is not any more as the preview showed it."""
+
+    kind = "changed_since_preview"
+
+
+class NotConfirmed(CallError):
+    """The name that confirms an action that destroys was not given."""
+
+    kind = "not_confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """The one who acts."""
+
+    name: str
+    role: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRunner:
+    """Does actions. With ``read_only`` it refuses all, whoever asks and by whichever way."""
+
+    read_only: bool
+    actions: dict[str, Action[Any]] = field(default_factory=dict)
+
+    def named(self, name: str) -> Action[Any]:
+        """An action. Raises `CallError` for a name of none."""
+        try:
+            return self.actions[name]
+        except KeyError:
+            raise CallError("there is no such action", operation="act", object=name, expected=", ".join(self.actions)) from None
+
+    async def preview(self, action: Action[Any], scene: PageContext, arguments: object) -> ActionPreview:
+        """What an action would do now. Its stamp holds for this action with these arguments on this lake alone.
+
+        Raises `StoreUnavailable` when it takes too long.
+        """
+        try:
+            async with asyncio.timeout(PREVIEW_S):
+                found = await action.preview(scene, arguments)
+        except TimeoutError:
+            raise StoreUnavailable(
+                "the preview did not come in time",
+                operation=action.name,
+                expected=f"within {PREVIEW_S:.0f} s",
+                hint=f"try again, or choose less; in a shell nothing is cut off: {shell_line(scene.source, action.command(arguments))}",
+            ) from None
+        about = (scene.source.name, action.name, sorted(action.texts(arguments).items()), found.stamp)
+        return replace(found, stamp=hashlib.sha256(repr(about).encode()).hexdigest()[:16])
+
+    async def run(
+        self, action: Action[Any], scene: PageContext, arguments: object, actor: Actor, *, stamp: str, typed: str | None
+    ) -> ActionResult:
+        """Do an action whose preview had this ``stamp``. Raises `Changed`, `NotConfirmed`, `ReadOnlyError`, and errors of the action.
+
+        What began is in the audit topic before anything is done; without that nothing is.
+        """
+        self.check_allowed(action, actor)
+        preview = await self.preview(action, scene, arguments)
+        check(action, preview, stamp=stamp, typed=typed)
+        began = self._record(action, scene, arguments, actor, preview)
+        await scene.using(lambda lake: write(lake, began))
+        try:
+            done = await action.do(scene, arguments, preview)
+        except PenstockError as error:
+            await self._log_end(scene, began.ended(scene.now, str(error), failed=True))
+            raise
+        except asyncio.CancelledError:
+            # Who waits is gone, or has no patience left. What was done by then stands, so the audit topic must not be silent.
+            await self._log_end(scene, began.ended(scene.now, BROKEN_OFF, failed=True))
+            raise
+        except Exception as error:
+            await self._log_end(scene, began.ended(scene.now, str(unforeseen(error, operation=action.name)), failed=True))
+            raise
+        finally:
+            scene.source.changed()
+        await self._log_end(scene, began.ended(scene.now, done.summary, failed=False))
+        return done
+
+    def check_allowed(self, action: Action[Any], actor: Actor) -> None:
+        """Raise `ReadOnlyError` or `PermissionDenied` unless this actor may do it."""
+        if self.read_only:
+            raise ReadOnlyError("the console was started with --read-only", operation=action.name)
+        check_operator(action.name, actor)
+
+    def _record(
+        self, action: Action[Any], scene: PageContext, arguments: object, actor: Actor, preview: ActionPreview
+    ) -> AuditRecord:
+        return AuditRecord(
+            id=scene.source.runtime.new_id(),
+            at=scene.now,
+            who=actor.name,
+            role=actor.role,
+            address=actor.address,
+            action=action.name,
+            arguments=action.texts(arguments),
+            state="began",
+            outcome=preview.summary,
+        )
+
+    async def _log_end(self, scene: PageContext, record: AuditRecord) -> None:
+        """Write how an action ended. If that fails, the action's own outcome still reaches the viewer, and this log has the record."""
+        try:
+            await scene.using(lambda lake: write(lake, record))
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was done stands
+            log.error("the end of an action is not in the audit topic (%s): %s", error, record)  # noqa: TRY400 - no traceback needed
+
+
+def check_operator(what: str, actor: Actor) -> None:
+    """Raise `PermissionDenied` for a viewer: what operators alone may begin costs much, or changes something."""
+    if actor.role != OPERATOR:
+        raise PermissionDenied(
+            "only operators may do that", operation=what, object=actor.name, expected=OPERATOR, observed=actor.role
+        )
+
+
+def check(action: Action[Any], preview: ActionPreview, *, stamp: str, typed: str | None) -> None:
+    """Raise unless this preview is what was confirmed."""
+    if preview.stamp != stamp or preview.is_nothing:
+        raise Changed(
+            "what this touches has changed since it was shown",
+            operation=action.name,
+            observed=preview.summary,
+            hint="look at the preview again; another operator may have acted, or consumers went on",
+        )
+    if preview.type_name is not None and typed != preview.type_name:
+        raise NotConfirmed(
+            "the name that confirms this was not typed",
+            operation=action.name,
+            expected=preview.type_name,
+            observed=typed or "nothing",
+        )

@@ -1,0 +1,14 @@
+"""The actions by name. A new one is a module of this room and a line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .action import Action
+from .parked_groups import RELEASE, SKIP
+from .recall import RECALL
+from .redrive import REDRIVE
+from .reset import RESET
+from .transactions import COMMIT, ROLL_BACK
+
+ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL)}

@@ -1,0 +1,107 @@
+"""How pages are drawn: Jinja2 with everything escaped, and foreign text made visible wherever it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ...operating.life import times_text
+from .. import texts
+from ..bodies import body_of
+
+ROOM = Path(__file__).parent.parent
+STATIC = ROOM / "static"
+
+
+def environment() -> Environment:
+    """Templates in which ``{{ value }}`` is always escaped, and shows values as people read them.
+
+    ``| exact`` leaves a value as it is, but for the escaping: for attributes that a form or a script reads.
+    """
+    made = Environment(
+        loader=FileSystemLoader(ROOM / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "exact": exact,
+        "size": lambda value: "-" if value is None else texts.bytes_text(value),
+        "percent": lambda value: "-" if value is None else f"{100 * value:.1f} %",
+        "short": short,
+        "body": body,
+        "conditions": conditions,
+        "times": times_text,
+        "words": lambda value: str(value).replace("_", " "),
+    }
+    return made
+
+
+def _printed(value: object) -> object:
+    if hasattr(value, "__html__"):
+        return value
+    return time_tag(value) if isinstance(value, datetime) else texts.value_text(value)
+
+
+def time_tag(time: datetime, live: str | None = None) -> Markup:
+    """A time in UTC; the script of the page adds it in the viewer's zone."""
+    place = Markup(' data-live="{}"').format(live) if live is not None else ""
+    stated = time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}"{}>{}</time>').format(stated, place, texts.time_text(time))
+
+
+def exact(value: object) -> Markup:
+    """A value as it is, escaped."""
+    return escape("" if value is None else str(value))
+
+
+def short(text: object, chars: int = 40) -> str:
+    """The first characters of a long text."""
+    whole = texts.value_text(text)
+    return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
+
+
+def conditions(query: Mapping[str, object]) -> dict[str, object]:
+    """The parameters of a query that choose, without those that say where to begin."""
+    return {name: value for name, value in query.items() if value is not None and name not in ("start", "before", "after")}
+
+
+def body(data: bytes | None) -> Markup:
+    """A body of any bytes, cut where it is long."""
+    if data is None:
+        return Markup("<em>no body</em>")
+    beginning = body_of(data, most=texts.BODY_SHOWN_BYTES)
+    text, is_whole = beginning.pretty, beginning.is_whole
+    rest = Markup("") if is_whole else Markup('<p class="note">Cut: the body has {}.</p>').format(texts.bytes_text(len(data)))
+    return Markup('<pre class="body">{}</pre>{}').format(text, rest)
+
+
+def live_tag(values: Mapping[str, object], key: str) -> Markup:
+    """The place of a value that changes while a viewer watches."""
+    value = values[key]
+    if isinstance(value, datetime):
+        return time_tag(value, key)
+    return Markup('<span data-live="{}">{}</span>').format(key, texts.value_text(value))
+
+
+def live_document(values: Mapping[str, object]) -> dict[str, Any]:
+    """The values that change as the script of the page puts them in their places: texts, times as they are, and lines of charts."""
+    return {key: _live_value(value) for key, value in values.items()}
+
+
+def _live_value(value: object) -> object:
+    match value:
+        case datetime():
+            return {"time": value.astimezone(UTC).isoformat(), "text": texts.time_text(value)}
+        case tuple():
+            return {"lines": list(value)}
+        case _:
+            return texts.value_text(value)

@@ -1,0 +1,343 @@
+"""Links rows that other processes stage. A batch is in the log whole or not at all and, under a name, once.
+
+    linker = await open_linker(lake, "orders", name="spark/etl")
+    if not linker.is_linked(batch):                  # else an earlier instance of the name has seen to it
+        job = await linker.begin()                   # its id goes to whoever stages
+        parts = …                                    # each by `jobs.upload_part`, in any process, tried as often as need be
+        linked = await linker.link(job, parts, batch=batch)
+
+Nothing is visible before ``link``. Then all parts that it was given are, in their order within each queue. The collector removes
+uploads that are not linked after two days. The proof is in ``docs/0008-ordered-writes.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from .append.in_flight import AppendResult, Outcome
+from .errors import (
+    InvalidArgument,
+    LimitExceeded,
+    NotSupported,
+    PenstockError,
+    RetryError,
+    StoreUnavailable,
+    TopicDeleted,
+    UnknownOutcome,
+)
+from .format.header import Batch, Epoch, Part
+from .lake import LogLake
+from .limits import ENTRY_ROWS_MAX
+from .runtime.backoff import until_answered
+from .schema.topic_schema import TopicSchema
+from .stage.jobs import Job, begin_job
+from .topic.producer_name import check_producer_name, open_name
+from .topic.settings import TopicSettings
+from .topic.timer_log import check_own, delays
+from .topic.topics import Topic
+
+BATCH_SEQUENCES = 2**32
+"""The number of sequences that each batch number stands for. Those in the upper half may be a batch's last."""
+_LOWEST = BATCH_SEQUENCES - ENTRY_ROWS_MAX
+"""The first of them that may be: that of a batch of one row."""
+BATCH_MAX = 2**31 - 1
+LINK_ATTEMPTS_MAX = 5
+_TIMEOUT = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedBatch:
+    """A batch that is in the log."""
+
+    rows: int
+    entry: int | None
+    """The entry that brought it. None when only the fact is known: the name's next opening told it, or the log was trimmed meanwhile."""
+    offsets: Mapping[int, tuple[int, int]] | None
+    """The first offset and the one after the last of every touched queue. None when only the fact is known."""
+
+
+def sequence_of(batch: int, rows: int) -> int:
+    """The sequence of the batch's last row, which tells how many there are. It leaves room for as many rows as a batch may have."""
+    return batch * BATCH_SEQUENCES + _LOWEST + rows - 1
+
+
+def rows_of(sequence: int) -> int | None:
+    """The number of rows of the batch that ends with a sequence. None for the greatest one, with which every batch of older versions ends."""
+    rows = sequence % BATCH_SEQUENCES - _LOWEST + 1
+    return None if rows == ENTRY_ROWS_MAX else rows
+
+
+class Linker:
+    """A producer whose rows other processes stage, on the running event loop. `open_linker` makes it; it links one batch at a time.
+
+    After an error open another one.
+    """
+
+    def __init__(
+        self, topic: Topic, generation: int, name: str | None, epoch: Epoch | None, last_sequence: int, timeout: timedelta
+    ) -> None:
+        self._topic = topic
+        self._name = name
+        self._epoch = epoch
+        self._last_sequence = last_sequence
+        self._timeout_s = timeout.total_seconds()
+        self._one_at_a_time = asyncio.Lock()
+        self.generation = generation
+        """The routing generation of the topic's life that ``settings`` belong to."""
+        self.id: str = name or topic.runtime.new_id()
+        """The producer's name, or a random id."""
+
+    @property
+    def topic(self) -> Topic:
+        """The topic that it links to."""
+        return self._topic
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's settings, by which rows are to be routed."""
+        return self._topic.settings
+
+    @property
+    def schema(self) -> TopicSchema | None:
+        """The topic's schema, as far as this process has read, by which typed rows are to be staged. None: it has none."""
+        return self._topic.tail.state.schema
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that is known to be linked under the name; -1 for none."""
+        return self._last_sequence // BATCH_SEQUENCES
+
+    def is_linked(self, batch: int) -> bool:
+        """Whether this batch, or a later one, is in the log already."""
+        return batch <= self.last_batch
+
+    def check_repeated(self, batch: int, rows: int) -> None:
+        """Raise `InvalidArgument` if the batch is the last one that is linked, and was linked with another number of rows.
+
+        To pass it over as a repetition would lose rows. Nothing is lost of one that has no rows now.
+        """
+        if batch != self.last_batch or not rows or (linked := rows_of(self._last_sequence)) in {None, rows}:
+            return
+        raise InvalidArgument(
+            "the batch is in the topic under this name with another number of rows, so this is no repetition of it",
+            operation="link",
+            object=f"{self._topic.paths.topic}, batch {batch} of {self.id}",
+            expected=f"{linked:,} rows",
+            observed=f"{rows:,} rows",
+            hint="go on with the checkpoint that the batch was written with; or give the query a new name, under which this batch is written "
+            "whole, beside those of its rows that are in the topic already",
+        )
+
+    async def begin(self) -> Job:
+        """Begin a batch. Returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
+        topic = self._topic
+        return await until_answered(
+            lambda: begin_job(topic.store, topic.paths, topic.runtime, producer=self.id),
+            topic.runtime.clock,
+            timeout_s=self._timeout_s,
+        )
+
+    async def discard(self, job: Job) -> None:
+        """Give up a job for which nothing was uploaded, so that it does not wait for the collector."""
+        with suppress(StoreUnavailable):  # the collector finds it
+            await self._topic.store.delete(self._topic.paths.job_record(job.id))
+
+    async def link(
+        self, job: Job, parts: Sequence[Part], *, batch: int | None = None, schema_version: int = 0, extended: bool = False
+    ) -> LinkedBatch:
+        """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
+
+        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine. A number that is in the log already is an error
+        here. Where no answer tells the outcome, the name is opened anew, which ends all doubt. The batch is linked then if it has not
+        been.
+
+        ``schema_version`` is that of the topic's schema that the parts were written with; 0: they have no typed value. ``extended`` says
+        that a row has a key, headers, or NULL instead of a body.
+
+        Raises `FencedError` when a newer instance of the name is open, and `NotWritten` when the batch is proved not to be in the log.
+        Raises `UnknownOutcome` without a name, or when the store does not answer for long, and `TopicDeleted`.
+        """
+        rows = self._checked(parts, batch)
+        self._check_version(schema_version)
+        form = (schema_version, extended)
+        async with self._one_at_a_time:
+            for attempt in range(LINK_ATTEMPTS_MAX):
+                outcome = await self._append(job, parts, rows, batch, form)
+                if isinstance(outcome, AppendResult):
+                    return self._linked(outcome, rows, batch)
+                assert isinstance(outcome, PenstockError), "a batch is written or fails"
+                if not isinstance(outcome, UnknownOutcome) or batch is None or attempt == LINK_ATTEMPTS_MAX - 1:
+                    raise outcome
+                if await self._reopened_behind(batch):
+                    self.check_repeated(batch, sum(rows.values()))  # a rival may have linked it
+                    return LinkedBatch(sum(rows.values()), None, None)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _linked(self, written: AppendResult, rows: Mapping[int, int], batch: int | None) -> LinkedBatch:
+        self._last_sequence = self._sequence(rows, batch)
+        if written.offsets is None:
+            return LinkedBatch(sum(rows.values()), None, None)
+        offsets = {queue: (first, first + rows[queue]) for queue, first in written.offsets.items()}
+        return LinkedBatch(sum(rows.values()), written.entry, offsets)
+
+    async def _append(
+        self, job: Job, parts: Sequence[Part], rows: Mapping[int, int], batch: int | None, form: tuple[int, bool]
+    ) -> Outcome:
+        schema_version, extended = form
+        deadline_s = min(self._topic.runtime.clock.monotonic_s() + self._timeout_s, job.link_until_s)
+        linking = Batch(
+            producer=self.id,
+            named=self._epoch is not None,
+            epoch=self._epoch,
+            previous=self._last_sequence,
+            last=self._sequence(rows, batch),
+            generation=self.generation,
+            rows=rows,
+            valid_until=0,
+            parts=tuple(parts),
+            job=job.id,
+            schema_version=schema_version,
+            extended=extended,
+        )
+        return await self._topic.appender.append_batch(linking, None, size_bytes=0, deadline_s=deadline_s)
+
+    def _sequence(self, rows: Mapping[int, int], batch: int | None) -> int:
+        count = sum(rows.values())
+        return self._last_sequence + count if batch is None else sequence_of(batch, count)
+
+    async def _reopened_behind(self, batch: int) -> bool:
+        """Open the name anew, which voids every link still on its way. Returns whether the batch got into the log before."""
+        assert self._name is not None, "only a linker with a name numbers its batches"
+        try:
+            # The routing generation is the topic's present one, as the opening is only to learn what the log has. In a later topic of
+            # the name, the producer's name belongs to somebody else.
+            generation = self._topic.tail.state.generation
+            if not self._topic.is_current:
+                raise self._deleted(batch)
+            self._epoch, self._last_sequence = await open_name(
+                self._topic, self._name, generation=generation, timeout_s=self._timeout_s
+            )
+        except (RetryError, UnknownOutcome) as error:
+            # An opening that was not written says nothing about the batch.
+            raise UnknownOutcome(
+                "whether the batch got into the log is not known, as the name could not be opened anew",
+                operation="link",
+                object=self._name,
+                observed=str(error),
+                hint="open another linker: its last_batch tells",
+            ) from error
+        return self.is_linked(batch)
+
+    def _deleted(self, batch: int) -> TopicDeleted:
+        return TopicDeleted(
+            "the topic was deleted while the batch was linked: whether the batch got into it before is not known, and its rows are in no other",
+            operation="link",
+            object=f"{self._topic.paths.topic}, batch {batch} of {self._name}",
+            expected=f"incarnation {self._topic.record.incarnation}",
+            observed=f"incarnation {self._topic.tail.state.incarnation}" if self._topic.tail.state.alive else "no topic",
+            hint="open another linker; stage the rows anew if they belong to the topic as it is",
+        )
+
+    def _check_version(self, schema_version: int) -> None:
+        """Raise `InvalidArgument` for rows that the fold would void, as they are typed where the topic is not, or the other way."""
+        if not self._topic.is_current:
+            return  # the append tells so
+        schema = self._topic.tail.state.schema
+        newest = 0 if schema is None else schema.version
+        if not min(1, newest) <= schema_version <= newest:
+            raise InvalidArgument(
+                "the rows are not of the topic's schema",
+                operation="link",
+                object=self._topic.paths.topic,
+                expected="rows with bodies" if newest == 0 else f"typed rows of version 1 to {newest}",
+                observed="rows with bodies" if schema_version == 0 else f"typed rows of version {schema_version}",
+            )
+
+    def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
+        """The number of rows of every queue. Raises for parts that the fold would void."""
+        counted: Counter[int] = Counter()
+        for part in parts:
+            counted.update(part.rows)
+        rows = dict(sorted(counted.items()))
+        queues = self.settings.queues
+        if not rows or min(rows.values()) < 1 or not all(0 <= queue < queues for queue in rows):
+            raise InvalidArgument("the parts hold no rows, or rows of queues that are not there", operation="link", observed=rows)
+        if (batch is None) != (self._name is None):
+            raise InvalidArgument("batches have numbers if, and only if, the linker has a name", operation="link", observed=batch)
+        if sum(rows.values()) > ENTRY_ROWS_MAX:
+            raise LimitExceeded("too many rows for one batch", operation="link", expected=f"at most {ENTRY_ROWS_MAX}")
+        if batch is not None:
+            check_batch(batch)
+            if self.is_linked(batch):
+                raise InvalidArgument("the batch is linked", operation="link", expected=f"above {self.last_batch}", observed=batch)
+        return rows
+
+
+def check_batch(batch: int) -> None:
+    """Raise `InvalidArgument` unless this is a valid number of a batch."""
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 0 <= batch <= BATCH_MAX:
+        raise InvalidArgument("not a batch's number", operation="link", expected=f"0 to {BATCH_MAX}", observed=batch)
+
+
+async def current_topic(lake: LogLake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
+    """The topic that has the name now, open for writing, and the routing generation of its settings.
+
+    The topic that this process has open may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right
+    now, and `NotSupported` for a topic of type DELAY.
+    """
+    check_own(name, operation="link")
+    opened = await lake.topic(name, writable=True)
+    if delays(opened.record):
+        raise NotSupported(
+            "rows that are staged cannot be delayed",
+            operation="link",
+            object=name,
+            expected="a topic of another type",
+            observed="DELAY",
+            hint="send them by a producer: send_batch takes a table with the column delivery_timestamp",
+        )
+    await until_answered(opened.tail.catch_up, opened.runtime.clock, timeout_s=timeout.total_seconds())
+    opened = await lake.topic(name, writable=True)
+    if not opened.is_current:
+        raise TopicDeleted("the topic was deleted meanwhile", operation="link", object=name, hint="open it anew")
+    return opened, opened.tail.state.generation  # as of the same moment as the settings that route the rows
+
+
+async def open_linker(
+    lake: LogLake, topic: str, *, name: str | None = None, timeout: timedelta = _TIMEOUT, generation: int | None = None
+) -> Linker:
+    """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
+
+    ``timeout`` is for getting one link, or one opening, into the log. ``generation`` is the routing generation by which the rows to be
+    linked were staged, if they are already. Raises what ``lake.producer`` raises, and `TopicDeleted` when the topic's generation is
+    another one. Raises `InvalidArgument` for a name under which a producer has sent messages with sequences of its own.
+    """
+    check_producer_name(name)
+    opened, current = await current_topic(lake, topic, timeout=timeout)
+    if generation not in (None, current):
+        raise TopicDeleted(
+            "the topic is not the one that the rows were staged for: it was deleted and created again, or its log was repaired",
+            operation="link",
+            object=topic,
+            expected=f"routing generation {generation}",
+            observed=current,
+            hint="stage them anew, for the topic as it is",
+        )
+    epoch: Epoch | None = None
+    last_sequence = -1
+    if name is not None:
+        epoch, last_sequence = await open_name(opened, name, generation=current, timeout_s=timeout.total_seconds())
+        if last_sequence % BATCH_SEQUENCES < _LOWEST:  # -1, of a new name, is not
+            raise InvalidArgument(
+                "a producer of this name has sent messages with sequences of its own",
+                operation="link",
+                object=name,
+                expected="a name under which batches were linked, or a new one",
+                observed=f"last sequence {last_sequence}",
+            )
+    return Linker(opened, current, name, epoch, last_sequence, timeout)

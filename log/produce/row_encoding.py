@@ -1,0 +1,164 @@
+"""Forms batches: turns what was gathered into rows, by the topic's schema if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..limits import HANDED_BYTES_MAX
+from ..message.batch_rows import BatchRows, MessageIds, WrittenIds, rows_of_arrow, rows_of_messages
+from ..message.message import VALUE
+from ..message.routing import Router
+from ..runtime.runtime import Runtime
+from ..topic.topics import Topic
+from .accumulator import BatchBuilder
+from .gathered_rows import GatheredRows, RowExtractor
+from .invalid_rows import InvalidRowSender, divert
+from .typed_rows import RowRules, TypedRows, as_json_bodies, refusal, rows_of_converted, rules_of
+
+_FIRST_ROW_BYTES = 256
+"""The memory that a row is expected to take, before any was seen."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EncodedBatch:
+    """A batch as it is written."""
+
+    rows: BatchRows
+    schema_version: int
+    kept: npt.NDArray[np.int64] | None
+    """The messages that are written, by their place among those sent; None: all are."""
+    invalid: Mapping[int, str]
+    """Why the others are not, by place."""
+
+
+class BatchEncoder:
+    """Forms the batches of one producer."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        served: Topic,
+        router: Router,
+        *,
+        producer: str,
+        ignore_extra: bool,
+        invalid: InvalidRowSender | None,
+        to_timer_log: bool,
+    ) -> None:
+        """``served`` is the topic whose messages these are; ``invalid`` sends rows that do not fit its schema to the topic beside.
+
+        ``to_timer_log``: the rows wait in the topic's timer log, which has no schema.
+        """
+        self._runtime, self._served, self._router = runtime, served, router
+        self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
+        self.is_typed = served.settings.schema is not None
+        self._rules: RowRules | None = None
+        self._form: RowExtractor | None = None
+        self.row_bytes = float(_FIRST_ROW_BYTES)
+        """The memory that a row takes, by the last batches."""
+
+    @property
+    def rules(self) -> RowRules:
+        """What rows must be, by the schema as far as this process has read."""
+        schema = self._served.schema
+        if self._rules is None or self._rules.schema is not schema:
+            self._rules = rules_of(self._served.settings, schema, ignore_extra=self._ignore_extra)
+        return self._rules
+
+    def gather(self) -> list[Any] | GatheredRows:
+        """What the contents of a batch's messages gather in."""
+        if not self.is_typed:
+            return []
+        schema = self._served.schema
+        if self._form is None or self._form.schema is not schema:
+            self._form = RowExtractor(schema, ignore_extra=self._ignore_extra)
+        return GatheredRows(self._form)
+
+    async def form(self, builder: BatchBuilder) -> EncodedBatch:
+        """The rows of a batch. Raises `InvalidArgument` for rows that do not fit the topic's schema, unless they go to another topic."""
+        now_us = 1000 * self._runtime.clock.wall_ms()
+        if not self.is_typed:
+            return await self._runtime.offload(lambda: self._finish(builder, self._rows(builder, now_us), 0, None))
+        typed, check = builder.typed, builder.again or (lambda rules: self._typed_rows(builder, now_us, rules))
+        if typed is None:
+            typed = await self._runtime.offload(lambda: check(self.rules))
+        if typed.bad:  # a later version of the schema may have what they have
+            await self.read_on()
+            if self._served.schema.version != typed.schema_version:
+                typed = await self._runtime.offload(lambda: check(self.rules))
+        if typed.bad:
+            await self._take_out(builder, typed)
+        return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us))
+
+    async def read_on(self) -> None:
+        """Find out what the topic's schema is now."""
+        await self._served.tail.catch_up()
+
+    def _typed_rows(self, builder: BatchBuilder, now_us: int, rules: RowRules) -> TypedRows:
+        assert isinstance(builder.contents, GatheredRows), "rows gather in blocks"
+        sent = (builder.groups, builder.labelled, builder.queues)
+        return rows_of_converted(builder.contents.converted(rules.schema), *sent, rules, born_us=self._born_us(builder, now_us))
+
+    async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
+        """Send the bad rows of a batch to the topic beside this one. Raises `InvalidArgument` where there is none."""
+        ids = {at: builder.ids.one(at) for at in typed.bad}
+        if self._invalid is None:
+            named = {at: f"message {one}" for at, one in ids.items()}
+            raise refusal(typed.bad, topic=self._served.paths.topic, named=named, count=typed.table.num_rows)
+        if isinstance(builder.contents, GatheredRows):
+            rows: dict[int, object] = {at: builder.contents.row(at) for at in typed.bad}
+            sequences = {at: builder.sequences[at] for at in typed.bad if builder.sequences}
+        else:
+            rows = dict(typed.given)
+            column = typed.table["sequence"]
+            sequences = {at: one for at in typed.bad if (one := column[at].as_py()) is not None}
+        await divert(self._invalid, self._served.paths.topic, typed.bad, rows, ids, sequences)
+
+    def _of_typed(self, builder: BatchBuilder, typed: TypedRows, now_us: int) -> EncodedBatch:
+        of_all = builder.ids
+        ids: MessageIds | WrittenIds = of_all
+        born_us = now_us if builder.table is not None else self._born_us(builder, now_us)
+        table, kept = typed.table, None
+        self.row_bytes += 0.5 * (table[VALUE].nbytes / max(1, table.num_rows) - self.row_bytes)
+        if typed.bad:
+            fits = typed.fits
+            kept = np.flatnonzero(fits)
+            table, ids = table.filter(pa.array(fits)), WrittenIds(of_all, kept)
+            born_us = born_us if isinstance(born_us, int) else born_us[kept]
+        if self._to_timer_log:
+            table = as_json_bodies(table)
+        in_runs = builder.table is not None  # rows that were sent one by one take the queues in turn
+        rows = rows_of_arrow(table, born_us, self._router, producer=self._producer, ids=ids, in_runs=in_runs)
+        version = 0 if self._to_timer_log else typed.schema_version
+        return self._finish(builder, rows, version, kept, {at: str(fault) for at, fault in typed.bad.items()})
+
+    def _finish(
+        self,
+        builder: BatchBuilder,
+        rows: BatchRows,
+        schema_version: int,
+        kept: npt.NDArray[np.int64] | None,
+        invalid: Mapping[int, str] = MappingProxyType({}),
+    ) -> EncodedBatch:
+        if 0 < rows.size_bytes <= HANDED_BYTES_MAX:
+            _ = rows.table  # here, and not on the event loop
+        builder.built()
+        return EncodedBatch(rows, schema_version, kept, invalid)
+
+    def _rows(self, builder: BatchBuilder, now_us: int) -> BatchRows:
+        ids = builder.ids
+        if builder.table is not None:
+            return rows_of_arrow(builder.table, now_us, self._router, producer=self._producer, ids=ids)
+        assert isinstance(builder.contents, list), "bodies gather in a list"
+        sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
+        return rows_of_messages(*sent, self._born_us(builder, now_us), self._router, producer=self._producer, ids=ids)
+
+    def _born_us(self, builder: BatchBuilder, now_us: int) -> npt.NDArray[np.int64]:
+        return now_us - (1e6 * (self._runtime.clock.monotonic_s() - np.asarray(builder.born_s))).astype(np.int64)

@@ -1,0 +1,136 @@
+"""What a sync by Spark does to targets in its driver, by deltalake: some ten milliseconds, where Spark plans and commits for seconds.
+
+The commits are those of the engine without Spark. Commits by Spark in the same driver, such as those of an OPTIMIZE beside the sync, wait
+meanwhile: they are not put if absent, as deltalake's are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from ...cdc.changes import Key, TargetRow
+from ...cdc.delta.compaction import NOTHING, TargetCompactionResult
+from ...cdc.delta.key_ranges import key_ranges_of, table_of
+from ...cdc.delta.plain_tables import WriterRequirements, bytes_in_reach, is_plain
+from ...cdc.delta.tables import DeltalakeTargets, existing_target_of
+from ...cdc.fold.fold_result import LastTruncate
+from ...cdc.targets import ExistingTarget, Target, TargetOwner, TargetProgress
+from ...log.errors import MissingDependency
+from .jvm import can_lock, is_on_disk, look_anew, without_commits
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+_OF_NEW = "spark.databricks.delta.properties.defaults."
+
+
+class DriverTargets:
+    """The targets in one folder, as far as this process may write them. What it leaves to Spark answers with None, and nothing is done."""
+
+    @classmethod
+    def of(cls, session: SparkSession, into: str, *, guard: bool, bytes_max: int) -> Self | None:
+        """None where Spark has to do all: without deltalake; in a store, where nothing keeps Spark's commits out; or where threads of
+        Python have no threads of the JVM of their own, which could hold a lock.
+        """
+        if bytes_max == 0 or not can_lock(session) or not is_on_disk(session, into):
+            return None
+        try:
+            return cls(session, DeltalakeTargets(into, guard=guard), bytes_max)
+        except MissingDependency:
+            return None
+
+    def __init__(self, session: SparkSession, tables: DeltalakeTargets, bytes_max: int) -> None:
+        from deltalake.exceptions import CommitFailedError
+
+        self._session = session
+        self._tables = tables
+        self._bytes_max = bytes_max
+        self._asked_of_new = any(name.startswith(_OF_NEW) for name, _ in session.sparkContext.getConf().getAll())
+        """Whether the session asks something of new tables."""
+        self.lost = CommitFailedError
+        """The error of a merge that another commit came before."""
+
+    def find(self, name: str) -> ExistingTarget | None:
+        """The Delta table that is there for a target."""
+        table = self._plain(self._tables.open, name)
+        return None if table is None else existing_target_of(table)
+
+    def last_merge(self, name: str, owner: TargetOwner) -> tuple[int, TargetProgress] | None:
+        """The version that the last merge from here made, and its progress."""
+        return self._tables.last_merge(name, owner)
+
+    def create(self, target: Target, owner: TargetOwner) -> bool | None:
+        """Make a target in a place where nothing is; True once it is there."""
+        path = Path(self._tables.path(target.name))
+        if target.history or self._asked_of_new:
+            return None
+        with without_commits(self._session, str(path)):
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                return None
+            self._tables.create(target, owner)
+        look_anew(self._session, str(path))
+        return True
+
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow] | None:
+        """The rows of a target with these keys."""
+        table = self._plain(self._tables.open, target.name)
+        if table is None or bytes_in_reach(_files(table), key_ranges_of(table_of(target, keys), target.key)) > self._bytes_max:
+            return None
+        return self._tables.rows_of(table, target, keys)
+
+    def merge(
+        self, target: Target, rows: pa.Table, owner: TargetOwner, *, truncate: LastTruncate | None = None, partial: bool = True
+    ) -> bool | None:
+        """Merge once, as `DeltalakeTargets` does."""
+        if target.history:
+            return None
+        with without_commits(self._session, self._tables.path(target.name)):
+            table = self._plain(self._tables.current_table, target.name)
+            reach = key_ranges_of(rows, target.key) if truncate is None else {}
+            if table is None or bytes_in_reach(_files(table), reach) > self._bytes_max:
+                return None
+            return self._tables.merge_into(table, target, rows, owner, truncate=truncate, partial=partial)
+
+    def compact(self, name: str) -> TargetCompactionResult | None:
+        """Put a target's small files together, while merges wait: they would make it lose each time."""
+        with without_commits(self._session, self._tables.path(name)):
+            table = self._plain(self._tables.open, name)
+            if table is None or bytes_in_reach(_files(table), {}) > self._bytes_max:
+                return None
+            return self._tables.compacted(table) or NOTHING
+
+    def refusal(self, error: Exception) -> str | None:
+        """Why a target did not take what it was given, in a line. None: it was not deltalake that said so, or not the target's fault."""
+        return self._tables.refusal(error)
+
+    def _plain(self, opened: Callable[[str], DeltaTable | None], name: str) -> DeltaTable | None:
+        """The newest version of a target; None if it is not plain, or unknown to deltalake. Then Spark says what there is to say."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            table = opened(name)
+        except DeltaError:
+            return None
+        return table if table is not None and is_plain(_demands(table)) else None
+
+
+def _files(table: DeltaTable) -> pa.Table:
+    return pa.table(table.get_add_actions(flatten=True))
+
+
+def _demands(table: DeltaTable) -> WriterRequirements:
+    protocol, metadata = table.protocol(), table.metadata()
+    return WriterRequirements(
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        frozenset([*(protocol.reader_features or ()), *(protocol.writer_features or ())]),
+        metadata.configuration,
+        json.loads(table.schema().to_json())["fields"],
+        bool(metadata.partition_columns),
+    )

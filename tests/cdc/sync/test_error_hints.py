@@ -1,0 +1,36 @@
+"""Which columns become wider with their source."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cdc.events.sources import TableId
+from penstock.cdc.fold.fold_result import RefusedEvent
+from penstock.cdc.sync.error_hints import wider_columns
+from penstock.cdc.targets import Target, TargetColumn
+
+TARGET = Target(TableId("public", "t"), "t", (TargetColumn("id", "int"), TargetColumn("n", "decimal(5,2)")), ("id",))
+
+
+@pytest.mark.parametrize(
+    ("column", "told", "wider"),
+    [
+        ("id", {"id": "bigint"}, [TargetColumn("id", "bigint")]),
+        ("n", {"n": "decimal(5,4)"}, [TargetColumn("n", "decimal(7,4)")]),
+        ("id", {"id": "string"}, []),  # which no number is widened to
+        ("id", {"id": "smallint"}, []),
+        ("id", {}, []),
+        ("gone", {"gone": "bigint"}, []),
+        (None, {"id": "bigint"}, []),
+    ],
+)
+def test_a_column_becomes_wider_only_where_its_source_has(
+    column: str | None, told: dict[str, str], wider: list[TargetColumn]
+) -> None:
+    assert wider_columns(TARGET, [RefusedEvent((0, 0), "it does not fit", column)], lambda one: told) == wider
+
+
+def test_a_column_becomes_as_wide_as_all_of_its_events_call_for() -> None:
+    types = {0: {"id": "bigint"}, 1: {"id": "decimal(12,2)"}}
+    refused = [RefusedEvent((queue, 0), "it does not fit", "id") for queue in types]
+    assert wider_columns(TARGET, refused, lambda one: types[one.place[0]]) == [TargetColumn("id", "decimal(21,2)")]

@@ -1,0 +1,191 @@
+"""What a receive answers when its gateway stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from penstock.aio import Lake
+from penstock.coordinator import DeliveryOrder, GroupSettings
+from penstock.gateway.consuming.ack_service import AckService
+from penstock.gateway.consuming.budget import ReceiveBudget
+from penstock.gateway.consuming.lease_renewer import LeaseRenewer
+from penstock.gateway.consuming.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.consuming.receive_parameters import POLL_DEFAULT
+from penstock.gateway.consuming.receive_service import ReceiveService
+from penstock.gateway.consuming.unconfirmed_receives import SentReceive
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.metadata import CallMetadata
+from penstock.gateway.server.calls import RpcCall
+from penstock.log import MessageType, MessageView
+from tests.gateway.consuming.test_leases import message
+from tests.gateway.consuming.times import Times
+
+
+class Stage:
+    """A gateway whose consumer has nothing new, and maybe something out to an attempt id."""
+
+    def __init__(self) -> None:
+        self.times = Times()
+        self.out: dict[str, list[MessageView]] = {}
+        self.waits = asyncio.Event()
+        self.over = asyncio.Event()
+        self.asked_s: list[float] = []
+        """How long each receive waits."""
+        self.given_back: list[Sequence[str]] = []
+        self.answer: SentReceive | None = None
+        """What was noted of the last one."""
+        settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
+        pooled = PooledConsumer("billing", "orders", MessageType.FIFO, cast("Any", self), settings, 0.0)
+        self.pooled = pooled
+        lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
+        self.receiving = ReceiveService(
+            lake, cast("ConsumerPool", self), cast("LeaseRenewer", self), cast("AckService", self), ReceiveBudget(), "gateway"
+        )
+
+    @asynccontextmanager
+    async def of(self, group: str, topic: str, filter: str) -> AsyncIterator[PooledConsumer]:
+        yield self.pooled
+
+    def note_request(self, *_: object) -> None:
+        return
+
+    async def adopt(self, *_: object, **__: object) -> None:
+        return
+
+    async def add_receive(self, *_: object, until_s: float) -> SentReceive:
+        self.answer = SentReceive("c", "first", ("billing", "orders"), "peer", frozenset(), until_s)
+        return self.answer
+
+    def mark_broken(self, answer: SentReceive) -> None:
+        answer.is_broken_off = True
+
+    async def without_settled(self, pooled: PooledConsumer, messages: list[MessageView]) -> list[MessageView]:
+        return messages
+
+    async def give_back(self, group: str, topic: str, held: Sequence[Sequence[str]]) -> None:
+        self.given_back += held
+
+    async def receive(
+        self,
+        most: int,
+        invisible: timedelta,
+        await_duration: timedelta,
+        *,
+        attempt_id: str | None = None,
+        holder: str | None = None,
+    ) -> list[MessageView]:
+        self.asked_s.append(await_duration.total_seconds())
+        await asyncio.sleep(0)  # the cells are read
+        found = self.out.get(attempt_id or "", [])
+        if not found and await_duration:
+            self.waits.set()
+            await self.over.wait()
+        return found
+
+    async def on_answer(self, attempt_id: str | None) -> list[pb.ReceiveMessageResponse]:
+        return [frame async for frame in self.frames(attempt_id)]
+
+    def frames(self, attempt_id: str | None, remaining_s: float | None = None) -> AsyncGenerator[pb.ReceiveMessageResponse, None]:
+        request = pb.ReceiveMessageRequest(
+            group=pb.Resource(name="billing"),
+            message_queue=pb.MessageQueue(topic=pb.Resource(name="orders")),
+            batch_size=8,
+        )
+        if attempt_id is None:
+            request.invisible_duration.FromTimedelta(timedelta(seconds=10))
+        else:
+            request.auto_renew, request.attempt_id = True, attempt_id
+        call = RpcCall("ReceiveMessage", CallMetadata(client_id="c"), "peer", remaining_s)
+        return cast("AsyncGenerator[pb.ReceiveMessageResponse, None]", self.receiving.receive_message(request, call))
+
+
+def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.out["lost"] = [message(7, "a")]
+        repeated = asyncio.ensure_future(stage.on_answer("lost"))
+        await asyncio.sleep(0)
+        stage.receiving.end_polls()
+        for frames in (await repeated, await stage.on_answer("lost")):
+            assert [frame.message.system_properties.queue_offset for frame in frames if frame.HasField("message")] == [7]
+
+    asyncio.run(play())
+
+
+def test_a_poll_without_new_messages_asks_once() -> None:
+    async def play() -> None:
+        stage = Stage()
+        polls = asyncio.ensure_future(stage.on_answer("new"))
+        await stage.waits.wait()
+        stage.over.set()
+        assert [frame.status.code for frame in await polls] == [pb.MESSAGE_NOT_FOUND]
+        assert stage.asked_s == [POLL_DEFAULT.total_seconds()]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("name", ["new", None])
+def test_a_gateway_that_stops_lets_nobody_wait(name: str | None) -> None:
+    async def play() -> None:
+        stage = Stage()
+        waits = asyncio.ensure_future(stage.on_answer(name))
+        await stage.waits.wait()
+        stage.receiving.end_polls()
+        for frames in (await waits, await stage.on_answer(name)):
+            assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
+
+    asyncio.run(play())
+
+
+def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.out[""] = [message(1, "a"), message(2, "b"), message(3, "a")]
+        frames = stage.frames(None)
+        await anext(frames)
+        await frames.aclose()
+        await stage.receiving.close()
+        assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("remaining_s", "takes_s", "is_late"), [(None, 60.0, False), (10.0, 6.9, False), (10.0, 7.1, True)])
+def test_an_answer_is_late_when_it_was_written_as_its_client_was_about_to_wait_no_longer(
+    remaining_s: float | None, takes_s: float, is_late: bool
+) -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.out["first"] = [message(1, "a")]
+        async for _ in (frames := stage.frames("first", remaining_s)):
+            stage.times.now_s += takes_s / 3  # the client reads slowly
+        await frames.aclose()
+        assert stage.answer is not None
+        assert (stage.answer.is_whole, stage.answer.is_late) == (True, is_late)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("read", "is_whole"), [(1, False), (2, False), (3, False), (4, True)])
+def test_an_answer_is_whole_when_it_was_written_to_its_end(read: int, is_whole: bool) -> None:
+    """The status, one message, the time, and behind them the end."""
+
+    async def play() -> None:
+        stage = Stage()
+        stage.out["first"] = [message(1, "a")]
+        frames = stage.frames("first")
+        for _ in range(read):
+            await anext(frames, None)
+        await frames.aclose()
+        assert stage.answer is not None
+        assert (stage.answer.is_whole, stage.answer.is_broken_off) == (is_whole, not is_whole)
+        assert stage.given_back == []
+
+    asyncio.run(play())
