@@ -42,7 +42,7 @@ DOORS = (
     "penstock.spark.produce.write",
     "penstock.spark.sync.start",
 )
-NOT_CALLED_BY_USERS = ("Transaction.__init__", "BroadcastConsumer.__init__", "Maintenance.__init__", "QueueStanding.__init__")
+NOT_CALLED_BY_USERS = ("Transaction.__init__", "BroadcastConsumer.__init__", "Maintenance.__init__", "QueueProgress.__init__")
 """Constructors that the lake calls."""
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from ...log.limits import MIB
 from ..targets import Target
 
-log = logging.getLogger("penstock.spark")
+log = logging.getLogger("penstock.cdc")
 
 FILES_MIN = 16
 """The least number of small files that are worth a commit."""

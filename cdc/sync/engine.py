@@ -65,7 +65,7 @@ from .scan import EVENT, TYPED_EVENT, BatchScan, events_planned
 from .source_types import SourceTypes
 from .stalled_tables import StalledTables
 
-log = logging.getLogger("penstock.spark")
+log = logging.getLogger("penstock.cdc")
 
 
 class SyncEngine:

@@ -23,7 +23,7 @@ from .options import BatchReport, SyncOptions
 if TYPE_CHECKING:
     from types import TracebackType
 
-log = logging.getLogger("penstock.spark")
+log = logging.getLogger("penstock.cdc")
 
 _POLL_S = 0.1
 """The least time between two looks at the topic."""

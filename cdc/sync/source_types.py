@@ -13,7 +13,7 @@ from ..events.table_types import TableTypes, decode_types, is_types_name, joined
 from ..fold.fold_result import RefusedEvent
 from .options import SyncOptions
 
-log = logging.getLogger("penstock.spark")
+log = logging.getLogger("penstock.cdc")
 
 
 async def read_types(store: ObjectStore, topic: str, name: str) -> TableTypes:

@@ -32,6 +32,7 @@ from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.workers.worker import SessionMember, Worker
 from ...log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
 from ...log.filter.filters import parse_filter
+from ...log.message.message import MessageView
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
@@ -366,15 +367,19 @@ class QueueProcessor(Generic[ScheduleT]):
         due_ms = self.schedule.next_expiry_ms()
         return None if due_ms is None else max(due_ms, self._expiry_ms)
 
+    def _log_parked(self, offset: int, head: MessageView | None = None) -> None:
+        group, message = (
+            ("a message group", "") if head is None else (f"message group {head.message_group!r}", f" (message {head.message_id})")
+        )
+        log.error("group %s, %s queue %d: %s is parked at offset %d%s: release or skip it", *self._where, group, offset, message)
+
     def _note(self, lapses: Sequence[ExpiredDelivery]) -> None:
         self._counters.failed_attempts.add(len(lapses))
         for lapse in lapses:
             if lapse.given_up:
                 self._dead_letters.wake()
             elif lapse.parked:
-                log.error(
-                    "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, lapse.offset
-                )
+                self._log_parked(lapse.offset)
             else:
                 log.warning(
                     "group %s, %s queue %d: offset %d was not acknowledged at attempt %d, and may be received again now",

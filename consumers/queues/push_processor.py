@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...coordinator.queues.cell import QueueCell
-from ...log.message.message import MessageView
 from ..limits import QueueMode
 from ..schedule.lanes import LaneRun
 from ..schedule.push import PushSchedule
@@ -195,7 +194,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         if step.letters:
             self._dead_letters.wake()
         for head in step.parked:
-            self._log_parked(head)
+            self._log_parked(head.offset, head)
         if schedule is self.schedule:
             self._hand_out(step.runs)
 
@@ -240,12 +239,3 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 await self._woken.wait()
                 self._woken.clear()
             self._woken.set()
-
-    def _log_parked(self, head: MessageView) -> None:
-        log.error(
-            "group %s, %s queue %d: message group %r is parked at offset %d (message %s): release or skip it",
-            *self._where,
-            head.message_group,
-            head.offset,
-            head.message_id,
-        )

@@ -386,9 +386,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if step.letters:
             self._dead_letters.wake()
         for head in step.parked:
-            log.error(
-                "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, head.offset
-            )
+            self._log_parked(head.offset, head)
 
     def _fail(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
         """End these requests, so that their callers look elsewhere."""

@@ -11,7 +11,7 @@ from ...log.errors import PenstockError
 from .offsets import StreamOffset
 from .topic_view import TopicView
 
-log = logging.getLogger("penstock.spark")
+log = logging.getLogger("penstock.consumers")
 
 
 class GroupMirror:

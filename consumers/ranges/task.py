@@ -20,7 +20,7 @@ from ...log.read.merged_rows import MergedRows, Span
 from ...log.topic.topics import Topic
 from .planned_columns import PlannedColumns, PlannedSchema
 
-log = logging.getLogger("penstock.spark")
+log = logging.getLogger("penstock.consumers")
 
 BATCH_ROWS_MIN = 16 * 1024
 BATCH_ROWS_MAX = 64 * 1024

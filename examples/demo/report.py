@@ -169,9 +169,10 @@ def show_next_steps(outcome: Outcome, capture: Capture) -> None:
         ("the life of one row, in order", f"read {topic} --group {shlex.quote(capture.first_group())}"),
         ("every checksum, offset and row, log against table", f"verify {topic}"),
         ("how far the sync is", f"group describe sync-{topic}"),
-        ("this comparison, after changing whatever you like", f"demo --check {topic}{_options(capture)}"),
     ):
         output.say(f"  {output.program()} {command} --lake {lake}" + click.style(f"  # {what}", dim=True))
+    again = shlex.quote(f"--check {topic}{_options(capture)} --lake {lake}")
+    output.say(f"  make demo ARGS={again}" + click.style("  # this comparison, after changing whatever you like", dim=True))
 
 
 def document(outcome: Outcome) -> dict[str, object]:

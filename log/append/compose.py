@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
@@ -48,20 +49,46 @@ def compose(
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
     open_pending = [one for one in pending if not one.done]
-    put_in = [one for one in open_pending if one.actions]
-    actions: list[Action] = [action for one in put_in for action in one.actions]
+    changing = [one for one in open_pending if one.actions]
+    opening = [one for one in open_pending if one.opening]
+    actions = _actions(judge, changing)
+    openings = _openings(judge, waiting.values(), opening)
+    handed, useless = _handed_batches(judge, waiting, state)
+    own, inline = _own_batches(judge, open_pending, before=len(handed))
+    batches = (*handed, *(one.batch for one in own if one.batch is not None))
+    header = Header(
+        entry=state.entry + 1,
+        write_id=write_id,
+        append_time_ms=now_ms,
+        state_digest=state.digest,
+        bases=bases_of(state, batches),
+        actions=actions,
+        openings=openings,
+        batches=batches,
+        combines=combines,
+    )
+    return ComposedEntry(header, inline, [*changing, *opening, *own], useless)
+
+
+def _actions(judge: Judge, changing: Sequence[PendingAppend]) -> tuple[Action, ...]:
+    actions = tuple(action for one in changing for action in one.actions)
     for action in actions:
         judge.act(action)
+    return actions
 
+
+def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAppend]) -> tuple[Opening, ...]:
+    """The openings that the fold accepts: those that others handed over, then this process's."""
     openings: list[Opening] = []
-    own_openings = [one for one in open_pending if one.opening]
-    for opening in [opening for handed in waiting.values() for opening in handed.openings] + [
-        one.opening for one in own_openings if one.opening
-    ]:
+    offered = chain.from_iterable(handed.openings for handed in waiting)
+    for opening in chain(offered, (one.opening for one in own if one.opening)):
         if not isinstance(judge.open(opening, len(openings)), VoidReason):
             openings.append(opening)
-    put_in += own_openings
+    return tuple(openings)
 
+
+def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicState) -> tuple[list[Batch], list[str]]:
+    """The batches that others handed over and the fold accepts, and the keys of the objects that no later entry can bring either."""
     batches: list[Batch] = []
     useless: list[str] = []
     for key, handed in waiting.items():
@@ -70,11 +97,17 @@ def compose(
                 batches.append(batch)
         if not still_waits(handed, state):
             useless.append(key)
+    return batches, useless
 
+
+def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
+    """This process's appends whose batches fit behind so many others, and the rows of the inline ones, by position."""
+    own: list[PendingAppend] = []
     inline: dict[int, pa.Table] = {}
     inline_bytes = 0
-    for one in open_pending:
-        if one.batch is None or len(batches) >= ENTRY_LINKS_MAX:
+    for one in pending:
+        position = before + len(own)
+        if one.batch is None or position >= ENTRY_LINKS_MAX:
             continue
         size = 0 if one.batch.parts else one.size_bytes
         if inline and inline_bytes + size > ENTRY_INLINE_BYTES_MAX:
@@ -82,23 +115,10 @@ def compose(
         if isinstance(judge.accept(one.batch), VoidReason):
             continue
         if not one.batch.parts:
-            inline[len(batches)] = one.rows
+            inline[position] = one.rows
             inline_bytes += size
-        batches.append(one.batch)
-        put_in.append(one)
-
-    header = Header(
-        entry=state.entry + 1,
-        write_id=write_id,
-        append_time_ms=now_ms,
-        state_digest=state.digest,
-        bases=bases_of(state, tuple(batches)),
-        actions=tuple(actions),
-        openings=tuple(openings),
-        batches=tuple(batches),
-        combines=combines,
-    )
-    return ComposedEntry(header, inline, put_in, useless)
+        own.append(one)
+    return own, inline
 
 
 def still_waits(handed: HandOver, state: TopicState) -> bool:

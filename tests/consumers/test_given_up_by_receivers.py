@@ -177,7 +177,7 @@ def test_without_room_for_its_letter_it_stays_out(cell: QueueCell, named: Receip
 @pytest.mark.parametrize(
     "change",
     [
-        lambda letters: letters.buried(1),
+        lambda letters: letters.without_written(1),
         lambda letters: letters.without_own(),
         lambda letters: letters.left((), 0),
     ],

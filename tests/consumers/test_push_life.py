@@ -397,7 +397,7 @@ def test_what_nobody_foresaw_ends_the_consumer_and_is_told(lake: penstock.Lake, 
 def test_a_flood_of_messages_that_are_given_up_waits_for_the_dead_letters(
     lake: penstock.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "Limits", partial(QueueLimits, tracked=2))
+    monkeypatch.setattr(push, "QueueLimits", partial(QueueLimits, tracked=2))
     fill(lake, "abcdefghijklmnop")
     with consuming(lake, Heard(lambda _: FAILURE), max_attempts=1, cache_messages=2):
         wait_until(lambda: len(letters(lake)) == 16, "all are dead letters")

@@ -221,7 +221,7 @@ def test_without_its_types_a_target_has_those_of_json_and_the_log_says_so_once(
                 path.write_bytes(b'{"format": 2}')
             case _:
                 path.write_bytes(other)
-    with caplog.at_level(logging.WARNING, "penstock.spark"):
+    with caplog.at_level(logging.WARNING, "penstock.cdc"):
         assert not applied(capture, tmp_path / "targets").stopped
     assert types(tmp_path / "targets" / "a") == types(tmp_path / "targets" / "b") == {"id": "int64", "n": "string"}
     (said,) = [one.getMessage() for one in caplog.records if "types of their columns" in one.getMessage()]

@@ -92,7 +92,7 @@ class Losing:
 
 
 def test_a_compaction_that_loses_to_a_merge_is_done_while_merges_wait(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "penstock.spark")
+    caplog.set_level("INFO", "penstock.cdc")
     tables = Losing()
     tables.compaction.merged(at(1))
     tables.compaction.close()

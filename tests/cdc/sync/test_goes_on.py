@@ -42,7 +42,7 @@ def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, stream(14))
     loses, batches = Loses(lake, into, POINTS, under_way=at_once - 1), list[BatchReport]()
-    with caplog.at_level(logging.WARNING, logger="penstock.spark"):
+    with caplog.at_level(logging.WARNING, logger="penstock.cdc"):
         run = sync(
             None,
             lake,

@@ -35,7 +35,7 @@ def test_events_of_a_server_whose_log_begins_anew_are_told_of_until_the_guard_is
         assert sync(None, lake, TOPIC, into=into, guard=guard, max_events_per_batch=2, listener=batches.append).await_termination()
         return [dict(batch.behind) for batch in batches]
 
-    with caplog.at_level(logging.WARNING, "penstock.spark"):
+    with caplog.at_level(logging.WARNING, "penstock.cdc"):
         old = [change("c", 1, 411), change("c", 2, 412), change("c", 1, 412, table="b")]
         assert applied(*old) == [{}, {}]
         assert applied(*old) == [{}, {}]  # told again, each time to the end
