@@ -91,7 +91,7 @@ face: $(INSTALLED) ## write the synchronous face (penstock/blocking/) anew from 
 	$(VENV)/bin/python infra/scripts/blocking_face.py
 
 .PHONY: protocol
-protocol: $(INSTALLED) ## compile the gateway's protocol (gateway/protocol/rocketmq.proto) anew
+protocol: $(INSTALLED) ## compile the gateway's protocol (gateway/rocketmq/protocol/rocketmq.proto) anew
 	$(VENV)/bin/python infra/scripts/compile_protocol.py
 
 .PHONY: reference

@@ -1,4 +1,4 @@
-"""The gateway: RocketMQ 5's gRPC protocol for the lake, so that clients of any language use it with their own SDKs.
+"""The gateways: other systems' protocols for the lake, so that their unmodified clients use it. Here is what any gateway needs.
 
-`penstock gateway` runs it. It keeps nothing but connections: what must last lies in the log, in queues' cells and in groups' records.
+A gateway keeps nothing but connections: what must last lies in the log, in queues' cells and in groups' records.
 """

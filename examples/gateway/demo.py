@@ -34,7 +34,7 @@ import grpc
 
 import penstock
 from examples.demo import shipped
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 
 HERE = Path(__file__).parent
 SDKS = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "sdks"
@@ -202,7 +202,8 @@ class Demo:
     def gateways(self) -> dict[str, Child]:
         """Two gateways, by where they listen."""
         started = [
-            self.child(f"gateway-{n}", [*PENSTOCK, "--lake", self.lake_url, "--json", "gateway", "--port", "0"]) for n in (1, 2)
+            self.child(f"gateway-{n}", [*PENSTOCK, "--lake", self.lake_url, "--json", "gateway", "rocketmq", "--port", "0"])
+            for n in (1, 2)
         ]
         served = {}
         for gateway in started:

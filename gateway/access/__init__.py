@@ -1,1 +1,1 @@
-"""The rights of a gateway's clients: their signatures, what they may do, how much of it, and a record of what they did."""
+"""Who the clients of a gateway are."""

@@ -1,1 +1,1 @@
-"""The server: what surrounds every call, and the life of the process."""
+"""What surrounds a gateway of any protocol: its options, TLS, health, and the life of its process."""

@@ -48,7 +48,7 @@ COMMANDS = {
     "verify": _Command("lake.verify", "Check everything that topics have stored."),
     "verify-sync": _Command("changes.verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),
     "repair": _Command("lake.repair", "Let a log go on that stops at a damaged entry."),
-    "gateway": _Command("gateway.gateway", "Serve RocketMQ 5's clients of any language."),
+    "gateway": _Command("gateway.gateway", "Serve another system's clients, such as RocketMQ 5's of any language."),
     "console": _Command("console.console", "Serve the console of lakes to browsers: see what blocks, and act."),
     "mcp": _Command("console.mcp", "Serve a lake to a program that speaks the Model Context Protocol."),
     "maintain": _Command("lake.maintain", "Publish, compact, expire, trim and collect, until stopped."),

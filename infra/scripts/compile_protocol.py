@@ -13,7 +13,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-HERE = Path(__file__).parents[2] / "gateway" / "protocol"
+HERE = Path(__file__).parents[2] / "gateway" / "rocketmq" / "protocol"
 DEFINITION = HERE / "rocketmq.proto"
 DESCRIPTORS, STUB = HERE / "rocketmq.binpb", HERE / "rocketmq_pb2.pyi"
 

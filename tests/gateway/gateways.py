@@ -1,4 +1,4 @@
-"""`penstock gateway` as a process on a free port of loopback, for as long as a `with` block."""
+"""`penstock gateway rocketmq` as a process on a free port of loopback, for as long as a `with` block."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gateway(lake: str, folder: Path, *options: str, in_a_hurry: bool = False) ->
     """A gateway of a lake; what it logs is in the folder. ``in_a_hurry``: with shorter durations for push consumers."""
     folder.mkdir(parents=True, exist_ok=True)
     main = f"{_IN_A_HURRY if in_a_hurry else ''}{_MAIN}"
-    command = [sys.executable, "-c", main, "--lake", lake, "--json", "gateway", "--port", "0", *options]
+    command = [sys.executable, "-c", main, "--lake", lake, "--json", "gateway", "rocketmq", "--port", "0", *options]
     with (folder / "gateway.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None

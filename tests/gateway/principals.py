@@ -13,11 +13,11 @@ from google.protobuf.message import Message
 
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
-from penstock.gateway.access.signature import digest_of
-from penstock.gateway.gateway import Gateway
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.access.signature import digest_of
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from penstock.gateway.server.options import AccessOptions, GatewayOptions
-from penstock.gateway.server.rpcs import SERVICE
 from tests.gateway.stage import Pairs, ask, gateway
 
 KEYS = SealingKeys.parse(new_key(bytes(KEY_BYTES)), where="the file")

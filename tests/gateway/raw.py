@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["MessagingService"]
 TIMEOUT_S = 60.0

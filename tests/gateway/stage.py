@@ -11,10 +11,10 @@ from google.protobuf.message import Message
 
 from penstock import aio
 from penstock.aio import TopicSettings
-from penstock.gateway.gateway import Gateway
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from penstock.gateway.server.options import GatewayOptions
-from penstock.gateway.server.rpcs import SERVICE
 
 Pairs = tuple[tuple[str, str], ...]
 CLIENT: Pairs = (("x-mq-client-id", "test@1@0@a"), ("x-mq-language", "PYTHON"))

@@ -13,13 +13,13 @@ import pytest
 from penstock.aio import TopicSettings
 from penstock.coordinator import CheckedTransaction
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.gateway import Gateway
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.handles import check_transaction, recall_of, receipt_of
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.protocol.status import StatusError
-from penstock.gateway.server.calls import RpcCall
-from penstock.gateway.watching.audit import AuditLog
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.handles import check_transaction, recall_of, receipt_of
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.protocol.status import StatusError
+from penstock.gateway.rocketmq.server.calls import RpcCall
+from penstock.gateway.rocketmq.watching.audit import AuditLog
 from penstock.log import Message, MessageType
 from penstock.log.paths import AUDIT_TOPIC
 from penstock.log.produce.delays import RecallHandle

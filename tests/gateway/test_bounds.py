@@ -11,11 +11,11 @@ from typing import Any
 import grpc
 import pytest
 
-from penstock.gateway.consuming import receive_parameters
-from penstock.gateway.consuming.budget import BudgetLimits
-from penstock.gateway.gateway import Gateway
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.consuming import receive_parameters
+from penstock.gateway.rocketmq.consuming.budget import BudgetLimits
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from penstock.log import Message
 from tests.gateway.raw import receive_request
 from tests.gateway.stage import CLIENT, Pairs, ask, gateway, route

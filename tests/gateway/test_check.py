@@ -1,4 +1,4 @@
-"""`penstock gateway check` tells what a client would meet."""
+"""`penstock gateway rocketmq check` tells what a client would meet."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
-from penstock.gateway.checking import check
-from penstock.gateway.checking.check import CheckFinding, CheckTarget, GatewayChecker
-from penstock.gateway.gateway import Gateway
+from penstock.gateway.rocketmq.checking import check
+from penstock.gateway.rocketmq.checking.check import CheckFinding, CheckTarget, GatewayChecker
+from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.server.options import AccessOptions, Endpoint, GatewayOptions, TlsOptions
 from penstock.log.runtime.runtime import Runtime
 from tests.gateway.certificates import write_certificate

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 import penstock
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from tests.gateway.conftest import url_of
 from tests.gateway.gateways import RunningGateway, gateway
 from tests.gateway.raw import RawClient, queue_of, raw_client, receive_request

@@ -15,11 +15,11 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from penstock.gateway.access.rights import rights_of
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.bounds import BOUNDS, FIELDS_MAX, SMALL_BYTES, FieldBound, check_bounds
-from penstock.gateway.protocol.status import StatusError
-from penstock.gateway.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.access.rights import rights_of
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.bounds import BOUNDS, FIELDS_MAX, SMALL_BYTES, FieldBound, check_bounds
+from penstock.gateway.rocketmq.protocol.status import StatusError
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from tests.gateway.stage import CLIENT, gateway, route
 
 METHODS: Final = pb.DESCRIPTOR.services_by_name["MessagingService"].methods

@@ -13,12 +13,12 @@ import pytest
 
 from penstock.coordinator.queues import receipt_handle
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.clients import registry
-from penstock.gateway.consuming.budget import BudgetLimits
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server import calls
-from penstock.gateway.server.rpcs import SERVICE
-from penstock.gateway.server.server import STREAMS_OF_A_CONNECTION
+from penstock.gateway.rocketmq.clients import registry
+from penstock.gateway.rocketmq.consuming.budget import BudgetLimits
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server import calls
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.server.server import STREAMS_OF_A_CONNECTION
 from penstock.log import InvalidArgument, Message
 from penstock.log.produce.delays import RecallHandle
 from tests.gateway.principals import Caller, caller, consume, message, named, producing, send, signed_gateway

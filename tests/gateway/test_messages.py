@@ -9,9 +9,9 @@ from hashlib import md5, sha1
 
 import pytest
 
-from penstock.gateway.producing.messages import message_of
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.status import StatusError
+from penstock.gateway.rocketmq.producing.messages import message_of
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log import Message, TopicSettings
 
 NOW_MS = 1_800_000_000_000

@@ -6,7 +6,7 @@ import importlib.util
 
 from google.protobuf import descriptor_pool
 
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from tests.tree import ROOT
 
 

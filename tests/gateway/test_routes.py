@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from penstock import aio
-from penstock.gateway.clients.gateways import (
+from penstock.gateway.rocketmq.clients.gateways import (
     DEAD_S,
     GatewayEntry,
     GatewayLiveness,
@@ -17,9 +17,9 @@ from penstock.gateway.clients.gateways import (
     renewed,
     without,
 )
-from penstock.gateway.clients.peers import BALANCED, PeerRegistry
-from penstock.gateway.clients.routes import Peer, accepted_types, by_rendezvous, endpoints_of, route
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.clients.peers import BALANCED, PeerRegistry
+from penstock.gateway.rocketmq.clients.routes import Peer, accepted_types, by_rendezvous, endpoints_of, route
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import Endpoint, GatewayOptions
 from penstock.log import DataDamaged, TopicSettings
 from penstock.log.runtime.runtime import SystemClock

@@ -14,8 +14,8 @@ import pytest
 
 from penstock.aio import Lake, connect
 from penstock.coordinator import GroupSettings
-from penstock.gateway.gateway import Gateway
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import GatewayOptions
 from penstock.log import MessageType, TopicSettings
 from penstock.log.schema.topic_schema import schema_of_source

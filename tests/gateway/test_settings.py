@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from penstock.coordinator import GroupSettings, RetryPolicy
-from penstock.gateway.clients.settings import settings_for
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.clients.settings import settings_for
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 
 ORDERLY = GroupSettings(retry=RetryPolicy(interval=2), max_attempts=5)
 CONCURRENT = GroupSettings.of("CONCURRENT")

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from penstock.gateway.gateway import Gateway
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import GatewayOptions, TlsOptions
 from penstock.gateway.server.tls import ReloadedCertificate
 from penstock.log.errors import InvalidArgument

@@ -14,15 +14,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS
-from penstock.gateway.gateway import Gateway
 from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, STREAMS
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.server.calls import RpcCall
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.watching.audit import AuditLog
+from penstock.gateway.rocketmq.watching.spans import CallSpans
 from penstock.gateway.server.options import GatewayOptions
-from penstock.gateway.server.rpcs import SERVICE
-from penstock.gateway.watching.audit import AuditLog
-from penstock.gateway.watching.spans import CallSpans
 from penstock.log.metrics import MemoryMetrics, Metric
 from penstock.log.produce.metrics import MESSAGES_IN, PRODUCER_CONNECTIONS
 from penstock.log.runtime.runtime import SystemClock

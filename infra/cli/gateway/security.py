@@ -1,4 +1,4 @@
-"""The options of `penstock gateway` about signatures and TLS."""
+"""The options of `penstock gateway rocketmq` about signatures and TLS."""
 
 from __future__ import annotations
 

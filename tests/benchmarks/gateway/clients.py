@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from tests.benchmarks.rows import BODY, GROUPS
 
 METADATA = (

@@ -13,8 +13,8 @@ import grpc
 
 from penstock import aio
 from penstock.aio import TopicSettings
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.gateway.clients import METADATA, receive_request
 from tests.benchmarks.gateway.serving import Served, Used, served

@@ -24,9 +24,9 @@ import grpc
 
 from penstock import aio
 from penstock.coordinator import DeliveryOrder
-from penstock.gateway.gateway import Gateway
+from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from penstock.gateway.server.options import GatewayOptions
-from penstock.gateway.server.rpcs import SERVICE
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.latency import LatencyStore
 from penstock.log.stores.local import LocalStore
@@ -136,7 +136,7 @@ async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | 
     async with running as (port, store):
         say({"port": port})
         gc.collect()
-        gc.freeze()  # as `penstock gateway` does
+        gc.freeze()  # as `penstock gateway rocketmq` does
         while await asyncio.to_thread(asked.readline):
             verbs = {}
             if store is not None:

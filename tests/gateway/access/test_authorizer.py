@@ -17,14 +17,14 @@ from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.tables import MemoryTable
-from penstock.gateway.access.authorizer import Authorizer
-from penstock.gateway.access.limits import PrincipalLimits
 from penstock.gateway.access.principals import KEEP_S, STALE_S, PrincipalCache
-from penstock.gateway.access.signature import digest_of
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.protocol.status import StatusError
-from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.rocketmq.access.authorizer import Authorizer
+from penstock.gateway.rocketmq.access.limits import PrincipalLimits
+from penstock.gateway.rocketmq.access.signature import digest_of
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.protocol.status import StatusError
+from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log.errors import StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
 

@@ -6,9 +6,9 @@ import pytest
 from google.protobuf.message import Message
 
 from penstock.coordinator.access.grants import Grant, Verb
-from penstock.gateway.access.rights import missing
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.status import StatusError
+from penstock.gateway.rocketmq.access.rights import missing
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.status import StatusError
 
 ORDERS, BILLING = pb.Resource(name="orders"), pb.Resource(name="billing")
 IN_SHOP = pb.Resource(resource_namespace="shop", name="orders")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.gateway.access.signature import BadSignature, check_time, digest_of, signature_of
+from penstock.gateway.rocketmq.access.signature import BadSignature, check_time, digest_of, signature_of
 
 NOW = datetime(2026, 11, 26, 14, 0, tzinfo=UTC)
 NOW_MS = round(NOW.timestamp() * 1000)

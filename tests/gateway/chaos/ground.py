@@ -56,7 +56,15 @@ class Served:
         options = ("--port", str(self.port), "--host", GATEWAY, "--address", PROXY, "--drain", "2s")
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, "--lake", self._lake, "--json", "gateway", *options, stdout=asyncio.subprocess.PIPE, stderr=log
+                *self._command,
+                "--lake",
+                self._lake,
+                "--json",
+                "gateway",
+                "rocketmq",
+                *options,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
             )
         assert self._process.stdout is not None
         async with asyncio.timeout(_START_S):

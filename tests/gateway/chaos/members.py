@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import grpc
 
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server.rpcs import SERVICE
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from tests.gateway.chaos.facts import ASKED, TOPIC, Facts, Load, Run, failures
 from tests.gateway.raw import receive_request
 

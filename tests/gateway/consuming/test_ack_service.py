@@ -10,13 +10,13 @@ import pytest
 
 from penstock.coordinator import AlreadySettled, DeadLettersWait, DeliveryOrder, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.consuming.ack_service import AckService
-from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
-from penstock.gateway.consuming.pool import ConsumerPool
-from penstock.gateway.consuming.receive_parameters import RENEWED_FOR
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.rocketmq.consuming.ack_service import AckService
+from penstock.gateway.rocketmq.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
+from penstock.gateway.rocketmq.consuming.pool import ConsumerPool
+from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageView, PenstockError, StoreUnavailable
 from tests.gateway.consuming.test_lease_renewer import Consumer, Stage
 from tests.gateway.consuming.test_leases import message

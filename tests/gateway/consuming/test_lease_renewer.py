@@ -12,14 +12,14 @@ import pytest
 
 from penstock.consumers.named_receives import OutstandingDelivery
 from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired, ReceiptRefused
-from penstock.gateway.clients.registry import ClientRegistry, GatewayClient
-from penstock.gateway.consuming.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
-from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S
-from penstock.gateway.consuming.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.consuming.receive_parameters import RENEWED_FOR
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
+from penstock.gateway.rocketmq.consuming.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
+from penstock.gateway.rocketmq.consuming.leases import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S
+from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageType, MessageView, StoreUnavailable
 from tests.gateway.consuming.test_leases import message
 from tests.gateway.consuming.times import Times

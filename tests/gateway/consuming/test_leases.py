@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEW_MAX_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S, DeliveryLeases
+from penstock.gateway.rocketmq.consuming.leases import (
+    RENEW_BEFORE_S,
+    RENEW_MAX_S,
+    RENEW_UNSEEN_MAX_S,
+    RENEWED_FOR_S,
+    DeliveryLeases,
+)
 from penstock.log import MessageView
 
 PLACE = ("billing", "orders")

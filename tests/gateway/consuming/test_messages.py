@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
 
-from penstock.gateway.consuming.messages import delivered_at, message_of
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.headers import BORN_HOST, TRACE_CONTEXT
+from penstock.gateway.rocketmq.consuming.messages import delivered_at, message_of
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.headers import BORN_HOST, TRACE_CONTEXT
 from penstock.log import MessageType, MessageView
 
 BORN = datetime(2026, 1, 1, 12, 0, 0, 123_000, tzinfo=UTC)

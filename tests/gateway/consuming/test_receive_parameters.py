@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.consuming.filters import check_agreement, filter_of
-from penstock.gateway.consuming.receive_parameters import RENEWED_FOR, changed_duration_of, receive_parameters_of
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.status import StatusError
+from penstock.gateway.rocketmq.consuming.filters import check_agreement, filter_of
+from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR, changed_duration_of, receive_parameters_of
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log.filter.filters import parse_filter
 
 

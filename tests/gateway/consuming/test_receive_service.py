@@ -13,16 +13,16 @@ import pytest
 
 from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
-from penstock.gateway.consuming.ack_service import AckService
-from penstock.gateway.consuming.budget import ReceiveBudget
-from penstock.gateway.consuming.lease_renewer import LeaseRenewer
-from penstock.gateway.consuming.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.consuming.receive_parameters import POLL_DEFAULT
-from penstock.gateway.consuming.receive_service import ReceiveService
-from penstock.gateway.consuming.unconfirmed_receives import SentReceive
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.rocketmq.consuming.ack_service import AckService
+from penstock.gateway.rocketmq.consuming.budget import ReceiveBudget
+from penstock.gateway.rocketmq.consuming.lease_renewer import LeaseRenewer
+from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.rocketmq.consuming.receive_parameters import POLL_DEFAULT
+from penstock.gateway.rocketmq.consuming.receive_service import ReceiveService
+from penstock.gateway.rocketmq.consuming.unconfirmed_receives import SentReceive
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageType, MessageView
 from tests.gateway.consuming.test_leases import message
 from tests.gateway.consuming.times import Times

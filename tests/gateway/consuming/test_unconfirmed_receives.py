@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.gateway.consuming.unconfirmed_receives import WAY_S, SentReceive, UnconfirmedReceives
+from penstock.gateway.rocketmq.consuming.unconfirmed_receives import WAY_S, SentReceive, UnconfirmedReceives
 
 PLACE = ("billing", "orders")
 

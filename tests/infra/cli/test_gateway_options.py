@@ -1,4 +1,4 @@
-"""The options of `penstock gateway` about signatures and TLS, and the calls of `penstock gateway check`, as far as nothing is served."""
+"""The options of `penstock gateway rocketmq` about signatures and TLS, and the calls of its `check`, as far as nothing is served."""
 
 from __future__ import annotations
 
@@ -62,4 +62,4 @@ def test_what_is_given_is_taken(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_calls(penstock: Penstock, args: list[str], said: str) -> None:
-    assert said in " ".join(penstock("gateway", *args, code=2).err.split())
+    assert said in " ".join(penstock("gateway", "rocketmq", *args, code=2).err.split())

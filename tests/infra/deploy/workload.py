@@ -33,8 +33,8 @@ from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import TIMERS, Timers
 from penstock.coordinator.timers.young_topics import with_young_topics
-from penstock.gateway.clients.gateways import GatewayEntry
-from penstock.gateway.clients.peers import PeerRegistry
+from penstock.gateway.rocketmq.clients.gateways import GatewayEntry
+from penstock.gateway.rocketmq.clients.peers import PeerRegistry
 from penstock.gateway.server.options import GatewayOptions
 from penstock.infra.cli.lake.maintenance import _finish_once, maintain_once
 from penstock.infra.cli.setup.doctor import _check_store

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.coordinator.queues.receipt_handle import ReceiptRefused
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.log import MessageView
 from penstock.log.errors import PenstockError
 from tests.consumers.receiving import Member, push

@@ -13,19 +13,19 @@ from google.protobuf.message import Message
 
 from penstock import aio
 from penstock.coordinator.coordination import Coordination
-from penstock.gateway.clients.gateways import GatewayEntry
-from penstock.gateway.clients.peers import PeerRegistry
-from penstock.gateway.clients.registry import ClientRegistry
-from penstock.gateway.clients.service import ClientService
-from penstock.gateway.clients.topics import TopicDirectory
-from penstock.gateway.consuming.pool import PooledConsumer
-from penstock.gateway.consuming.service import ConsumerService
-from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.gateway.protocol.metadata import CallMetadata
-from penstock.gateway.protocol.status import StatusError, status_of
-from penstock.gateway.server.calls import RpcCall
+from penstock.gateway.rocketmq.clients.gateways import GatewayEntry
+from penstock.gateway.rocketmq.clients.peers import PeerRegistry
+from penstock.gateway.rocketmq.clients.registry import ClientRegistry
+from penstock.gateway.rocketmq.clients.service import ClientService
+from penstock.gateway.rocketmq.clients.topics import TopicDirectory
+from penstock.gateway.rocketmq.consuming.pool import PooledConsumer
+from penstock.gateway.rocketmq.consuming.service import ConsumerService
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
+from penstock.gateway.rocketmq.protocol.status import StatusError, status_of
+from penstock.gateway.rocketmq.server.calls import RpcCall
+from penstock.gateway.rocketmq.server.rpcs import by_name
 from penstock.gateway.server.options import GatewayOptions
-from penstock.gateway.server.rpcs import by_name
 from penstock.log.errors import PenstockError
 from penstock.log.runtime.runtime import Runtime
 from tests.simulation.process import Crashed, SimProcess

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.consumers.dead_letters.writer import RECONSUME_TIMES
 from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.log import MessageView
 from tests.simulation.gateways.front import Connection, Life
 from tests.simulation.process import EPOCH_MS

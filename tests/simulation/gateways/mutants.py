@@ -10,15 +10,15 @@ from typing import Any
 from penstock.consumers import simple
 from penstock.consumers.named_receives import NamedReceives
 from penstock.coordinator.queues.receives import attempt_hash
-from penstock.gateway.clients.registry import ClientRegistry, GatewayClient
-from penstock.gateway.consuming import ack_service
-from penstock.gateway.consuming.ack_service import AckService
-from penstock.gateway.consuming.lease_renewer import LeaseRenewer
-from penstock.gateway.consuming.leases import DeliveryLeases
-from penstock.gateway.consuming.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.consuming.receive_parameters import ReceiveParameters
-from penstock.gateway.consuming.receive_service import ReceiveService
-from penstock.gateway.consuming.unconfirmed_receives import SentReceive, UnconfirmedReceives
+from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
+from penstock.gateway.rocketmq.consuming import ack_service
+from penstock.gateway.rocketmq.consuming.ack_service import AckService
+from penstock.gateway.rocketmq.consuming.lease_renewer import LeaseRenewer
+from penstock.gateway.rocketmq.consuming.leases import DeliveryLeases
+from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.rocketmq.consuming.receive_parameters import ReceiveParameters
+from penstock.gateway.rocketmq.consuming.receive_service import ReceiveService
+from penstock.gateway.rocketmq.consuming.unconfirmed_receives import SentReceive, UnconfirmedReceives
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 

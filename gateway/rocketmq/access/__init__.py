@@ -1,0 +1,1 @@
+"""The rights of clients: their signatures, what they may do, and how much of it."""

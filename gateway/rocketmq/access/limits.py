@@ -1,0 +1,77 @@
+"""How much a principal may do: calls a second, and connections. Each gateway process counts its own."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from ....log.runtime.runtime import Clock
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.status import StatusError
+
+QUIET_S: Final = 30.0
+"""A connection without calls for this time is not counted any more: every SDK sends a heartbeat each 10 s."""
+_FREE: Final = frozenset({"Heartbeat", "NotifyClientTermination", "QueryAssignment", "QueryRoute", "Telemetry"})
+"""Calls that only keep a client alive are not counted: without them it would be lost, and come again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalLimits:
+    """The limits of each principal; None: none."""
+
+    calls_per_s: float | None = None
+    connections: int | None = None
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What one principal did of late."""
+
+    tokens: float
+    at_s: float
+    peers: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """The connections by when each was last heard of, the quietest first."""
+
+
+class PrincipalLimiter:
+    """Counts what principals do, and refuses what is too much."""
+
+    def __init__(self, limits: PrincipalLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._counted: dict[str, _Counted] = {}
+
+    def connected(self, principal: str, peer: str) -> None:
+        """Count the connection of a call. Raises `StatusError` for a new one that is too many."""
+        most = self._limits.connections
+        if most is None:
+            return
+        now_s, peers = self._clock.monotonic_s(), self._of(principal).peers
+        while peers and next(iter(peers.values())) < now_s - QUIET_S:
+            peers.popitem(last=False)
+        if peer not in peers and len(peers) >= most:
+            raise StatusError(
+                pb.TOO_MANY_REQUESTS, f"{principal} has {len(peers)} connections to this gateway, and may have {most}"
+            )
+        peers[peer] = now_s
+        peers.move_to_end(peer)
+
+    def called(self, principal: str, rpc: str) -> None:
+        """Count a call. Raises `StatusError` when the principal calls too often."""
+        rate = self._limits.calls_per_s
+        if rate is None or rpc in _FREE:
+            return
+        now_s, counted = self._clock.monotonic_s(), self._of(principal)
+        most = max(rate, 1.0)
+        counted.tokens = min(most, counted.tokens + (now_s - counted.at_s) * rate)
+        counted.at_s = now_s
+        if counted.tokens < 1:
+            raise StatusError(pb.TOO_MANY_REQUESTS, f"{principal} may call this gateway {rate:g} times a second")
+        counted.tokens -= 1
+
+    def _of(self, principal: str) -> _Counted:
+        known = self._counted.get(principal)
+        if known is None:
+            known = self._counted[principal] = _Counted(max(self._limits.calls_per_s or 0, 1.0), self._clock.monotonic_s())
+        return known

@@ -1,0 +1,99 @@
+"""The rights that each request asks for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.message import Message
+
+from ....coordinator.access.grants import Grant, Verb
+from ....log.paths import DLQ_PREFIX
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.resources import group_of, topic_of
+
+Right: TypeAlias = tuple[frozenset[Verb], str]
+"""A name, and verbs of which any one will do."""
+
+_SEND: Final = frozenset({Verb.SEND})
+_RECEIVE: Final = frozenset({Verb.RECEIVE})
+_EITHER: Final = _SEND | _RECEIVE
+_JOIN: Final = frozenset({Verb.JOIN})
+
+
+def rights_of(request: Message) -> Iterator[Right]:
+    """What a principal needs for a request. Raises `Refused` for names that are none, and `KeyError` for a request that is not known."""
+    yield from _RIGHTS[type(request)](request)
+
+
+def missing(grants: frozenset[Grant], request: Message) -> Right | None:
+    """The first right that the grants do not give."""
+    for verbs, name in rights_of(request):
+        if not any(grant.covers(verb, name) for grant in grants for verb in verbs):
+            return verbs, name
+    return None
+
+
+def _topic(verbs: frozenset[Verb], resource: pb.Resource) -> Right:
+    return verbs, topic_of(resource)
+
+
+def _group(resource: pb.Resource) -> Right:
+    return _JOIN, group_of(resource)
+
+
+def _received(group: pb.Resource, topic: pb.Resource) -> Iterator[Right]:
+    """Work on a topic in a group. The dead letters of a group are its own: who may join it needs no grant on their topic."""
+    yield _group(group)
+    name = topic_of(topic)
+    if name != DLQ_PREFIX + group_of(group):
+        yield _RECEIVE, name
+
+
+def _of_group_and_topic(request: Any) -> Iterator[Right]:  # noqa: ANN401 - one of several requests
+    return _received(request.group, request.topic)
+
+
+def _of_group_and_queue(request: Any) -> Iterator[Right]:  # noqa: ANN401 - the same
+    return _received(request.group, request.message_queue.topic)
+
+
+def _of_sends(request: pb.SendMessageRequest) -> Iterator[Right]:
+    topics = {(one.topic.resource_namespace, one.topic.name): one.topic for one in request.messages}
+    return (_topic(_SEND, topic) for topic in topics.values())
+
+
+def _of_settings(request: pb.TelemetryCommand) -> Iterator[Right]:
+    """A client's announcement: a producer's stream is asked about transactions, with the messages in them."""
+    settings = request.settings
+    for topic in settings.publishing.topics:
+        yield _topic(_SEND, topic)
+    if settings.HasField("subscription"):
+        yield _group(settings.subscription.group)
+        for entry in settings.subscription.subscriptions:
+            yield from _received(settings.subscription.group, entry.topic)
+
+
+def _of_a_client(request: Any) -> Iterator[Right]:  # noqa: ANN401 - a heartbeat, or its last one
+    if request.HasField("group"):
+        yield _group(request.group)
+
+
+_RIGHTS: Final[dict[type[Message], Callable[[Any], Iterator[Right]]]] = {
+    pb.QueryRouteRequest: lambda request: iter([_topic(_EITHER, request.topic)]),
+    pb.HeartbeatRequest: _of_a_client,
+    pb.NotifyClientTerminationRequest: _of_a_client,
+    pb.TelemetryCommand: _of_settings,
+    pb.SendMessageRequest: _of_sends,
+    pb.EndTransactionRequest: lambda request: iter([_topic(_SEND, request.topic)]),
+    pb.RecallMessageRequest: lambda request: iter([_topic(_SEND, request.topic)]),
+    pb.QueryAssignmentRequest: _of_group_and_topic,
+    pb.ReceiveMessageRequest: _of_group_and_queue,
+    pb.AckMessageRequest: _of_group_and_topic,
+    pb.ChangeInvisibleDurationRequest: _of_group_and_topic,
+    pb.ForwardMessageToDeadLetterQueueRequest: _of_group_and_topic,
+    pb.PullMessageRequest: _of_group_and_queue,
+    pb.UpdateOffsetRequest: _of_group_and_queue,
+    pb.GetOffsetRequest: _of_group_and_queue,
+    pb.QueryOffsetRequest: lambda request: iter([_topic(_RECEIVE, request.message_queue.topic)]),
+}

@@ -1,0 +1,109 @@
+"""The gateways of a lake, as one cell of its table: each names itself there, again and again.
+
+A gateway counts as dead when its number of renewals stands still for `DEAD_S` by the reader's own clock, as leases do; no two clocks are
+compared. Whoever renews takes dead ones out. Nothing must be right here: a wrong list sends clients to a gateway that does not answer, and
+they turn to its neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ....log.errors import DataDamaged
+from ...server.options import Endpoint
+
+RENEW_S: Final = 10.0
+DEAD_S: Final = 35.0
+"""Three renewals, and a quarter more."""
+_HOST_CHARS_MAX: Final = 255
+
+Named = Annotated[str, Meta(min_length=1, max_length=_HOST_CHARS_MAX)]
+
+
+class GatewayEntry(Struct, frozen=True):
+    """One gateway: where clients reach it, and how often it renewed this."""
+
+    host: Named
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    """0: it has no port without TLS."""
+    beat: Annotated[int, Meta(ge=0)] = 0
+    tls_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """0: it has no port with TLS. Earlier gateways did not name it."""
+    signed: bool | None = None
+    """Whether it asks its clients for signatures. None: an earlier gateway, which does not say."""
+
+    def endpoint(self, *, tls: bool) -> Endpoint | None:
+        """Where clients with TLS, or without, reach it; None: nowhere."""
+        port = self.tls_port if tls else self.port
+        return Endpoint(self.host, port) if port else None
+
+    def trusts_as(self, other: GatewayEntry) -> bool:
+        """Whether clients of the other one may be sent here: both ask for signatures, or neither does, as far as is known."""
+        return None in (self.signed, other.signed) or self.signed == other.signed
+
+
+Gateways = Mapping[str, GatewayEntry]
+"""The gateways by their names."""
+_DECODER: Final = msgspec.json.Decoder(dict[Named, GatewayEntry])
+
+
+def encode_gateways(gateways: Gateways) -> bytes:
+    return msgspec.json.encode(dict(sorted(gateways.items())))
+
+
+def decode_gateways(data: bytes, *, where: str) -> Gateways:
+    """The inverse of `encode_gateways`. Raises `DataDamaged`."""
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise DataDamaged("the list of gateways is damaged", object=where, observed=str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    beat: int
+    since_s: float
+    """When this number of renewals was seen first."""
+    is_quiet: bool = False
+    """Whether it was seen before."""
+
+
+class GatewayLiveness:
+    """What one gateway saw of the others, by its own clock."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Sighting] = {}
+
+    def see(self, gateways: Gateways, now_s: float) -> frozenset[str]:
+        """Note what the list says now. Gives the gateways that may be gone since: they left, or for the first time did not renew since the
+        list was seen last.
+        """
+        before, self._seen = self._seen, {name: self._sighting(name, entry, now_s) for name, entry in gateways.items()}
+        quiet = {name for name, one in self._seen.items() if one.is_quiet and not before[name].is_quiet}
+        return frozenset(quiet | (before.keys() - self._seen.keys()))
+
+    def _sighting(self, name: str, entry: GatewayEntry, now_s: float) -> _Sighting:
+        known = self._seen.get(name)
+        if known is None or known.beat != entry.beat:
+            return _Sighting(entry.beat, now_s)
+        return replace(known, is_quiet=True)
+
+    def dead(self, now_s: float) -> frozenset[str]:
+        """The gateways that have not renewed for too long."""
+        return frozenset(name for name, one in self._seen.items() if now_s - one.since_s >= DEAD_S)
+
+
+def renewed(gateways: Gateways, name: str, own: GatewayEntry, dead: frozenset[str]) -> Gateways:
+    """The list with one gateway's renewal, and without dead ones. The same again when it has that renewal already."""
+    kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
+    return kept | {name: own}
+
+
+def without(gateways: Gateways, name: str) -> Gateways:
+    """The list once a gateway has left."""
+    return {one: entry for one, entry in gateways.items() if one != name}

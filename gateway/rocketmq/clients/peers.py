@@ -1,0 +1,145 @@
+"""The live gateways, as this one knows them, and where each sends the clients of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from ....coordinator import Coordination
+from ....coordinator.cells.document import Codec, Document
+from ....coordinator.cells.keys import GATEWAYS
+from ....log import PenstockError
+from ....log.runtime.runtime import Clock
+from ...server.options import GatewayOptions
+from ..protocol import rocketmq_pb2 as pb
+from .gateways import RENEW_S, GatewayEntry, GatewayLiveness, Gateways, decode_gateways, encode_gateways, renewed, without
+from .routes import Peer, by_rendezvous, endpoints_of
+
+log = logging.getLogger("penstock.gateway")
+
+BALANCED: Final = "penstock"
+"""The broker's name of all gateways behind one address."""
+_NEIGHBOURS: Final = 2
+"""How many gateways clients are told for a topic: the one that serves it, and the one that would if it were gone."""
+_CODEC: Final = Codec[Gateways](encode_gateways, decode_gateways)
+
+
+class PeerRegistry:
+    """Says where clients find a topic. Behind one address of all gateways nothing need be known of them, and no cell is read or written."""
+
+    def __init__(self, options: GatewayOptions, name: str, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self.name = name
+        self.own: GatewayEntry | None = None
+        """Where clients reach this gateway, once it listens."""
+        self._others: Gateways = {}
+        self._told: frozenset[str] = frozenset()
+        """Those of which was told that they serve on other terms."""
+        self._sightings = GatewayLiveness()
+        self._document: Document[Gateways] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self.on_gone: list[Callable[[], None]] = []
+        """Each is called when another gateway left, or missed a renewal: long before it counts as dead."""
+
+    # --- Routes -----------------------------------------------------------------------------------------------------------------
+
+    def live(self, *, tls: bool) -> Sequence[Peer]:
+        """The gateways that live and that clients with TLS, or without, reach; this one included.
+
+        Of those that ask for signatures none leads to one that does not: it serves everybody, and would be sent signatures. Nor the other
+        way round, as such clients would be refused.
+        """
+        own = {} if self.own is None else {self.name: self.own}
+        known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
+        return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
+
+    def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
+        """The gateways for a topic, the one that serves it first, each with a neighbour to turn to.
+
+        ``asked`` is the place that the client was given. One gateway alone is reached there: nobody knows a better one.
+        """
+        if self._options.advertise is not None:
+            return [pb.Broker(name=BALANCED, endpoints=endpoints_of([self._options.advertise]))]
+        live = by_rendezvous(topic, self.live(tls=tls))
+        if len(live) <= 1 and asked.addresses:
+            return [pb.Broker(name=self.name, endpoints=asked)]
+        return [
+            pb.Broker(name=peer.name, endpoints=endpoints_of([one.endpoint for one in _from(live, at)]))
+            for at, peer in enumerate(live)
+        ]
+
+    # --- The cell ---------------------------------------------------------------------------------------------------------------
+
+    async def join(self, coordination: Coordination, own: GatewayEntry) -> None:
+        """Tell the others of this gateway from now on, and know of them."""
+        self.own = own
+        if self._options.advertise is not None:
+            return
+        await coordination.claim()
+        self._document = Document(coordination.cells, self._clock, GATEWAYS, _CODEC, absent={})
+        await self._renew_once()
+        self._renewing = asyncio.ensure_future(self._renew())
+
+    async def leave(self) -> None:
+        """Tell the others that this gateway ends, so that they send no more clients."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._document is not None:
+            with suppress(PenstockError):  # otherwise they find out by themselves
+                await self._document.change(lambda known: without(known, self.name))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            await self._renew_once()
+
+    async def _renew_once(self) -> None:
+        document = self._document
+        assert document is not None, "made by joining"
+        assert self.own is not None, "given by joining"
+        own = self.own = msgspec.structs.replace(self.own, beat=self.own.beat + 1)
+        now_s = self._clock.monotonic_s()
+        try:
+            gone = self._sightings.see(await document.read(), now_s) - {self.name}
+            if gone:
+                for told in self.on_gone:
+                    told()
+            dead = self._sightings.dead(now_s)
+            known = await document.change(lambda found: renewed(found, self.name, own, dead))
+        except PenstockError as error:
+            log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
+            return
+        self._others = {name: entry for name, entry in known.items() if name != self.name}
+        self._tell_of_others(own)
+
+    def _tell_of_others(self, own: GatewayEntry) -> None:
+        """Warn once of each gateway that serves the lake on other terms."""
+        apart = {name: entry for name, entry in self._others.items() if not entry.trusts_as(own)}
+        for name in apart.keys() - self._told:
+            where = apart[name].endpoint(tls=False) or apart[name].endpoint(tls=True)
+            if own.signed:
+                log.warning(
+                    "gateway %s at %s serves this lake without asking for signatures: whoever reaches it may do everything. Start it with "
+                    "--access-key-file, or end it. No route leads there from here",
+                    name,
+                    where,
+                )
+            else:
+                log.warning(
+                    "gateway %s at %s asks for signatures, and this one of the same lake does not: whoever reaches this one may do everything. "
+                    "Start it with --access-key-file, too. No route leads there from here",
+                    name,
+                    where,
+                )
+        self._told = frozenset(apart)
+
+
+def _from(live: Sequence[Peer], at: int) -> Sequence[Peer]:
+    return [*live[at:], *live[:at]][:_NEIGHBOURS]

@@ -1,0 +1,150 @@
+"""The clients that this gateway knows: what each announced, and when it was last heard of.
+
+A client chooses its id, so it is known by that among the clients of its principal. What another principal says under the same id is of a client
+of its own.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ....log.runtime.runtime import Clock
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.status import StatusError
+from ..server.calls import RpcCall
+
+LOST_S: Final = 30.0
+"""A client that was not heard of for this time is lost. Every SDK sends a heartbeat each 10 s."""
+
+_STOOD_STILL_S: Final = 10.0
+"""A process that did not look for so long was stopped itself. It looks at its clients each 5 s."""
+
+_PEERS_MAX: Final = 16
+"""The connections of one client that are remembered. A balancer that shares calls among more makes it be looked for again and again."""
+
+CLIENTS_OF_ONE_MAX: Final = 10_000
+"""The most clients of one principal; where nobody signs, of one address."""
+
+Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class AdoptionScans:
+    """When the cells of a consumer group and topic were looked through for what other gateways gave a client: at its connections."""
+
+    by_peer: OrderedDict[str, Future[None]] = field(default_factory=OrderedDict)
+    """What was asked of the cells, by the connection that the client came by, the newest last."""
+    used_s: float = 0.0
+    """When the client last asked for messages there."""
+    is_renewed: bool = False
+    """Whether that was as a push consumer does, whose messages stay invisible as long as it lives."""
+
+    def note(self, peer: str, asked: Future[None]) -> None:
+        """What fails is asked for again by the next receive, also if nobody waited for its end."""
+
+        def ended(asked: Future[None]) -> None:
+            if (asked.cancelled() or asked.exception() is not None) and self.by_peer.get(peer) is asked:
+                del self.by_peer[peer]
+
+        self.by_peer[peer] = asked
+        asked.add_done_callback(ended)
+        if len(self.by_peer) > _PEERS_MAX:
+            self.by_peer.popitem(last=False)
+
+
+@dataclass(slots=True)
+class GatewayClient:
+    """One client object of an SDK."""
+
+    id: str
+    """`RpcCall.client`."""
+    owner: str = ""
+    language: str = ""
+    seen_s: float = 0.0
+    client_type: int = pb.CLIENT_TYPE_UNSPECIFIED
+    group: str = ""
+    """The consumer group that it announced."""
+    topics: frozenset[str] = frozenset()
+    """The topics that it announced to send to."""
+    send: Send | None = field(default=None, repr=False)
+    """Sends a command by its telemetry stream, while that is open."""
+    adoption_scans: dict[tuple[str, str], AdoptionScans] = field(default_factory=dict, repr=False)
+    """By consumer group and topic: it ends with the client."""
+
+
+class ClientRegistry:
+    """The live clients. It is memory only: nothing that must be right depends on it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, GatewayClient] = {}
+        self._of_owner: Counter[str] = Counter()
+        self._looked_s = clock.monotonic_s()
+        self.on_lost: list[Callable[[GatewayClient], None]] = []
+        """Each is told of a client that ended, or was not heard of for `LOST_S`."""
+        self.on_change: list[Callable[[GatewayClient], None]] = []
+        """Each is told of a client that announced itself, or whose stream ended."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, client_id: str) -> GatewayClient | None:
+        return self._known.get(client_id)
+
+    def all(self) -> list[GatewayClient]:
+        return list(self._known.values())
+
+    def seen(self, call: RpcCall) -> None:
+        """Note that a client lives."""
+        self.of(call).seen_s = self._clock.monotonic_s()
+
+    def of(self, call: RpcCall) -> GatewayClient:
+        """The client of a call, who may be new. Raises `StatusError` for one too many of its owner."""
+        known = self._known.get(call.client)
+        if known is None:
+            if self._of_owner[call.owner] >= CLIENTS_OF_ONE_MAX:
+                raise StatusError(
+                    pb.TOO_MANY_REQUESTS,
+                    f"{call.owner} has {CLIENTS_OF_ONE_MAX:,} clients at this gateway: let them say when they end, or wait for {LOST_S:g} s",
+                )
+            known = GatewayClient(call.client, call.owner, call.metadata.language, self._clock.monotonic_s())
+            self._known[known.id] = known
+            self._of_owner[known.owner] += 1
+        return known
+
+    def changed(self, client: GatewayClient) -> None:
+        for told in self.on_change:
+            told(client)
+
+    def remove(self, client_id: str) -> None:
+        """Forget a client that says that it ends."""
+        if (client := self._known.pop(client_id, None)) is not None:
+            self._of_owner[client.owner] -= 1
+            if not self._of_owner[client.owner]:
+                del self._of_owner[client.owner]
+            for told in self.on_lost:
+                told(client)
+
+    def extend_after_pause(self) -> None:
+        """Count all clients as heard of just now if this process was stopped: what they said meanwhile is not read yet."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s > _STOOD_STILL_S:
+            for client in self._known.values():
+                client.seen_s = now_s
+        self._looked_s = now_s
+
+    def sweep(self) -> None:
+        """Forget clients that were not heard of for too long."""
+        self.extend_after_pause()
+        before_s = self._clock.monotonic_s() - LOST_S
+        for client in self.all():
+            if client.seen_s < before_s:
+                self.remove(client.id)
+
+    def producers_of(self, topic: str) -> list[GatewayClient]:
+        """The clients with an open stream that announced to send to a topic."""
+        return [one for one in self._known.values() if topic in one.topics and one.send is not None]

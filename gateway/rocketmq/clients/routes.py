@@ -1,0 +1,80 @@
+"""Which gateway serves what. Pure.
+
+Every gateway may serve every topic. But a topic's sends are cheapest where they meet, so all clients are told the same gateway for a
+topic, by rendezvous: each pair of a topic and a gateway has a number, and the gateway with the highest serves the topic. When one comes or
+goes, only the topics move that it gains or had.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from ....log import MessageType, TopicSettings
+from ...server.options import Endpoint
+from ..protocol import rocketmq_pb2 as pb
+
+ANY_QUEUE = -1
+_MIXED_FIFO = (pb.FIFO, pb.NORMAL)
+"""What a FIFO topic takes that finds its message groups in a field: an SDK calls messages without a group NORMAL."""
+_TYPES = {
+    MessageType.NORMAL: pb.NORMAL,
+    MessageType.FIFO: pb.FIFO,
+    MessageType.DELAY: pb.DELAY,
+    MessageType.TRANSACTION: pb.TRANSACTION,
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Peer:
+    """A live gateway: its name, and where clients reach it."""
+
+    name: str
+    endpoint: Endpoint
+
+
+def by_rendezvous(topic: str, peers: Sequence[Peer]) -> list[Peer]:
+    """The gateways, the one that serves the topic first, and behind it those that would if it were gone."""
+    return sorted(peers, key=lambda peer: (xxhash.xxh3_64_intdigest(f"{peer.name}\0{topic}".encode()), peer.name), reverse=True)
+
+
+def endpoints_of(places: Sequence[Endpoint]) -> pb.Endpoints:
+    """The places as clients are told them. SDKs connect to the first that answers.
+
+    All must be addresses of one kind for that; of names, or of several kinds, only the first is told.
+    """
+    schemes = [_scheme(place.host) for place in places]
+    told = places if schemes[0] != pb.DOMAIN_NAME and len(set(schemes)) == 1 else places[:1]
+    return pb.Endpoints(scheme=schemes[0], addresses=[pb.Address(host=one.host, port=one.port) for one in told])
+
+
+def _scheme(host: str) -> pb.AddressScheme:
+    try:
+        return pb.IPv4 if ipaddress.ip_address(host).version == 4 else pb.IPv6
+    except ValueError:
+        return pb.DOMAIN_NAME
+
+
+def accepted_types(settings: TopicSettings) -> tuple[pb.MessageType, ...]:
+    """The types of messages that a topic takes."""
+    if settings.message_type is MessageType.FIFO and settings.message_group is not None:
+        return _MIXED_FIFO
+    return (_TYPES[settings.message_type],)
+
+
+def route(resource: pb.Resource, settings: TopicSettings, broker: pb.Broker) -> list[pb.MessageQueue]:
+    """The queues of a topic, all at one gateway. SDKs choose among them as they like: the gateway chooses again by the message group."""
+    types = accepted_types(settings)
+    return [
+        pb.MessageQueue(topic=resource, id=queue, permission=pb.READ_WRITE, broker=broker, accept_message_types=types)
+        for queue in range(settings.queues)
+    ]
+
+
+def assignment(resource: pb.Resource, broker: pb.Broker) -> pb.Assignment:
+    """A consumer's place to poll: whatever queues the gateway owns."""
+    queue = pb.MessageQueue(topic=resource, id=ANY_QUEUE, permission=pb.READ_WRITE, broker=broker)
+    return pb.Assignment(message_queue=queue)

@@ -1,0 +1,82 @@
+"""What clients may hold of a gateway that ask for messages: open polls, and answers that they have not read. Beyond, they wait.
+
+It is counted three times: for the client, for its owner, who may have any number of clients by any ids, and for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from ....log import MessageView
+from ....log.limits import MIB
+from ...bounds.quotas import Quota, QuotaCounter
+from ..server.calls import RpcCall
+
+OVERHEAD_BYTES: Final = 1_024
+"""What a message takes beside its body, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """How much, of one client, of one owner and of all. An answer that begins below these is given as a whole: at most 32 messages."""
+
+    client_polls: int = 256
+    owner_polls: int = 10_000
+    polls: int = 20_000
+    client_bytes: int = 64 * MIB
+    owner_bytes: int = 128 * MIB
+    bytes: int = 256 * MIB
+
+
+@dataclass(slots=True)
+class ReceiveBudget:
+    """Counts what is held now."""
+
+    bounds: BudgetLimits = field(default_factory=BudgetLimits)
+    shares: QuotaCounter = field(default_factory=QuotaCounter)
+
+    @property
+    def polls(self) -> int:
+        return self.shares.held(self._polls_of_owners())
+
+    @property
+    def held_bytes(self) -> int:
+        return self.shares.held(self._bytes_of_owners())
+
+    @contextmanager
+    def hold_poll(self, call: RpcCall) -> Iterator[None]:
+        """A block in which a client has one more open poll. Raises `BackPressureError` when there are too many, or when too little is read."""
+        self._check_held(call)
+        of_client, of_owner = (
+            Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),
+            self._polls_of_owners(),
+        )
+        with self.shares.holding(of_client, call.client, 1), self.shares.holding(of_owner, call.owner, 1):
+            yield
+
+    @contextmanager
+    def hold_messages(self, call: RpcCall, messages: list[MessageView]) -> Iterator[None]:
+        """A block in which a client reads messages. Raises `BackPressureError` when too little of others is read."""
+        self._check_held(call)
+        size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
+        with (
+            self.shares.taken(self._bytes_of_clients(), call.client, size_bytes),
+            self.shares.taken(self._bytes_of_owners(), call.owner, size_bytes),
+        ):
+            yield
+
+    def _check_held(self, call: RpcCall) -> None:
+        self.shares.check(self._bytes_of_clients(), call.client)
+        self.shares.check(self._bytes_of_owners(), call.owner)
+
+    def _polls_of_owners(self) -> Quota:
+        return Quota("open polls", self.bounds.owner_polls, self.bounds.polls)
+
+    def _bytes_of_clients(self) -> Quota:
+        return Quota("bytes of messages that this client has not read", self.bounds.client_bytes, self.bounds.bytes)
+
+    def _bytes_of_owners(self) -> Quota:
+        return Quota("bytes of messages that are not read", self.bounds.owner_bytes, self.bounds.bytes)

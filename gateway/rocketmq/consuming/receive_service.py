@@ -1,0 +1,136 @@
+"""ReceiveMessage: gives messages as a stream, the status first."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from ....aio import Lake
+from ....log import MessageView
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.resources import group_of, topic_of
+from ..protocol.status import ok, status
+from ..server.calls import RpcCall
+from .ack_service import AckService
+from .budget import ReceiveBudget
+from .filters import filter_of
+from .lease_renewer import LeaseRenewer
+from .leases import handle_runs
+from .messages import delivered_at, message_of
+from .pool import ConsumerPool, PooledConsumer
+from .receive_parameters import ReceiveParameters, receive_parameters_of
+from .unconfirmed_receives import SentReceive
+
+_AT_ONCE: Final = timedelta(0)
+_Receive = Callable[..., Coroutine[Any, Any, list[MessageView]]]
+
+
+class ReceiveService:
+    """Answers ReceiveMessage."""
+
+    def __init__(
+        self, lake: Lake, pool: ConsumerPool, keeping: LeaseRenewer, settling: AckService, budget: ReceiveBudget, store_host: str
+    ) -> None:
+        self._clock = lake.runtime.clock
+        self._pool = pool
+        self._keeping = keeping
+        self._settling = settling
+        self._budget = budget
+        self._store_host = store_host
+        self._undoing: set[asyncio.Task[None]] = set()
+        self._polls: set[asyncio.Task[list[MessageView]]] = set()
+        self._numbers = itertools.count()
+        self._stopping = False
+
+    async def receive_message(self, request: pb.ReceiveMessageRequest, call: RpcCall) -> AsyncIterator[pb.ReceiveMessageResponse]:
+        """Give messages, as soon as there are any, or say that there are none."""
+        group, resource = group_of(request.group), request.message_queue.topic
+        topic = topic_of(resource)
+        wanted = receive_parameters_of(request, call.remaining_s)
+        until_s = float("inf") if call.remaining_s is None else self._clock.monotonic_s() + call.remaining_s
+        async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
+            with self._budget.hold_poll(call):
+                received, answer = await self._received(pooled, wanted, call, until_s)
+            is_whole = False
+            try:
+                messages = await self._settling.without_settled(pooled, received)
+                if messages:
+                    with self._budget.hold_messages(call, messages):
+                        yield pb.ReceiveMessageResponse(status=ok())
+                        for view in messages:
+                            yield pb.ReceiveMessageResponse(message=self._message(view, resource, pooled, wanted))
+                        yield delivered_at(self._clock.wall_ms())
+                else:
+                    yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
+                is_whole = True
+            finally:
+                if answer is not None and is_whole:
+                    answer.mark_written(self._clock.monotonic_s())
+                elif answer is not None and wanted.attempt_id is not None:
+                    self._keeping.mark_broken(answer)
+                elif not is_whole and received and wanted.attempt_id is None:
+                    held = handle_runs(received, in_order=pooled.in_order)
+                    self._later(self._keeping.give_back(pooled.group, pooled.topic, held))
+
+    def _message(self, view: MessageView, resource: pb.Resource, pooled: PooledConsumer, wanted: ReceiveParameters) -> pb.Message:
+        return message_of(
+            view,
+            resource,
+            pooled.topic_type,
+            store_host=self._store_host,
+            invisible=wanted.invisible,
+            attempts_max=pooled.settings.max_attempts,
+        )
+
+    async def _received(
+        self, pooled: PooledConsumer, wanted: ReceiveParameters, call: RpcCall, until_s: float
+    ) -> tuple[list[MessageView], SentReceive | None]:
+        """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
+        client_id = call.client
+        if not wanted.is_named:
+            return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
+        attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never
+        if wanted.is_renewed:
+            self._keeping.note_request(pooled, client_id, attempt_id, call.peer)
+        await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
+        receive = partial(pooled.consumer.receive, wanted.most, wanted.invisible, attempt_id=wanted.attempt_id, holder=client_id)
+        messages = await self._polled(receive, wanted)
+        if not messages or not wanted.is_renewed:
+            return messages, None
+        return messages, await self._keeping.add_receive(pooled, client_id, messages, attempt_id, call.peer, until_s=until_s)
+
+    async def _polled(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
+        """The messages of a receive. When the gateway stops, nobody waits for new ones."""
+        if not self._stopping:
+            poll = asyncio.ensure_future(receive(await_duration=wanted.poll))
+            self._polls.add(poll)
+            try:
+                return await poll
+            except asyncio.CancelledError:
+                caller = asyncio.current_task()
+                if not self._stopping or caller is None or caller.cancelling():
+                    raise
+            finally:
+                self._polls.discard(poll)
+        # What is out to this attempt id is given all the same. After an empty answer the client would not ask for it again.
+        return await receive(await_duration=_AT_ONCE) if wanted.is_named else []
+
+    def end_polls(self) -> None:
+        """Answer those who wait for messages: they go on at another gateway."""
+        self._stopping = True
+        for poll in self._polls:
+            poll.cancel()
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something after the call, which is cancelled."""
+        task = asyncio.ensure_future(work)
+        self._undoing.add(task)
+        task.add_done_callback(self._undoing.discard)
+
+    async def close(self) -> None:
+        """Return when what was begun after calls has ended."""
+        await asyncio.gather(*self._undoing, return_exceptions=True)

@@ -1,0 +1,81 @@
+"""The consumers' RPCs, and the work beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+
+from ....aio import Lake
+from ....log.metrics import Metrics
+from ..clients.registry import ClientRegistry
+from ..clients.topics import TopicDirectory
+from ..server.rpcs import Rpc, rpc
+from .ack_service import AckService
+from .budget import ReceiveBudget
+from .lease_renewer import ROUND_S, LeaseRenewer
+from .offsets import OffsetService
+from .pool import ConsumerPool
+from .receive_service import ReceiveService
+
+log = logging.getLogger("penstock.gateway")
+
+
+class ConsumerService:
+    """Answers the RPCs of consumers, from `start` to `close`."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        clients: ClientRegistry,
+        names: TopicDirectory,
+        *,
+        store_host: str,
+        is_balanced: bool,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.pool = ConsumerPool(lake, names, metrics)
+        self.keeping = LeaseRenewer(self.pool, clients, lake.runtime.clock, is_balanced=is_balanced)
+        self.budget = ReceiveBudget()
+        self._settling = AckService(self.pool, self.keeping)
+        self._receiving = ReceiveService(lake, self.pool, self.keeping, self._settling, self.budget, store_host)
+        self._offsets = OffsetService(lake, names, self.budget, store_host)
+        self._rounds: asyncio.Task[None] | None = None
+
+    def rpcs(self) -> Iterable[Rpc]:
+        yield rpc("ReceiveMessage", self._receiving.receive_message)
+        yield rpc("AckMessage", self._settling.ack_message)
+        yield rpc("ChangeInvisibleDuration", self._settling.change_invisible_duration)
+        yield rpc("ForwardMessageToDeadLetterQueue", self._settling.forward_message_to_dead_letter_queue)
+        yield rpc("PullMessage", self._offsets.pull_message)
+        yield rpc("QueryOffset", self._offsets.query_offset)
+        yield rpc("GetOffset", self._offsets.get_offset)
+        yield rpc("UpdateOffset", self._offsets.update_offset)
+
+    async def start(self) -> None:
+        """Begin to renew."""
+        self._rounds = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                await self.keeping.round()
+            except Exception:
+                log.exception("a round of renewals failed; the next is in %g s", ROUND_S)
+            self.pool.sweep()
+
+    def end_polls(self) -> None:
+        """Let nobody wait any longer: the gateway stops."""
+        self._receiving.end_polls()
+
+    async def close(self) -> None:
+        """Let other gateways have the queues. What is out to clients stays theirs."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._rounds
+        await self._receiving.close()
+        await self.keeping.close()
+        await self.pool.close()

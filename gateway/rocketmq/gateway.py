@@ -1,0 +1,122 @@
+"""A gateway: its rooms around one lake, from start to drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Self
+
+from ...aio import Lake
+from ...log.metrics import MemoryMetrics, Metrics
+from ...log.produce.metrics import producer_samples
+from ..server.options import GatewayOptions
+from .access.authorizer import Authorizer
+from .clients.gateways import GatewayEntry
+from .clients.peers import PeerRegistry
+from .clients.registry import ClientRegistry
+from .clients.service import ClientService
+from .clients.topics import TopicDirectory
+from .consuming.service import ConsumerService
+from .producing.pool import ProducerPool
+from .producing.send_service import SendService
+from .producing.transactions import GatewayTransactions
+from .server.calls import AllowAny, CallRunner
+from .server.rpcs import Rpc, by_name
+from .server.server import RpcServer
+from .watching.audit import AuditLog
+from .watching.counters import GatewayCounters
+from .watching.spans import spans
+
+log = logging.getLogger("penstock.gateway")
+
+_SWEEP_S = 5.0
+
+
+class Gateway:
+    """Serves RocketMQ's protocol for a lake. Use it in an ``async with`` block."""
+
+    def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, metrics: Metrics | None = None) -> None:
+        self.options = options or GatewayOptions()
+        self.lake = lake
+        self.metrics = MemoryMetrics() if metrics is None else metrics
+        """It counts calls and clients, and what the library counts of the consumers and producers behind them."""
+        self.clients = ClientRegistry(lake.runtime.clock)
+        self.names = TopicDirectory(lake, self.options)
+        self.peers = PeerRegistry(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
+        self.streams = ClientService(lake, self.clients, self.peers, self.names)
+        self.producers = ProducerPool(lake, self.metrics)
+        self.transacting = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)
+        balanced = self.options.advertise is not None
+        self.consumers = ConsumerService(
+            lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
+        )
+        self.peers.on_gone.append(self.consumers.keeping.adopt_all)
+        access = self.options.access
+        self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
+        self.calls = CallRunner(
+            clock=lake.runtime.clock,
+            request_bytes_max=self.options.request_bytes_max,
+            seen=self.clients.seen,
+            access=self.authorizer or AllowAny(),
+        )
+        self._counting = GatewayCounters(self.metrics, self.clients, lambda: self.server.health.is_ready)
+        self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
+        self.calls.observers += [self._counting, AuditLog(every=self.options.audit)]
+        if (tracing := spans(lake.runtime.clock)) is not None:
+            self.calls.observers.append(tracing)
+        self.server = RpcServer(self.options, self.calls, by_name(self._rpcs()))
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def _rpcs(self) -> list[Rpc]:
+        """The RPCs of all rooms."""
+        return [
+            *self.streams.rpcs(),
+            *SendService(self.lake, self.names, self.producers, self.transacting, self.calls.shares).rpcs(),
+            *self.transacting.rpcs(),
+            *self.consumers.rpcs(),
+        ]
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at, once started."""
+        return self.server.port
+
+    async def start(self) -> None:
+        """Return once clients can connect."""
+        await self.server.start()
+        host = self.options.address or self.options.host
+        own = GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
+        await self.peers.join(self.lake.coordination, own)
+        await self.consumers.start()
+        self._sweeping = asyncio.ensure_future(self._sweep())
+
+    async def stop(self) -> None:
+        """Drain: no new calls; those under way end."""
+        await self.peers.leave()
+        self.streams.end()
+        self.consumers.end_polls()
+        await self.server.stop()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self.consumers.close()
+        if self.authorizer is not None:
+            await self.authorizer.close()
+        self._counting.end()
+        self._end_sends()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                self.clients.sweep()
+                await self.producers.close_idle()
+            except Exception:
+                log.exception("looking after clients and producers failed, and is tried again")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()

@@ -1,0 +1,84 @@
+"""The producers of this gateway: one for each topic, shared by all clients that send to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from ....aio import Lake, Producer
+from ....log import PenstockError, ProducerOptions, ReopenError
+from ....log.limits import MIB
+from ....log.metrics import MemoryMetrics, Metrics
+from ....log.produce.metrics import sends_counted
+
+IDLE_S: Final = 300.0
+"""A producer that nobody used for this time is closed."""
+PRODUCER_OPTIONS: Final = ProducerOptions(
+    linger=timedelta(0),
+    linger_max=timedelta(0),
+    memory_bytes=128 * MIB,
+    delivery_timeout=timedelta(seconds=30),
+)
+"""Every call waits for its message, and what gathers while an append is on its way is batch enough: nothing waits for more."""
+
+
+@dataclass(slots=True)
+class _Open:
+    producer: asyncio.Future[Producer]
+    used_s: float
+
+    def holds(self, producer: Producer) -> bool:
+        return self.producer.done() and not self.producer.exception() and self.producer.result() is producer
+
+
+class ProducerPool:
+    """Opens producers when they are needed."""
+
+    def __init__(self, lake: Lake, metrics: Metrics | None = None) -> None:
+        """``metrics`` counts the sends."""
+        self._lake = lake
+        self._metrics = MemoryMetrics() if metrics is None else metrics
+        self._open: dict[str, _Open] = {}
+
+    async def of(self, topic: str) -> Producer:
+        """The producer of a topic that can be sent with. Raises what opening one raises."""
+        now_s = self._lake.runtime.clock.monotonic_s()
+        known = self._open.get(topic)
+        if known is None:
+            known = self._open[topic] = _Open(
+                asyncio.ensure_future(self._lake.producer(topic, options=self._options(topic))), now_s
+            )
+        known.used_s = now_s
+        if not known.producer.done():
+            await asyncio.wait((known.producer,))
+        try:
+            return known.producer.result()
+        except PenstockError:
+            self._forget(topic, known)
+            raise
+
+    def _options(self, topic: str) -> ProducerOptions:
+        return replace(PRODUCER_OPTIONS, on_batch=sends_counted(self._metrics, topic=topic))
+
+    def failed(self, topic: str, producer: Producer, error: PenstockError) -> None:
+        """Note that a send failed. A producer that can send nothing more is replaced by the next call."""
+        known = self._open.get(topic)
+        is_over = isinstance(error, ReopenError) or producer.statistics().failed
+        if is_over and known is not None and known.holds(producer):
+            self._forget(topic, known)
+
+    def _forget(self, topic: str, known: _Open) -> None:
+        if self._open.get(topic) is known:
+            del self._open[topic]
+
+    async def close_idle(self) -> None:
+        """Close the producers that nobody used for long."""
+        before_s = self._lake.runtime.clock.monotonic_s() - IDLE_S
+        for topic, known in list(self._open.items()):
+            if known.used_s < before_s and known.producer.done():
+                self._forget(topic, known)
+                with suppress(PenstockError):  # every send was told its own outcome
+                    await known.producer.result().close()

@@ -1,0 +1,48 @@
+"""Names of topics and consumer groups, as clients give them: with a namespace or without.
+
+The topic X of the namespace N is the lake's topic ``N--X``, and the same for groups. No namespace has ``--`` inside or ``-`` at its end, so
+no two pairs are one name. The dead letters of the group G of N are those of ``N--G``, and in topic ``%DLQ%G`` of N.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ....log.limits import TOPIC_NAME_CHARS_MAX
+from . import rocketmq_pb2 as pb
+from .status import StatusError
+
+_BETWEEN: Final = "--"
+_DEAD_LETTERS: Final = "%DLQ%"
+_GROUP_CHARS_MAX: Final = 120
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_NAMESPACE: Final = re.compile(r"[a-zA-Z0-9_]+(?:-[a-zA-Z0-9_]+)*")
+
+
+def topic_of(resource: pb.Resource) -> str:
+    """The lake's name of a topic. Raises `StatusError` for what is no topic's name."""
+    return _named(resource, "topic", pb.ILLEGAL_TOPIC, TOPIC_NAME_CHARS_MAX)
+
+
+def group_of(resource: pb.Resource) -> str:
+    """The lake's name of a consumer group. Raises `StatusError` for what is no group's name."""
+    return _named(resource, "group", pb.ILLEGAL_CONSUMER_GROUP, _GROUP_CHARS_MAX)
+
+
+def _named(resource: pb.Resource, what: str, refusal: pb.Code, chars_max: int) -> str:
+    name, namespace = resource.name, resource.resource_namespace
+    if namespace:
+        if not _NAMESPACE.fullmatch(namespace):
+            raise StatusError(
+                refusal, f"The specified namespace[{namespace}] has other than letters, digits and '_', with single '-' between."
+            )
+        prefix = _DEAD_LETTERS if name.startswith(_DEAD_LETTERS) else ""
+        name = f"{prefix}{namespace}{_BETWEEN}{name.removeprefix(prefix)}" if name else ""
+    if not name or name.isspace():
+        raise StatusError(refusal, f"The specified {what} is blank.")
+    if len(name) > chars_max:
+        raise StatusError(refusal, f"The specified {what} is longer than {what} max length {chars_max}.")
+    if not _NAME.fullmatch(name):
+        raise StatusError(refusal, f"The specified {what}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
+    return name

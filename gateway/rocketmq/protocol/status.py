@@ -1,0 +1,77 @@
+"""Statuses: RocketMQ's codes for what Penstock raises. A business failure is a status in the answer; the call itself succeeds."""
+
+from __future__ import annotations
+
+from ....coordinator import GroupNotFound, NotRecallable, ReceiptExpired, ReceiptRefused, TransactionNotFound
+from ....log import (
+    BackPressureError,
+    InvalidArgument,
+    LimitExceeded,
+    MessageTypeMismatch,
+    NotSupported,
+    PenstockError,
+    PermissionDenied,
+    ReadOnlyError,
+    RetryError,
+    TopicDeleted,
+    TopicNotFound,
+)
+from . import rocketmq_pb2 as pb
+
+_CODES: tuple[tuple[type[PenstockError], pb.Code], ...] = (
+    (TopicNotFound, pb.TOPIC_NOT_FOUND),
+    (TopicDeleted, pb.TOPIC_NOT_FOUND),
+    (GroupNotFound, pb.CONSUMER_GROUP_NOT_FOUND),
+    (MessageTypeMismatch, pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+    (ReceiptExpired, pb.INVALID_RECEIPT_HANDLE),
+    (ReceiptRefused, pb.INVALID_RECEIPT_HANDLE),
+    (TransactionNotFound, pb.INVALID_TRANSACTION_ID),
+    (NotRecallable, pb.BAD_REQUEST),
+    (BackPressureError, pb.TOO_MANY_REQUESTS),
+    (PermissionDenied, pb.INTERNAL_SERVER_ERROR),
+    (ReadOnlyError, pb.FORBIDDEN),
+    (NotSupported, pb.UNSUPPORTED),
+    (LimitExceeded, pb.BAD_REQUEST),
+    (InvalidArgument, pb.BAD_REQUEST),
+    (RetryError, pb.INTERNAL_SERVER_ERROR),
+)
+"""The code of each kind of error; the first that fits counts. The store's own refusals are nothing that a client could mend."""
+
+
+class StatusError(Exception):
+    """A call is answered with a status instead of its result."""
+
+    def __init__(self, code: pb.Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class ClientGone(Exception):
+    """A client ended its call, and can be told nothing more."""
+
+
+def status(code: pb.Code, message: str = "") -> pb.Status:
+    """A status. Programs look for the name of a refused handle's code in its text, as RocketMQ's own suite does."""
+    name = pb.Code.Name(code)
+    if code == pb.INVALID_RECEIPT_HANDLE and name not in message:
+        message = f"{name}: {message}" if message else name
+    return pb.Status(code=code, message=message or name)
+
+
+def ok() -> pb.Status:
+    return pb.Status(code=pb.OK, message="OK")
+
+
+def code_of(error: PenstockError) -> pb.Code:
+    """The code of an error of the library; `INTERNAL_SERVER_ERROR` for one that no call can cause or mend."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), pb.INTERNAL_SERVER_ERROR)
+
+
+def status_of(error: BaseException) -> pb.Status:
+    """The status that tells a client of an error."""
+    if isinstance(error, StatusError):
+        return status(error.code, error.message)
+    if isinstance(error, PenstockError):
+        return status(code_of(error), str(error))
+    return status(pb.INTERNAL_SERVER_ERROR, f"the gateway failed in an unforeseen way: {type(error).__name__}")

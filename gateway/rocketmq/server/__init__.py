@@ -1,0 +1,1 @@
+"""The server of RocketMQ's protocol: what surrounds every call."""

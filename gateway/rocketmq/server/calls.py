@@ -1,0 +1,354 @@
+"""The one place around every call: who calls, whether it is admitted, and the status of whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from ....log.errors import PenstockError
+from ....log.limits import MIB
+from ....log.runtime.runtime import Clock
+from ...bounds.log_throttle import LogThrottle
+from ...bounds.quotas import Quota, QuotaCounter
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.bounds import check_bounds
+from ..protocol.metadata import CallMetadata, metadata_of
+from ..protocol.status import ClientGone, StatusError, status, status_of
+from .rpcs import Rpc
+
+log = logging.getLogger("penstock.gateway")
+
+_OURS = frozenset({pb.INTERNAL_SERVER_ERROR, pb.INTERNAL_ERROR})
+"""The codes that say that the gateway or the store failed, and not the caller."""
+_CHECK_AGAIN_S = 3.0
+"""A streamed answer that began later than this after its request was allowed is checked again."""
+CALLS_OF_A_CONNECTION: Final = 2_048
+"""The most calls under way by one connection. Fewer than the streams that gRPC lets it have, so that the rest is told so."""
+_PACKED: Final = b"\x1f\x8b"
+"""How gzip begins, and no request: there is no field like that."""
+_CLIENT_ID_CHARS_MAX: Final = 512
+REQUESTS: Final = Quota("bytes of requests that are worked on", each=128 * MIB, all=256 * MIB)
+_LARGE: Final = frozenset({"SendMessage"})
+_OTHERS_BYTES_MAX: Final = 2 * MIB
+"""The largest request that sends no messages."""
+
+
+@dataclass(slots=True)
+class RpcCall:
+    """One call, as far as it is known before its request is."""
+
+    rpc: str
+    metadata: CallMetadata
+    peer: str
+    remaining_s: float | None = None
+    """The time that the client still waits; None: for ever."""
+    principal: str = ""
+    """The name behind its credentials; empty where nobody asks for any."""
+    proof: str = ""
+    """The credential that proved it."""
+    is_tls: Callable[[], bool] = field(default=lambda: False, repr=False)
+    """Whether the client is connected by TLS; few calls ask."""
+
+    @property
+    def client(self) -> str:
+        """The client that calls. It chose its id, so that is one among those of its principal, and no other's."""
+        stated = self.metadata.client_id
+        return f"{self.principal}/{stated}" if self.principal else stated
+
+    @property
+    def owner(self) -> str:
+        """Whose share of the gateway the call takes: its principal's; where nobody signs, that of the address that it comes from."""
+        return self.principal or self.peer.rpartition(":")[0]
+
+
+class CallAuthorizer(Protocol):
+    """Decides who may call what. All methods raise `StatusError`."""
+
+    async def admit(self, call: RpcCall) -> None:
+        """Name the principal of a call, by its headers alone. Asked before its request is decoded."""
+        ...
+
+    async def allow(self, call: RpcCall, request: Message) -> None:
+        """Return if the principal may do what it asks for."""
+        ...
+
+    async def check_again(self, call: RpcCall, request: Message) -> None:
+        """Return if it still may: a call that lasts ends when its right does."""
+        ...
+
+
+class AllowAny:
+    """Admits everybody to everything."""
+
+    async def admit(self, call: RpcCall) -> None:
+        return
+
+    async def allow(self, call: RpcCall, request: Message) -> None:
+        return
+
+    async def check_again(self, call: RpcCall, request: Message) -> None:
+        return
+
+
+class TooManyCalls(StatusError):
+    """A connection has too many calls under way."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(pb.TOO_MANY_REQUESTS, message)
+
+
+class CallObserver(Protocol):
+    """Is told of every answer. A client that ends its call before has none."""
+
+    def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
+        """``request`` is None where it was not looked at. Of a two-way call each request is told."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRunner:
+    """Runs the handlers of RPCs. Every answer has a status, whatever happens."""
+
+    clock: Clock
+    request_bytes_max: int
+    seen: Callable[[RpcCall], None] = lambda call: None
+    """Told of every admitted call: its client lives."""
+    access: CallAuthorizer = field(default_factory=AllowAny)
+    observers: list[CallObserver] = field(default_factory=list)
+    shares: QuotaCounter = field(default_factory=QuotaCounter)
+    """What callers hold of this gateway."""
+    calls_of_a_connection: int = CALLS_OF_A_CONNECTION
+    _calls: dict[str, int] = field(default_factory=dict)
+    """The calls under way, by connection."""
+    _told: LogThrottle = field(default_factory=LogThrottle)
+
+    def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """The handler that gRPC is given for an RPC: bytes in, bytes out.
+
+        To gRPC every request is a stream, though most are one message: it is read when its call is admitted, and a stranger's never.
+        """
+        if rpc.is_two_way:
+            return grpc.stream_stream_rpc_method_handler(self._two_way(rpc))
+        if rpc.is_streamed:
+            return grpc.stream_stream_rpc_method_handler(self._streamed(rpc))
+        return grpc.stream_unary_rpc_method_handler(self._single(rpc))
+
+    def _single(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
+        async def run(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 - gRPC's, whose stubs name another class
+            started_s, request, size_bytes = self.clock.monotonic_s(), None, 0
+            call = _call(rpc, context)
+            try:
+                with self._under_way(call):
+                    await self._admit(call)
+                    data = await _read(requests)
+                    size_bytes = len(data)
+                    with self.shares.holding(REQUESTS, call.owner, size_bytes):
+                        request = await self._decoded(rpc, call, data)
+                        answer = await rpc.handle(request, call)
+                code: int = answer.status.code
+            except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a status
+                refusal = self._refusal(call, error)
+                answer, code = rpc.answer(status=refusal), refusal.code
+            self._tell(call, request, code, started_s, size_bytes)
+            return answer.SerializeToString()
+
+        return run
+
+    def _streamed(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
+        async def run(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - the same
+            started_s, code, request, size_bytes = self.clock.monotonic_s(), int(pb.OK), None, 0
+            call = _call(rpc, context)
+            try:
+                with self._under_way(call):
+                    await self._admit(call)
+                    data = await _read(requests)
+                    size_bytes = len(data)
+                    # The request is kept as long as it is answered, and a poll may wait for a minute.
+                    with self.shares.holding(REQUESTS, call.owner, size_bytes):
+                        request = await self._decoded(rpc, call, data)
+                        checked_s = self.clock.monotonic_s()
+                        async with aclosing(rpc.handle(request, call)) as answers:
+                            async for answer in answers:
+                                if (now_s := self.clock.monotonic_s()) - checked_s > _CHECK_AGAIN_S:
+                                    await self.access.check_again(call, request)
+                                    checked_s = now_s
+                                if answer.HasField("status"):
+                                    code = answer.status.code
+                                await _write(context, answer)
+            except ClientGone:
+                return
+            except Exception as error:  # noqa: BLE001 - the same
+                refusal = self._refusal(call, error)
+                code = refusal.code
+                with suppress(ClientGone):
+                    await _write(context, rpc.answer(status=refusal))
+            self._tell(call, request, code, started_s, size_bytes)
+
+        return run
+
+    def _two_way(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
+        async def run(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - the same
+            call = _call(rpc, context)
+            writing = asyncio.Lock()
+            last: Message | None = None
+            started_s = self.clock.monotonic_s()
+
+            async def send(answer: Message) -> None:
+                if last is not None:
+                    await self.access.check_again(call, last)
+                await write(answer)
+
+            async def write(answer: Message) -> None:
+                async with writing:
+                    await _write(context, answer)
+
+            async def decoded() -> AsyncIterator[Message]:
+                nonlocal last
+                nonlocal started_s
+                async for data in requests:
+                    started_s = self.clock.monotonic_s()
+                    # The last request is kept until the next one comes.
+                    kept.close()
+                    kept.enter_context(self.shares.holding(REQUESTS, call.owner, len(data)))
+                    request = await self._decoded(rpc, call, data)
+                    if last is not None:
+                        await self.access.check_again(call, request)
+                    last = request
+                    yield request
+                    self._tell(call, request, pb.OK, started_s, len(data))
+
+            try:
+                with self._under_way(call), ExitStack() as kept:
+                    await self._admit(call)  # once: a stream has the signature of its beginning, which grows old
+                    await rpc.handle(decoded(), call, send)
+            except ClientGone:
+                return
+            except Exception as error:  # noqa: BLE001 - the same
+                refusal = self._refusal(call, error)
+                self._tell(call, last, refusal.code, started_s, 0)
+                if refusal.code == pb.UNRECOGNIZED_CLIENT_TYPE:
+                    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal.message)
+                with suppress(ClientGone):
+                    await write(rpc.answer(status=refusal))
+
+        return run
+
+    @contextmanager
+    def _under_way(self, call: RpcCall) -> Iterator[None]:
+        """A block in which a connection has one more call. Raises `StatusError` when it has too many: they would keep others waiting."""
+        count = self._calls.get(call.peer, 0)
+        if count >= self.calls_of_a_connection:
+            raise TooManyCalls(
+                f"the connection {call.peer} has {count} calls under way, and may have {self.calls_of_a_connection}: wait for their answers"
+            )
+        self._calls[call.peer] = count + 1
+        try:
+            yield
+        finally:
+            if (left := self._calls[call.peer] - 1) > 0:
+                self._calls[call.peer] = left
+            else:
+                del self._calls[call.peer]
+
+    def _tell(self, call: RpcCall, request: Message | None, code: int, started_s: float, size_bytes: int) -> None:
+        took_s = self.clock.monotonic_s() - started_s
+        for observer in self.observers:
+            observer.on_answer(call, request, code, took_s, size_bytes)
+
+    def _refusal(self, call: RpcCall, error: Exception) -> pb.Status:
+        """The status of an error, which is logged: a caller's mistakes by a line, the gateway's own failures as such."""
+        refusal = status_of(error)
+        who = f"{call.rpc} of client {call.metadata.client_id or '?'} at {call.peer} (request {call.metadata.request_id or '?'})"
+        if isinstance(error, TooManyCalls):
+            if self._told.is_due(call.peer, self.clock.monotonic_s()):
+                log.warning("%s; what it asks beyond is answered with %s", refusal.message, pb.Code.Name(refusal.code))
+        elif isinstance(error, StatusError | PenstockError):
+            level = logging.WARNING if refusal.code in _OURS else logging.INFO
+            fields = {**facts_of(call), "code": refusal.code}
+            name = pb.Code.Name(refusal.code)
+            log.log(level, "%s is answered with %d %s: %s", who, refusal.code, name, refusal.message, extra={"fields": fields})
+        else:
+            log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": facts_of(call)})
+        return refusal
+
+    async def _admit(self, call: RpcCall) -> None:
+        if not call.metadata.client_id:
+            raise StatusError(pb.CLIENT_ID_REQUIRED, "client id cannot be empty: the metadata x-mq-client-id is missing")
+        if len(call.metadata.client_id) > _CLIENT_ID_CHARS_MAX:
+            raise StatusError(pb.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the client id has more than {_CLIENT_ID_CHARS_MAX} characters")
+        await self.access.admit(call)
+
+    async def _decoded(self, rpc: Rpc, call: RpcCall, data: bytes) -> Message:
+        """A request of an admitted call. Raises `StatusError`."""
+        most = self.request_bytes_max if rpc.name in _LARGE else min(self.request_bytes_max, _OTHERS_BYTES_MAX)
+        if len(data) > most:
+            raise StatusError(pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {most} of this gateway")
+        if data.startswith(_PACKED):
+            raise StatusError(
+                pb.UNSUPPORTED, "the request is packed by gRPC: send it as it is. A message's body may be packed, as GZIP"
+            )
+        check_bounds(rpc.request.DESCRIPTOR.name, data)
+        try:
+            request = rpc.request.FromString(data)
+        except DecodeError:
+            raise StatusError(pb.BAD_REQUEST, f"the request is no {rpc.request.DESCRIPTOR.name}") from None
+        await self.access.allow(call, request)
+        self.seen(call)
+        return request
+
+
+def _call(rpc: Rpc, context: Any) -> RpcCall:  # noqa: ANN401 - gRPC's
+    return RpcCall(
+        rpc.name,
+        metadata_of(context.invocation_metadata()),
+        context.peer(),
+        context.time_remaining(),
+        is_tls=lambda: _is_tls(context),
+    )
+
+
+def _is_tls(context: Any) -> bool:  # noqa: ANN401 - gRPC's
+    return b"ssl" in context.auth_context().get("transport_security_type", ())
+
+
+async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC's
+    """Send one answer of a stream. Raises `ClientGone`."""
+    try:
+        await context.write(answer.SerializeToString())
+    except grpc.aio.BaseError as error:
+        raise ClientGone(str(error)) from None
+
+
+async def _read(requests: AsyncIterator[bytes]) -> bytes:
+    """The request of a call that has one. Raises `StatusError`."""
+    async for data in requests:
+        return data
+    raise StatusError(pb.BAD_REQUEST, "the call has no request")
+
+
+def facts_of(call: RpcCall) -> dict[str, object]:
+    """What a call says of its caller, for programs that read logs; without credentials."""
+    said = call.metadata
+    return {
+        "rpc": call.rpc,
+        "principal": call.principal,
+        "peer": call.peer,
+        "client_id": said.client_id,
+        "language": said.language,
+        "client_version": said.version,
+        "request_id": said.request_id,
+        "namespace": said.namespace,
+    }
+
+
+def unknown(name: str) -> bytes:
+    """The answer to an RPC that is not served here: each of the protocol's answers has its status in the first field."""
+    refusal = status(pb.NOT_IMPLEMENTED, f"this gateway has no {name}")
+    return pb.HeartbeatResponse(status=refusal).SerializeToString()
