@@ -25,7 +25,8 @@ from .state import EngineState, EngineStateStore
 
 log = logging.getLogger("penstock.cdc.debezium")
 
-_SAVE_S, _TELL_S, _LOOK_S, _SIGNALS_S = 1.0, 1.0, 1.0, 5.0
+_SAVE_S, _TELL_S, _SIGNALS_S = 1.0, 1.0, 5.0
+_LOOK_S, _LOOK_FOR_END_S = 1.0, 0.1
 _IDLE_S, _BUSY_S = 0.25, 0.01
 _SILENT_S, _START_S = 20.0, 600.0
 """A connector that lives tells so by a heartbeat, every second or so. It connects once it has read the history of all tables' columns."""
@@ -146,7 +147,7 @@ class EngineFollower:
                 self._reached("batch sent")
             self._outbox.settle()
             state = self._save(state, now_s)
-            if now_s - self._looked_s >= _LOOK_S:
+            if now_s - self._looked_s >= (_LOOK_S if until is None or self._reading_ends_ms is not None else _LOOK_FOR_END_S):
                 self._looked_s = now_s
                 self._look(now_s, until)
             if now_s - self._signals_s >= _SIGNALS_S:
