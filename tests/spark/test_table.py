@@ -79,7 +79,7 @@ def by_offset(frame: DataFrame) -> list[dict[str, object]]:
     return [{**row, "body": bytes(row["body"])} for row in rows]
 
 
-@pytest.mark.parametrize("name", ["orders", "%DLQ%billing"])
+@pytest.mark.parametrize("name", [pytest.param("orders", marks=pytest.mark.thorough), "%DLQ%billing"])
 def test_spark_reads_the_rows_that_we_read(spark: SparkSession, tmp_path: Path, name: str) -> None:
     topic = Topic(name, tmp_path)
     topic.publish(5)

@@ -95,19 +95,14 @@ def test_spark_compares_with_more_than_older_files_hold(spark: SparkSession, tmp
     assert frame.where(f"value.t < {2**20}").count() == 1
     assert frame.where("value.f < 1e300").count() == 1
     assert frame.where(f"value.d = {SMALL}").count() == 1
-
-
-def test_spark_needs_a_setting_to_compare_with_a_decimal_of_more_digits_than_older_files_hold(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Spark makes bytes of the number, as many as the file has, whether or not they are enough."""
-    frame = spark.read.format("delta").load(str(table_of(tmp_path / "table", "wider").path))
+    # Without a setting Spark makes bytes of a decimal, as many as the file has, whether or not they are enough.
     fewer = frame.where("value.d < 12345678901.25")
     assert fewer.count() == 1, "our session has the setting"
     with set_to(spark, {DECIMALS: "true"}), pytest.raises(Exception, match="FAILED_READ_FILE"):
         fewer.count()
 
 
+@pytest.mark.thorough  # reads of the same changes, and a native stream over a topic's table
 def test_a_native_stream_goes_on_over_any_change_when_it_tracks_the_schema(spark: SparkSession, tmp_path: Path) -> None:
     table = TypedTable(tmp_path / "table", "a int, b int, c int")
     progress = tmp_path / "progress"

@@ -14,7 +14,8 @@ from penstock.cdc.debezium.positions import file_number
 from penstock.cdc.postgres.pgoutput import Begin, Commit, decode
 from penstock.cdc.postgres.positions import lsn_of
 from tests.cdc.cuts.shop import CUSTOMERS, ORDERS, Done, Place
-from tests.cdc.debezium.killing import QUICK_JAVA, SERVERS
+from tests.cdc.debezium.commands import QUICK_JAVA
+from tests.cdc.debezium.killing import SERVERS
 from tests.mariadb_server import PASSWORD, MariaDBServer
 from tests.mysql_server import find_mysql_driver
 from tests.postgres_server import PostgresServer, postgres_server

@@ -64,7 +64,7 @@ def test_cuts_of_a_table_that_was_made_again_are_too_old(tmp_path: Path) -> None
         ("cut", "after"),
     ],
 )
-@pytest.mark.parametrize("cuts", [True, False])
+@pytest.mark.parametrize("cuts", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_driver_that_ends_while_a_table_is_made_again(tmp_path: Path, step: str, moment: str, cuts: bool) -> None:
     """The new table gets as many commits as the old one had, in fewer versions: only its id tells them apart."""
     with shop(tmp_path) as source:

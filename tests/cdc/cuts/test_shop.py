@@ -1,4 +1,8 @@
-"""Cuts of a real PostgreSQL and a real MariaDB whose capture and sync are killed: `campaign` does the same for long."""
+"""Cuts of a real PostgreSQL and a real MariaDB whose capture and sync are killed: `campaign` does the same for long.
+
+In `make test` the same is seen of a PostgreSQL by `test_demo_live`, of a MongoDB by `mongodb/test_cuts`, and of a MariaDB without kills by
+`debezium/test_stopped`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.mark.parametrize(
     ("kind", "seed", "rounds", "cuts"),
     [
-        pytest.param("mariadb", 1, 1, 2, marks=pytest.mark.mariadb),
+        pytest.param("mariadb", 1, 1, 2, marks=[pytest.mark.mariadb, pytest.mark.thorough]),
         pytest.param("mariadb", 2, 3, 12, marks=[pytest.mark.mariadb, pytest.mark.thorough]),
         pytest.param("postgres", 2, 3, 12, marks=[pytest.mark.postgres, pytest.mark.thorough]),
     ],

@@ -31,6 +31,7 @@ from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, Change, numbers, rows, shop, synced
 from tests.cdc.mapped import map_columns
 from tests.cdc.sync.losing import Loses
+from tests.thorough import thoroughly
 
 
 def cut_of(folder: Path, which: Any = "latest") -> penstock.AtCut:
@@ -168,7 +169,7 @@ def test_cuts_are_true_wherever_a_driver_ends(tmp_path: Path, step: str, moment:
     assert [wanted.index(one) for one in found] == sorted(wanted.index(one) for one in found)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", thoroughly(range(4), range(3, 4)))
 def test_drawn_transactions_with_truncates_equal_a_plain_model(tmp_path: Path, seed: int) -> None:
     """A truncate lies in another queue than the rows that it removes, and a table may be there first in any transaction."""
     chance = random.Random(seed)

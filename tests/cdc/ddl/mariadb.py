@@ -15,7 +15,7 @@ import pymysql
 from penstock.cdc.debezium.positions import file_number
 from tests.cdc.ddl.history import Row, Table
 from tests.cdc.ddl.source import Note
-from tests.cdc.debezium.killing import QUICK_JAVA
+from tests.cdc.debezium.commands import QUICK_JAVA
 from tests.mariadb_server import PASSWORD, MariaDBServer
 
 KEYS = 120

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,9 @@ from penstock.cdc.debezium.errors import load_jpype
 from penstock.infra.cli import main
 from tests.mariadb_server import PASSWORD
 from tests.servers import die_with_parent
+
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -Xlog:disable"
+"""A capture's process lives for seconds, or a minute, in tests: compiling much is not worth it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class Commands:
 def command_process() -> Iterator[Commands]:
     """The child, which ends with the block."""
     program = [*die_with_parent(), sys.executable, "-m", __name__]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    environment = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as child:
         try:
             yield Commands(child)
         finally:

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.cdc.debezium.commands import QUICK_JAVA
 from tests.cdc.debezium.judge import check_stream, comparable, events_of, folded, selected
 from tests.cdc.debezium.writers import LOAD, SCHEMA, Writers
 from tests.mariadb_server import PASSWORD, MariaDBServer, mariadb_server
@@ -45,8 +46,6 @@ POINTS = (
 OF_STREAM = ("batch sent", "batch durable", "place saved")
 SERVERS: dict[str, Callable[..., AbstractContextManager[MariaDBServer]]] = {"mariadb": mariadb_server, "mysql": mysql_server}
 PATIENCE_S = 300.0
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -Xlog:disable"
-"""A process lives for seconds here: compiling much is not worth it."""
 
 
 @dataclass

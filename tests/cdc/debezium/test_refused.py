@@ -202,11 +202,19 @@ class TestOnAServer:
         assert capture.error()["error"] == "source_replaced"
         assert capture.error("--snapshot", "again")["error"] == "source_replaced"
 
-    def test_a_gap_in_the_gtids(self, capture: Capturing) -> None:
+    def test_what_a_capture_kept_does_not_fit(self, capture: Capturing) -> None:
+        """Another capture's, another server's, a gap in the GTIDs, and a history that is lost; one capture that has begun does for all."""
         capture.run(*THINGS)
         capture()
+        found = capture.error("--name", "other")
+        assert found["message"] == "another capture sends changes of these tables to this topic"
+        assert "--name penstock" in found["hint"]
+
         state = capture.folder() / "state"
         said = json.loads(state.read_text())
+        state.write_text(json.dumps({**said, "server": "8 another"}))
+        assert capture.error()["error"] == "source_replaced"
+
         offset = json.loads(said["offset"])
         offset["gtids"] = offset["gtids"].rpartition("-")[0] + "-99999999"
         state.write_text(json.dumps({**said, "offset": json.dumps(offset)}))
@@ -215,12 +223,10 @@ class TestOnAServer:
         assert found["message"].startswith("the binlog is lost")
         assert "--snapshot again" in found["hint"]
 
-    def test_a_history_that_is_lost(self, capture: Capturing) -> None:
-        capture.run(*THINGS)
-        capture()
+        state.write_text(json.dumps(said))
         (capture.folder() / "history" / "00000000").unlink()
-        said = capture.error()
-        assert (said["error"], said["observed"]) == ("history_lost", "this one is missing")
+        found = capture.error()
+        assert (found["error"], found["observed"]) == ("history_lost", "this one is missing")
 
     def test_a_server_without_a_row_binlog(self, capture: Capturing) -> None:
         capture.run(*THINGS, "SET GLOBAL binlog_format = 'STATEMENT'")
@@ -246,6 +252,7 @@ class TestOnAServer:
     def test_no_table(self, capture: Capturing) -> None:
         assert "names no table" in capture.error()["message"]
 
+    @pytest.mark.thorough  # the outbox of a capture that another one fences: `test_parts.py`
     def test_two_captures_of_one_name(self, capture: Capturing, tmp_path: Path) -> None:
         """The later one takes over; the earlier one ends as soon as it has something to send."""
         capture.run(*THINGS)
@@ -271,13 +278,6 @@ class TestOnAServer:
         capture()
         assert counted(capture.events()) == {"r": 2, "c": 1}
 
-    def test_two_captures_of_one_source(self, capture: Capturing) -> None:
-        capture.run(*THINGS)
-        capture()
-        said = capture.error("--name", "other")
-        assert said["message"] == "another capture sends changes of these tables to this topic"
-        assert "--name penstock" in said["hint"]
-
     def test_another_choice_of_tables(self, capture: Capturing) -> None:
         things, others = f"{capture.database}.things", f"{capture.database}.others"
         capture.run(*THINGS, "CREATE TABLE others (id INT PRIMARY KEY)", "INSERT INTO others VALUES (1)")
@@ -288,11 +288,3 @@ class TestOnAServer:
         capture("--table", others, "--name", "others")
         capture("--table", things)
         assert counted(capture.events()) == {"r": 3}
-
-    def test_another_server(self, capture: Capturing) -> None:
-        capture.run(*THINGS)
-        capture()
-        state = capture.folder() / "state"
-        said = json.loads(state.read_text())
-        state.write_text(json.dumps({**said, "server": "8 another"}))
-        assert capture.error()["error"] == "source_replaced"

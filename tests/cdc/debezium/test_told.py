@@ -39,7 +39,7 @@ def captured(capture: Capturing, *tables: str, gone: tuple[str, ...] = (), user:
         assert _rows(capture, table) == {}, (table, output)
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_table_is_another_one_when_another_has_come_by_its_name(capture: Capturing, running: bool) -> None:
     capture.run(*TWO)
     capture()

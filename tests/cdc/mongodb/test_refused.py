@@ -106,6 +106,7 @@ def test_a_log_without_the_last_change(capture: Capturing) -> None:
     assert [one.op for one in capture.events() if one.identity == "1"] == ["r", "r"]
 
 
+@pytest.mark.thorough  # a log without the last change, and another server of the same name
 def test_a_server_whose_log_has_another_history(tmp_path: Path) -> None:
     """As where a backup was put back. The time of its log goes on with the clock, so it tells nothing."""
     with mongodb_server() as server, server.client() as client:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from penstock.cdc.postgres.values import UNAVAILABLE
 from penstock.infra.cli import main
+from penstock.spark import sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -29,6 +30,10 @@ def penstock(*args: str, code: int = 0) -> str:
     return result.output
 
 
+def applied(capture: Capturing, into: str, columns: dict[str, dict[str, str]] | None = None) -> None:
+    assert sync(None, capture.lake, TOPIC, into=into, columns=columns).await_termination()
+
+
 def test_times_that_no_timestamp_holds_are_equal_as_text(database: Database, capture: Capturing, tmp_path: Path) -> None:
     database.run("CREATE TABLE times (at timestamptz PRIMARY KEY, local timestamp)")
     capture()
@@ -36,12 +41,11 @@ def test_times_that_no_timestamp_holds_are_equal_as_text(database: Database, cap
     database.run("INSERT INTO times VALUES " + ", ".join(f"('{time}', '{time}')" for time in times))
     capture()
     into = str(tmp_path / "targets")
-    text = [word for name in ("at", "local") for word in ("--column", f"times.{name}=string")]
-    penstock("sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once", *text)
+    applied(capture, into, {"times": {"at": "string", "local": "string"}})
     assert "times: equal (5 rows in the source, 5 in the target)" in penstock("verify-sync", database.dsn, into, "--table", "times")
 
 
-@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("declared", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_captured_and_synced_table_is_equal_until_it_changes(
     database: Database, capture: Capturing, tmp_path: Path, declared: bool
 ) -> None:
@@ -59,15 +63,14 @@ def test_a_captured_and_synced_table_is_equal_until_it_changes(
     )
     capture()
     into = str(tmp_path / "targets")
-    columns = [word for name, kind in TYPES.items() for word in ("--column", f"things.{name}={kind}")] if declared else []
-    sync = ["sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once", *columns]
-    penstock(*sync)
+    columns = {"things": TYPES} if declared else None
+    applied(capture, into, columns)
     compare = ["verify-sync", database.dsn, into, "--table", "things"]
     assert "things: equal (3 rows in the source, 3 in the target)" in penstock(*compare)
     database.run("UPDATE things SET words = 'other' WHERE id = 3")
     assert "1 different" in penstock(*compare, code=1)
     capture()
-    penstock(*sync)
+    applied(capture, into, columns)
     penstock(*compare)
 
 
@@ -87,17 +90,16 @@ def test_texts_that_look_like_values_that_were_not_sent_are_texts(database: Data
     database.run(f"INSERT INTO t VALUES ('c', {row}, repeat('x', 3000)), ('d', 'v', 'v', '{{}}', '1', 'x'), ('e', {row}, 'y')")
     capture()
     into = str(tmp_path / "targets")
-    sync = ["sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once"]
     compare = ["verify-sync", database.dsn, into, "--table", "t"]
-    penstock(*sync)
+    applied(capture, into)
     assert "t: equal (5 rows" in penstock(*compare)
     database.run(
         f"UPDATE t SET (v, raw, tags, doc) = ({row}); UPDATE t SET k = '{UNAVAILABLE}' WHERE k = 'a'; DELETE FROM t WHERE k = 'b'"
     )
     capture()
-    penstock(*sync)
+    applied(capture, into)
     assert "t: equal (4 rows" in penstock(*compare)
     database.run(f"UPDATE t SET v = 'w'; UPDATE t SET k = 'a' WHERE k = '{UNAVAILABLE}'")
     capture()
-    penstock(*sync)
+    applied(capture, into)
     assert "t: equal (4 rows" in penstock(*compare)

@@ -60,7 +60,7 @@ def slots(database: Database) -> list[bool]:
     return database.ask(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{database.slot}'")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.thorough), signal.SIGTERM])
 def test_the_slot_s_wait_is_told_and_ends_at_a_signal(
     database: Database, capture: Capturing, tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -100,7 +100,7 @@ def test_wherever_it_ends_the_target_has_one_form_or_the_other(lake: str, into: 
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("moment", ["before", "in", "after"])
+@pytest.mark.parametrize("moment", [*(pytest.param(one, marks=pytest.mark.thorough) for one in ("before", "after")), "in"])
 def test_a_process_that_is_killed_leaves_one_form_or_the_other(lake: str, into: Path, moment: str) -> None:
     version = DeltaTable(str(into / "bills")).version()
     call = f"retype({lake!r}, {TOPIC!r}, into={str(into)!r}, steps=CrashAt('retype', {moment!r}, kill=os.getpgid(0)))"

@@ -20,6 +20,7 @@ from penstock.log.errors import InvalidArgument
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.spark.sync.driver import Life, end_of
+from tests.thorough import thoroughly
 
 TARGET = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"),), ("id",))
 
@@ -217,7 +218,7 @@ def test_a_process_that_is_killed_around_a_compaction_has_lost_nothing(tmp_path:
     path, lake = many_batches(tmp_path, 1, compact_every=0), str(tmp_path / "lake")
     send(lake, [event("c", "a", {"id": n}, {"id": n}, at=n + 1) for n in range(1, 9)], queues=1)
     moments: tuple[Moment, ...] = ("before", "after")
-    for moment in moments:
+    for moment in thoroughly(moments, moments[1:]):
         life = Life(
             lake=lake, into=str(path.parent), name=TOPIC, engine="deltalake", batch=1, compact_every=2, dies=("compact", moment, 1)
         )

@@ -15,11 +15,12 @@ import penstock.aio
 from penstock.coordinator.transactions.checking.check_back_role import CheckBackRole
 from penstock.coordinator.transactions.checking.checker import RegisteredChecker
 from tests.processes.transactions.worker import GROUP, TOPICS, Books
+from tests.thorough import thoroughly
 from tests.tree import ROOT
 
 SEED = 7
 SHOPS = 2
-LIVES = 5
+LIVES = thoroughly(5, 3)
 PATIENCE_S = 400
 
 

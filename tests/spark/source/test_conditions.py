@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.source.topics import TopicFolder, topic_folder
+from tests.thorough import thoroughly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
-DRAWN = 12
+DRAWN = thoroughly(12, 6)
 PUSHED = "spark.sql.python.filterPushdown.enabled"
 ZONE = "America/New_York"
 

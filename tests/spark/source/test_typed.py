@@ -128,6 +128,7 @@ def test_hadoop_is_told_the_folder_without_options(url: str, folder: str) -> Non
     assert _folder(url) == folder
 
 
+@pytest.mark.thorough  # values of earlier types without a session, and Spark that reads rows of a typed topic
 def test_a_stream_shows_a_later_version_by_its_own_until_it_is_started_again(
     spark: SparkSession, lake: penstock.Lake, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ def change(op: str, number: int, **more: object) -> Row:
     [
         pytest.param(BY_TASKS, False, id="by tasks", marks=pytest.mark.thorough),
         pytest.param(BY_TASKS, True, id="by tasks, with history"),
-        pytest.param(BY_SPARK, False, id="merged by Spark"),
+        pytest.param(BY_SPARK, False, id="merged by Spark", marks=pytest.mark.thorough),
         pytest.param(BY_SPARK, True, id="merged by Spark, with history", marks=pytest.mark.thorough),
     ],
 )
@@ -74,7 +74,7 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.thorough), "after"])
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "both" else pytest.mark.thorough) for name in ASKED])
 def test_a_driver_ends_beside_its_merge_into_what_spark_alone_writes(
     spark: SparkSession, tmp_path: Path, name: str, moment: Literal["before", "after"]
@@ -110,7 +110,7 @@ def test_the_engine_without_spark_sees_deletion_vectors(spark: SparkSession, tmp
 
 def test_spark_puts_files_together_up_to_the_size_of_the_target(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    for number in range(4):
+    for number in range(2):
         send(lake, [change("c", number, v=0)], queues=1)
         assert sync(spark, lake, TOPIC, into=into, **BY_SPARK).await_termination()
     tables = SparkTargets(spark.newSession(), str(into), guard=True, small=None)
@@ -118,4 +118,4 @@ def test_spark_puts_files_together_up_to_the_size_of_the_target(spark: SparkSess
     spark.catalog.clearCache()
     assert tables.compact("t") == TargetCompactionResult(0, 0)
     DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "1000000"})
-    assert tables.compact("t") == TargetCompactionResult(4, 1)
+    assert tables.compact("t") == TargetCompactionResult(2, 1)

@@ -53,6 +53,7 @@ def test_spark_goes_on_with_what_it_has_made(spark: SparkSession, tmp_path: Path
     assert read.where("amount = 7 and day = date'2026-11-22'").count() == 1
 
 
+@pytest.mark.thorough  # the same without Spark, and conformance of all types by Spark
 def test_a_captured_table_s_types_are_those_of_its_source_by_spark_too(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
     keep(lake, TYPES)
@@ -111,6 +112,7 @@ def test_widening_takes_spark(tmp_path: Path) -> None:
         sync(None, str(tmp_path), TOPIC, into=tmp_path / "into", widen=True)
 
 
+@pytest.mark.thorough  # a driver without Spark ends at every step; targets become wider above
 def test_a_driver_that_ends_around_a_widening_and_one_that_loses_its_lease_there_go_on(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
