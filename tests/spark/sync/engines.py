@@ -21,7 +21,7 @@ WAYS = {"by tasks": BY_TASKS, "merged by Spark": BY_SPARK, "in the driver": IN_D
 in_each_way = pytest.mark.parametrize(
     "way", [pytest.param(way, id=name, marks=[] if way is BY_TASKS else pytest.mark.thorough) for name, way in WAYS.items()]
 )
-"""By tasks always. What the driver folds and merges goes the way of the engine without Spark, and `test_in_driver` has both of a driver's ways."""
+"""By tasks always. What the driver folds and merges goes through the engine without Spark, and `test_driver_targets` has both of a driver's ways."""
 
 
 def made_by(path: Path, operation: str) -> list[str]:
