@@ -1,7 +1,6 @@
 """Cuts of a real PostgreSQL and a real MariaDB whose capture and sync are killed: `campaign` does the same for long.
 
-In `make test` the same is seen of a PostgreSQL by `test_demo_live`, of a MongoDB by `mongodb/test_cuts`, and of a MariaDB without kills by
-`debezium/test_stopped`.
+In `make test` the same is seen of a PostgreSQL by `test_demo_live`, and of a MariaDB without kills by `debezium/test_stopped`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from psycopg.sql import SQL, Composable, Identifier
 
 from penstock.infra.cli import main
+from penstock.spark import sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
 from tests.cdc.postgres.shapes import TYPES_OF_OUR_OWN, Typed, columns, server_rows, value
@@ -176,8 +177,8 @@ def test_every_type_in_every_shape_is_what_the_server_says_of_it(database: Datab
 def assert_verified(database: Database, capture: Capturing, typed: list[Typed], folder: Path) -> None:
     """Targets of a sync are equal by ``verify-sync``, which sees a change of any column."""
     into, database.connection.autocommit = str(folder / "targets"), True
-    declared = [word for column in typed if not fits(column) for word in ("--column", f"*.{column.name}=string")]
-    penstock("sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once", *declared)
+    declared = {"*": {column.name: "string" for column in typed if not fits(column)}}
+    assert sync(None, capture.lake, TOPIC, into=into, columns=declared).await_termination()
     named = [word for shape in SHAPES for word in ("--table", shape.name)]
     said = penstock("verify-sync", database.dsn, into, *named)
     assert said.count(": equal (") == len(SHAPES), said
