@@ -38,11 +38,6 @@ def queue_key(group: str, topic: str, queue: int) -> str:
     return f"{QUEUES}{group}/{topic_folder(topic)}/{queue}"
 
 
-def queue_keys(group: str, topic: str) -> str:
-    """The prefix of all `queue_key` of a topic."""
-    return f"{QUEUES}{group}/{topic_folder(topic)}/"
-
-
 def group_queues(group: str) -> str:
     """The prefix of all `queue_key` of a group."""
     return f"{QUEUES}{group}/"

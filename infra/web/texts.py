@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from ..console.output import duration_text, size_text
-from .bodies import beginning
 
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -89,11 +88,3 @@ def bytes_text(size_bytes: float) -> str:
 
 BODY_SHOWN_BYTES = 64 * 1024
 """The most bytes of a body that a page holds; the whole body is a download."""
-
-
-def body_text(body: bytes, *, most: int = BODY_SHOWN_BYTES) -> tuple[str, bool]:
-    """A body of any bytes as visible text, at most so many bytes of it, and whether that is all of it. Bytes that are no text are shown
-    in hexadecimal digits, 32 to a line.
-    """
-    text, _, is_whole = beginning(body, most=most)
-    return visible(text), is_whole

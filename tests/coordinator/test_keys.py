@@ -9,7 +9,6 @@ from penstock.coordinator.cells.keys import (
     member_key,
     players_key,
     queue_key,
-    queue_keys,
     role_key,
     worker_key,
     worker_of,
@@ -36,11 +35,6 @@ def test_none_is_the_folder_of_another() -> None:
     keys |= {role_key(name, "maintenance") for name in names} | {member_key("a", name, "1") for name in names}
     keys |= {group_key("a"), group_key("orders"), worker_key("a"), worker_key("orders"), players_key("orders")}
     assert not [(one, other) for one, other in permutations(keys, 2) if other.startswith(f"{one}/")]
-
-
-def test_a_prefix_finds_the_queues_of_one_topic() -> None:
-    assert queue_key("billing", "orders", 3).startswith(queue_keys("billing", "orders"))
-    assert not queue_key("billing", "orders2", 3).startswith(queue_keys("billing", "orders"))
 
 
 def test_a_member_tells_its_worker() -> None:

@@ -18,10 +18,10 @@ from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
-from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
 from penstock.log.topic.settings import encode_record
 from tests.log.table.readers import queue_rows, snapshot_of
+from tests.log.table.segment_files import write_segment
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")

@@ -18,11 +18,11 @@ from penstock.log.repair import RepairReport, repair
 from penstock.log.stores.protocol import Put
 from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
-from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
 from penstock.log.tail.view import View
 from penstock.log.verify import Finding, VerifyReport, verify
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
+from tests.log.table.segment_files import write_segment
 from tests.log.table.upkeep import trim
 from tests.log.topics import LogWriter
 

@@ -6,7 +6,7 @@ entry, a table file or a compaction. Any change of a value, of a null or of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,11 +129,3 @@ def _widest(column: pa.Array) -> np.ndarray[Any, Any]:
     elif pa.types.is_timestamp(kind):
         column = column.view(pa.int64())
     return column.cast(pa.int64()).to_numpy()
-
-
-def row_digest(rows: Iterable[pa.RecordBatch | pa.Table]) -> tuple[int, str]:
-    """The number and the digest of these rows."""
-    hasher = RowHash()
-    for some in rows:
-        hasher.update(some)
-    return hasher.rows, hasher.hexdigest()

@@ -188,13 +188,6 @@ def _leaves(kind: pa.StructType, under: str) -> Iterator[tuple[str, pa.DataType]
             yield path, field.type
 
 
-def write_segment(rows: pa.Table, fresh_id: str) -> tuple[TableFile, bytes]:
-    """A file with these rows of one queue."""
-    writer = SegmentWriter(rows_expected=rows.num_rows, value=value_type(rows.schema), rare=rare_columns(rows))
-    writer.write(rows)
-    return writer.close(fresh_id)
-
-
 def queue_slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each queue of a table that is sorted by queue."""
     counts = pc.value_counts(rows.column("queue"))

@@ -168,7 +168,7 @@ def test_programs_find_every_page_described(console: Open) -> None:
         name = described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
         answer = browser.client.get(f"/api/l/lake{path_of(page)}")
         assert answer.status_code == (404 if page.name == "letter" else 200)  # there is none
-        schema = document["components"]["schemas"][name if answer.status_code == 200 else "Problem"]
+        schema = document["components"]["schemas"][name if answer.status_code == 200 else "ErrorResponse"]
         assert set(schema["properties"]) == set(answer.json())
 
 
@@ -194,8 +194,8 @@ def test_programs_get_an_error_for_what_cannot_be_asked_and_people_their_page(
     described = browser.client.get("/api/openapi.json").json()
     (get,) = [one["get"] for one in described["paths"].values() if one["get"]["operationId"] == page]
     told = get["responses"][str(status)]["content"]["application/json"]["schema"]
-    assert told == {"$ref": "#/components/schemas/Problem"}
-    assert set(described["components"]["schemas"]["Problem"]["properties"]) == set(answer)
+    assert told == {"$ref": "#/components/schemas/ErrorResponse"}
+    assert set(described["components"]["schemas"]["ErrorResponse"]["properties"]) == set(answer)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from penstock.infra.web.bodies import beginning
 from penstock.infra.web.documents import JsonSchemas, document
 from penstock.infra.web.faults import PagePart
 from penstock.infra.web.server.jinja import body, environment
-from penstock.infra.web.texts import body_text, value_text, visible
+from penstock.infra.web.texts import BODY_SHOWN_BYTES, value_text, visible
 from penstock.infra.web.views.charts import ChartValue
 from penstock.log.errors import InternalError
 
@@ -67,11 +68,11 @@ def test_values_are_shown_as_people_read_them() -> None:
 
 
 def test_bodies_of_any_bytes_are_shown_and_large_ones_cut() -> None:
-    assert body_text('{"a": "ü"}'.encode()) == ('{"a": "ü"}', True)
-    assert body_text(b"\xff\x00\x10") == ("ff 00 10", True)
-    text, is_whole = body_text("ü".encode() * 2**21)
+    assert beginning('{"a": "ü"}'.encode(), most=BODY_SHOWN_BYTES) == ('{"a": "ü"}', True, True)
+    assert beginning(b"\xff\x00\x10", most=BODY_SHOWN_BYTES) == ("ff 00 10", False, True)
+    text, _, is_whole = beginning("ü".encode() * 2**21, most=BODY_SHOWN_BYTES)
     assert (len(text), is_whole) == (2**15, False)
-    text, is_whole = body_text(b"\xff" * 4 * 2**20)
+    text, _, is_whole = beginning(b"\xff" * 4 * 2**20, most=BODY_SHOWN_BYTES)
     assert len(text) < 2**17
     assert not is_whole
     page = body(b"<script>alert(1)</script>" + b"x" * 4 * 2**20)
@@ -83,7 +84,7 @@ def test_two_dataclasses_of_one_name_are_refused_among_the_schemas() -> None:
     """Programs would be told that the one looks like the other."""
     schemas = JsonSchemas()
     assert schemas.of(PagePart[ChartValue]) == schemas.of(PagePart[ChartValue])
-    other = make_dataclass("Value", [("text", str)])
+    other = make_dataclass("ChartValue", [("text", str)])
     for kind in (other, PagePart[other]):  # type: ignore[valid-type]
         with pytest.raises(InternalError, match="two dataclasses have the same name"):
             schemas.of(kind)

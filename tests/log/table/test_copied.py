@@ -19,11 +19,11 @@ from penstock.log.table.comparison.copies import Copies
 from penstock.log.table.comparison.full import Comparer
 from penstock.log.table.delta.actions import CommitContent
 from penstock.log.table.delta.delta_log import DeltaLog
-from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import RetentionPolicy, retain_once
 from penstock.log.tail import view
 from tests.log.table.readers import queue_rows, snapshot_of
+from tests.log.table.segment_files import write_segment
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,13 +17,20 @@ from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore, scripted_faults
 from penstock.log.stores.protocol import Put
-from penstock.log.table.comparison.row_hash import row_digest
+from penstock.log.table.comparison.row_hash import RowHash
 from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.publisher import QUIET_ENTRIES, Publisher, PublishResult, gaps
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, keys
 from tests.log.topics import LogWriter
 from tests.thorough import thoroughly
+
+
+def row_digest(rows: Iterable[pa.RecordBatch | pa.Table]) -> tuple[int, str]:
+    hasher = RowHash()
+    for some in rows:
+        hasher.update(some)
+    return hasher.rows, hasher.hexdigest()
 
 
 def publisher(log: LogWriter, store: object = None, **options: int) -> Publisher:

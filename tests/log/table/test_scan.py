@@ -22,8 +22,9 @@ from penstock.log.table.delta import segment_reader
 from penstock.log.table.delta.lookup import Lookup, _in_filter, lookup
 from penstock.log.table.delta.scan import offset_at, scan_queue
 from penstock.log.table.delta.segment_reader import SegmentReader
-from penstock.log.table.delta.segments import SegmentWriter, write_segment
+from penstock.log.table.delta.segments import SegmentWriter
 from penstock.log.table.delta.snapshot import Snapshot
+from tests.log.table.segment_files import write_segment
 from tests.log.topics import START_MS, LogWriter
 
 ROWS = 150_000
