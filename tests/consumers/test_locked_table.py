@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.coordinator import coordination
 from tests.consumers.heard import Heard, consuming, fill, send
 from tests.coordinator.tables.sqlite_files import locked
 from tests.waiting import wait_until
 
 
 def test_a_consumer_that_meets_a_locked_file_names_it_and_goes_on_when_the_lock_is_gone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(coordination, "LEASE_S", 1.5)
     caplog.set_level(logging.WARNING)
     heard = Heard()
     with penstock.connect(tmp_path, maintenance=False) as lake:

@@ -31,7 +31,9 @@ def linger():
 
 threading._register_atexit(linger)  # registered before the pools' own, and so called after it
 import penstock
+from penstock.coordinator import coordination
 
+coordination.LEASE_S = 1.5
 lake = penstock.connect(sys.argv[1])
 lake.create_topic("orders", message_type="FIFO", queues=1)
 heard = threading.Event()

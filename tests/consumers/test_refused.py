@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock import Message
+from penstock.coordinator import coordination
 from penstock.log.errors import AccessLost, PermissionDenied
 from penstock.log.stores import MemoryStore
 from tests.consumers.heard import Heard, fill, send
@@ -17,6 +18,13 @@ from tests.lakes import Refusing, bodies
 from tests.waiting import wait_until
 
 REFUSED = "refuses what it allowed before"
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases are over in a second and a half."""
+    for name in ("LEASE_S", "LEASE_ON_STORE_S"):
+        monkeypatch.setattr(coordination, name, 1.5)
 
 
 @contextmanager
@@ -29,6 +37,7 @@ def refusing(store: Refusing, caplog: pytest.LogCaptureFixture, *said: str) -> I
     store.refuses = lambda _: False
 
 
+@pytest.mark.usefixtures("soon")
 def test_push_and_broadcast_consumers_ride_it_out(caplog: pytest.LogCaptureFixture) -> None:
     store, pushed, shown = Refusing(MemoryStore()), Heard(), Heard()
     with penstock.connect(store=store, maintenance=False) as lake:
@@ -45,6 +54,7 @@ def test_push_and_broadcast_consumers_ride_it_out(caplog: pytest.LogCaptureFixtu
             shown.until(lambda heard: b"b0" in [one.body for one in heard.done], "what came afterwards")
 
 
+@pytest.mark.usefixtures("soon")
 def test_consumers_that_receive_and_pull_ride_it_out(caplog: pytest.LogCaptureFixture) -> None:
     store = Refusing(MemoryStore())
     with penstock.connect(store=store, maintenance=False) as lake:

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 _SDKS = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "sdks"
 _CLIENTS = Path(__file__).parent / "clients"
@@ -39,8 +41,15 @@ RUST = _SDKS / f"rust-5.0.0-{_digest(_CLIENTS / 'rust' / 'Cargo.toml', _CLIENTS 
 PUSHING = {"go": GO, "java": JAVA, "node": NODE, "python": PYTHON}
 """The SDKs that have all kinds of clients."""
 SDKS = {**PUSHING, "rust": RUST}
+THOROUGH = ("go", "node")
+"""The SDKs whose tests one by one are left to `make test-all`; where all SDKs play at once they play too."""
 PATIENCE_S = 120.0
 """How long a test waits for what should come, on a machine that is busy with other things."""
+
+
+def in_turns(languages: Iterable[str]) -> list[Any]:
+    """The parameters of tests that each SDK plays by itself."""
+    return [pytest.param(one, marks=pytest.mark.thorough if one in THOROUGH else ()) for one in languages]
 
 
 class SdkError(Exception):

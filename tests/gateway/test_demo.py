@@ -46,6 +46,7 @@ def test_the_orders_are_real_and_each_is_a_message_group(demo: dict[str, Any]) -
     assert {one.tag for one in orders} == {"orders", "order_items"}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.java_sdk

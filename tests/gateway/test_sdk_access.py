@@ -15,7 +15,7 @@ from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from tests.gateway.certificates import write_certificate
 from tests.gateway.gateways import gateway
-from tests.gateway.sdk import JAVA, SDKS, Sdk, SdkError, sdk
+from tests.gateway.sdk import JAVA, SDKS, Sdk, SdkError, in_turns, sdk
 from tests.lakes import read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -36,7 +36,7 @@ def grant_shop(url: str) -> None:
     asyncio.run(main())
 
 
-@pytest.fixture(scope="module", params=SDKS)
+@pytest.fixture(scope="module", params=in_turns(SDKS))
 def client(request: pytest.FixtureRequest, lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sdk]:
     language: str = request.param
     if not SDKS[language].exists():

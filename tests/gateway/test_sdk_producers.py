@@ -9,14 +9,14 @@ import pytest
 
 import penstock
 from tests.gateway.gateways import gateway
-from tests.gateway.sdk import SDKS, Sdk, SdkError, sdk
+from tests.gateway.sdk import SDKS, Sdk, SdkError, in_turns, sdk
 from tests.lakes import read_all
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", params=SDKS)
+@pytest.fixture(scope="module", params=in_turns(SDKS))
 def client(request: pytest.FixtureRequest, lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sdk]:
     """A producer of every type of topic, and its program."""
     language: str = request.param

@@ -46,7 +46,7 @@ IDLE = Workload(messages_per_s=0, queues=4, cells=CellStorage.STORE)
     ("workload", "warm_up_s", "seconds", "tolerance"),
     [
         pytest.param(ALONE, 20, 40, 0.25, id="one producer, one worker, maintenance", marks=pytest.mark.thorough),
-        pytest.param(LISTED, 20, 40, 0.25, id="the same, listed for Iceberg"),
+        pytest.param(LISTED, 20, 40, 0.25, id="the same, listed for Iceberg", marks=pytest.mark.thorough),
         pytest.param(TOGETHER, 10, 20, 0.5, id="two producers, one worker"),
         pytest.param(IDLE, 600, 1200, 0.25, id="nothing to do"),
     ],

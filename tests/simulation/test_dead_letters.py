@@ -77,6 +77,7 @@ def test_each_letter_is_written_once_and_goes_back_once(record_property: Callabl
     assert not [what for what in MUST_HAPPEN if not counts[what]]
 
 
+@pytest.mark.thorough
 def test_a_seed_is_the_same_run_again() -> None:
     first, second = graveyard(4), graveyard(4)
     assert play(first) == play(second) == []

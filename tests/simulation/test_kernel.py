@@ -259,7 +259,7 @@ DOUBTS = {Fault.LOST_ANSWER: 0.05, Fault.OWN_CONFLICT: 0.05, Fault.LATE_APPLY: 0
 
 
 def test_a_careless_client_miscounts_and_one_that_reads_back_does_not() -> None:
-    runs = thoroughly(60, 24)
+    runs = thoroughly(60, 12)
     careless = [play(seed, RandomFaults(DOUBTS, Kernel(seed).rng), careful=False).right() for seed in range(runs)]
     careful = [play(seed, RandomFaults(DOUBTS, Kernel(seed).rng)).right() for seed in range(runs)]
     assert careless.count(False) > runs // 3
@@ -269,7 +269,7 @@ def test_a_careless_client_miscounts_and_one_that_reads_back_does_not() -> None:
 
 def test_a_sweep_meets_every_fault() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(thoroughly(150, 60)):
+    for seed in range(thoroughly(150, 40)):
         world = play(seed, RandomFaults.swarm(Kernel(seed).rng, rate=0.15))
         assert world.right(), f"seed {seed}\n{world.kernel.trace.tail()}"
         counts += world.kernel.counts
@@ -282,7 +282,7 @@ def test_every_single_fault_is_survived() -> None:
     calls = play(3, clients=2, times=2).store.calls
     scripts = list(single_faults(calls))
     assert len(scripts) > 10 * len(calls)
-    for where, fault in scripts[:: thoroughly(1, 3)]:
+    for where, fault in scripts[:: thoroughly(1, 9)]:
         plan = ScriptedFaults([(where, fault)])
         world = play(3, plan, clients=2, times=2)
         assert world.right(), f"{fault} at {where}\n{world.kernel.trace.tail()}"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.simulation, pytest.mark.slow]
 
 OTHERS = 60
 """So many further seeds are tried before a mutant counts as unnoticed."""
-SAMPLE = thoroughly(60, 25)
+SAMPLE = thoroughly(60, 12)
 """Of all single faults."""
 
 

@@ -40,7 +40,7 @@ async def gathered(fleet: Fleet, machines: int) -> list[Machine]:
 @pytest.mark.parametrize(
     ("machines", "lease_s", "latencies"),
     [
-        pytest.param(machines, lease_s, latencies, marks=[pytest.mark.thorough] if machines > 3 and latencies != "s3" else [])
+        pytest.param(machines, lease_s, latencies, marks=[pytest.mark.thorough] if machines > 3 else [])
         for machines, lease_s in [(2, 1.0), (3, 5.0), (5, 15.0), (12, 5.0)]
         for latencies in LATENCIES
     ],

@@ -22,6 +22,7 @@ from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from tests.coordinator.timers.test_delivery import check_times
 from tests.simulation.kernel import Kernel
+from tests.thorough import thoroughly
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ def _run(last: int | None, end: End) -> int:
 
 REQUESTS = 120
 """At least so many the player makes."""
-_STEP = 20
+_STEP = thoroughly(20, 60)
 """By hand all of them were tried: they take some minutes."""
 
 

@@ -17,6 +17,7 @@ SCRIPT = ROOT / "examples" / "console" / "shop.py"
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 
+@pytest.mark.thorough
 def test_every_page_of_the_demo_is_fetched(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--once", "--port", "0", "--orders", "40", "--lake", str(tmp_path / "lake")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

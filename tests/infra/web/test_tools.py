@@ -152,7 +152,9 @@ def test_an_answer_without_end_is_refused(folder: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.parametrize("options", [[], ["--allow-writes"]], ids=["reading", "acting"])
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="reading"), pytest.param(["--allow-writes"], id="acting", marks=pytest.mark.thorough)]
+)
 def test_the_command_serves_a_client_and_ends_with_it(stuck: Path, options: list[str]) -> None:
     command = [*PENSTOCK, "mcp", "--lake", str(stuck), *options]
 

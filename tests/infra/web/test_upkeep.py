@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import connect
+from penstock.coordinator import coordination
 from penstock.infra.web.lakes.jobs import KEPT, BackgroundJobs
 from penstock.infra.web.views import check
 from penstock.log.errors import BackPressureError
@@ -44,7 +45,8 @@ def test_topics_tell_what_is_not_published_and_when_the_table_was_written(consol
     assert rows["orders"]["last_commit"] is not None
 
 
-def test_who_plays_the_roles_is_told(console: Open, folder: Path) -> None:
+def test_who_plays_the_roles_is_told(console: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordination, "LEASE_S", 1.5)
     browser = console()
     roles = {one["role"]: one for one in browser.api("/upkeep")["roles"]["value"]}
     assert {name: one["live"] for name, one in roles.items()} == {"maintenance": 0, "timers": 0, "transactions": 0}

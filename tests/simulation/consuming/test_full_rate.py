@@ -99,6 +99,7 @@ def test_a_message_group_fails() -> None:
     assert world.witness.cell_bytes_max <= 512, "one marker, and hardly a set"
 
 
+@pytest.mark.thorough
 def test_a_handler_runs_for_three_minutes() -> None:
     """The flood comes in its first second, and again in its last ones; in between the queue is idle."""
     stage = Stage(PLAN, timeout_s=600.0)

@@ -46,6 +46,7 @@ def test_the_sweep_met_what_it_is_for(runs: list[Run], record_property: Callable
     assert not [what for what in SURE if not counts[what]], CAMPAIGN.table(counts)
 
 
+@pytest.mark.thorough
 def test_a_seed_is_the_same_run_again() -> None:
     assert CAMPAIGN.play("calm", 2).digest == CAMPAIGN.play("calm", 2).digest
 

@@ -103,6 +103,7 @@ def test_a_message_is_given_up_only_by_its_groups_name(window: Open, lake: Path)
             wait_until(lambda: letters(again, "warehouse") == ["basket-99"], "the dead letter is written")
 
 
+@pytest.mark.thorough
 def test_a_reset_shows_first_what_would_run_again(window: Open, lake: Path) -> None:
     seen = window(lake)
     page = seen.page
@@ -196,6 +197,7 @@ def payments(folder: Path) -> list[bytes]:
         return [one.body for one in lake.reader("payments").messages()]
 
 
+@pytest.mark.thorough
 def test_a_transaction_is_decided_with_what_it_would_send_in_view(window: Open, lake: Path) -> None:
     seen = window(lake)
     page = seen.page
@@ -235,6 +237,7 @@ def test_values_change_in_their_places(window: Open, lake: Path) -> None:
     expect(page.locator("#live-status")).to_have_text("live")
 
 
+@pytest.mark.thorough
 def test_a_reminder_is_recalled_before_it_is_due(window: Open, lake: Path) -> None:
     seen = window(lake)
     page = seen.page
@@ -357,6 +360,7 @@ def test_pages_work_without_their_script(window: Open, lake: Path) -> None:
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'>&amp;"
 
 
+@pytest.mark.thorough
 def test_an_order_is_found_by_its_key(window: Open, lake: Path) -> None:
     seen = window(lake)
     page = seen.page
@@ -410,6 +414,7 @@ def test_hostile_bodies_are_shown_harmlessly(window: Open, lake: Path) -> None:
         assert page.locator("main img, main script, main iframe").count() == 0
 
 
+@pytest.mark.thorough
 def test_a_hostile_name_stays_text(window: Open, lake: Path) -> None:
     with penstock.connect(lake) as made:
         made.create_topic("hostile", message_type="FIFO", queues=1)
