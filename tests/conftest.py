@@ -66,8 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Stalls(), "penstock-stalls")
 
 
-SPARK = ("tests/spark/", "tests/cdc/sync/")
-"""Where the tests are that share one Spark session."""
+SPARK = ("tests/spark/", *(f"tests/cdc/sync/test_{name}.py" for name in ("goes_on", "names", "sizes", "takeover")))
+"""Where the tests are that share one Spark session. Others of change data do not wait for it."""
 WHOLE_TREE = ("tests/test_layout.py", "tests/test_reference.py", "tests/test_tidy.py")
 """Tests that parse every file of the repository, which one worker does once."""
 
