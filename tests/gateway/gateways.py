@@ -12,8 +12,8 @@ from pathlib import Path
 
 _MAIN = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY = (
-    "import datetime; from penstock.gateway.clients import settings; settings.LONG_POLL = datetime.timedelta(seconds=2); "
-    "from penstock.gateway.consuming import wanted; wanted.POLL_MAX = settings.LONG_POLL; "
+    "import datetime; from penstock.gateway.rocketmq.clients import settings; settings.LONG_POLL = datetime.timedelta(seconds=2); "
+    "from penstock.gateway.rocketmq.consuming import receive_parameters as wanted; wanted.POLL_MAX = settings.LONG_POLL; "
     "wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
 )
 """Consumers poll for 2 s instead of 20, which their end waits for; what did not reach them comes again in 20 s instead of 60."""

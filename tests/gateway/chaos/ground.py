@@ -20,8 +20,9 @@ PROXY: Final = "127.0.0.2"
 """Clients are told this address with the gateway's own port, so that they meet the proxy there. Linux has it as loopback."""
 _MAIN: Final = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY: Final = (
-    "import datetime; from penstock.gateway.consuming import wanted; wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
-    "from penstock.gateway.consuming import leases; leases.RENEW_UNSEEN_MAX_S = 10.0; "
+    "import datetime; from penstock.gateway.rocketmq.consuming import receive_parameters as wanted; "
+    "wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
+    "from penstock.gateway.rocketmq.consuming import leases; leases.RENEW_UNSEEN_MAX_S = 10.0; "
 )
 """What push consumers did not get comes again in half a minute, instead of three."""
 _START_S: Final = 60.0
