@@ -131,7 +131,8 @@ class EngineState:
     learnt: tuple[RelearnedTable, ...] = ()
     """Such tables, once their columns are known."""
     opened: tuple[int, int] = (0, 0)
-    """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
+    """Where in the topic's log the process that wrote the state opened its producer. A process that opened later takes the state over; one
+    that opened earlier is refused."""
 
     def with_stopped(self, tables: Mapping[str, str]) -> EngineState:
         """The state in which these tables stand still too, with the reasons."""

@@ -14,8 +14,10 @@ from ..targets import POSITION, CommitMetadata, TargetOwner, TargetProgress, dec
 T = TypeVar("T")
 
 PUT, LEVEL, SINCE = "__put", "__level", "__since"
-"""Columns of the rows to merge: whether there is a row after the merge, up to which level the row they meet gives way, and the levels
-from which each column counts.
+"""Columns of the rows to merge. ``__put``: whether the key has a row after the merge. ``__level``: the target's row is replaced or deleted
+if its position is at most this. ``__since``: a column's value is taken if the position of the target's row is at most this column's
+number; NULL takes all. So a row at position 7 stays as it is under ``__level`` 6; under ``__level`` 9 and ``__since`` [9, 5] it gets the
+first column's value alone.
 """
 NEWEST = 20
 """The number of commits to look at first for a sync's last metadata; after that, all."""

@@ -55,7 +55,7 @@ class ChangeEvent(NamedTuple):
     types_name: str | None = None
     """The name of the object that has the types of the columns (`table_types`)."""
     origin: str | None = None
-    """The server in whose log the change is, where events tell it: positions of another server's log say nothing beside its."""
+    """The server in whose log the change is, where events name it. Positions are comparable only within one server's log."""
     says_unsent: bool = False
     """Whether the event names the columns that the source did not send. They are `KEEP` in ``row``, or not there, and each value means itself."""
 

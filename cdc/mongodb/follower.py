@@ -198,7 +198,8 @@ class ChangeFollower:
     def _whole(self, newest: Mapping[str, Any] | None) -> None:
         """Note that the stream has nothing more up to a token.
 
-        The token is the last event's, or it says a time of the log at which no event was found yet. It lies before those of that very time.
+        The token is the last event's, or names a time of the log at which no event was found yet. Such a token stands before all events of
+        that time.
         """
         time = None if newest is None else time_of_token(newest["_data"])
         if newest is None or time is None:

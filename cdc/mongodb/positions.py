@@ -16,10 +16,10 @@ SECOND_BITS, ORDINAL_BITS, INDEX_BITS = 31, 18, 14
 _PLACE_BITS = 7
 _ORDER_BITS = 20
 _READ = 2
-"""The numbers of a time that are of what was read with all of its changes."""
+"""How many of the numbers within a cluster time are kept for rows that were read with all changes of that time."""
 CHANGES = (1 << INDEX_BITS) - (1 << _PLACE_BITS)
-"""The changes that have a number within one time. The numbers of more of them are those of the times behind it, which MongoDB leaves free: a
-transaction takes a time for each of its operations.
+"""How many changes have a number within one cluster time. Further changes take the numbers of the next cluster times. MongoDB leaves those
+free: a transaction takes a cluster time for each of its operations.
 """
 
 

@@ -83,7 +83,7 @@ class SyncEngine:
         self._source_us: int | None = None
         """When the source committed the newest change that is applied."""
         self._exact = True
-        """Whether the number of a target's commits tells it from one that was there before under its name."""
+        """Whether the commit count distinguishes a target from an earlier table of the same name."""
         self._compaction = TargetCompactor(self._tables, every=options.compact_every, done=self._cutting.compacted)
         self._source_types = SourceTypes(options)
         self._lease: SyncLease | None = None

@@ -71,7 +71,7 @@ class _PendingReceive:
     receive: Receive | None
     given: asyncio.Future[list[MessageView]]
     closed: asyncio.Future[None]
-    """Done when nothing more is given to it, and what it was given too late is on its way back."""
+    """Done when the receive gets no more messages, and those that it got too late are being returned."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -370,7 +370,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return self._does_any(settling)
 
     def _does_any(self, settling: Sequence[_Settling]) -> bool:
-        """Whether the cell as known carries out any of these. Those that it refuses before the first one left it as it is."""
+        """Whether the cell as known carries out any of these settlements. A settlement that is refused does not change the cell."""
         cell = self.keeper.cell
         return any(_accepts(cell, one) for one in settling)
 

@@ -105,7 +105,8 @@ class DeadLetters:
     """The number of sequences that will never have a dead letter, as their messages were gone. This is told in the log, and counted
     here."""
     refused: tuple[tuple[int, int], ...] = ()
-    """(offset, attempts) of those in ``own`` that their receivers gave up. For the others their owner knows, or nobody does."""
+    """(offset, attempts) of those in ``own`` that their receivers gave up. The attempts of the others are known to the queue's owner alone,
+    and to nobody once the owner is gone."""
     kept: tuple[tuple[int, int], ...] = ()
     """The (offset, sequence) of those that a redrive passed over, by sequence. All come before those in ``assigned``."""
 

@@ -61,11 +61,11 @@ class ReceiveOutcomes(NamedTuple):
 
 
 class UnconfirmedReceives:
-    """The answers to clients, as long as it is open whether they arrived.
+    """The answers of which it is not known yet whether their clients have them.
 
-    One did when the client settles one of its messages, or asks for more by the same connection, by which answers come in order. It did not
-    when it broke off, and the client asks for other messages. It stays open when its connection broke behind it, and when it was written so
-    late that the client may not have waited for it.
+    An answer arrived if its client settles one of the answer's messages, or asks for more by the same connection, as a connection keeps
+    order. An answer is lost if writing it was broken off, and its client asks for other messages. An answer stays unconfirmed if its
+    connection broke after it was written, or if it was written so late that its client may not have waited.
     """
 
     def __init__(self) -> None:

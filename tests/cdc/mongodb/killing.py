@@ -37,7 +37,7 @@ POINTS = (
     "batch durable:2",
     "place saved:2",
 )
-"""Where a capture is killed, and the how manyeth time that it is there; in this order, as most come once."""
+"""Where a capture is killed: the point, and at which of its occurrences. The order counts, as most points occur once."""
 OF_STREAM = ("batch sent", "batch durable", "place saved", "chunk planned", "chunk sent")
 PATIENCE_S = 300.0
 
