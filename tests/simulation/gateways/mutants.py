@@ -67,7 +67,7 @@ def _as_if_lost(_: Any) -> Callable[..., list[str]]:
 
 
 def _at_once(_: Any) -> Callable[..., None]:
-    def asked(self: LeaseRenewer, pooled: PooledConsumer, client_id: str, attempt_id: str, peer: str) -> None:
+    def note_request(self: LeaseRenewer, pooled: PooledConsumer, client_id: str, attempt_id: str, peer: str) -> None:
         place = pooled.group, pooled.topic
         now_s = self._clock.monotonic_s()
         shown = self._answers.note_request(client_id, place, attempt_id, peer)
@@ -75,7 +75,7 @@ def _at_once(_: Any) -> Callable[..., None]:
         self._leases.mark_unconfirmed([*shown.left, *shown.late], now_s)
         self._begun(self.give_back(*place, self._leases.together(shown.lost).get(place, [])))
 
-    return asked
+    return note_request
 
 
 def _for_ever(_: Any) -> Callable[..., Any]:
@@ -184,7 +184,9 @@ MUTANTS: dict[str, Mutant] = {
     "behind": Mutant(
         guard="an answer that was written whole does not count as lost because its connection broke behind it",
         rule="G4",
-        patch=both(attribute(UnconfirmedReceives, "unconfirmed_handles", _as_if_lost), attribute(LeaseRenewer, "asked", _at_once)),
+        patch=both(
+            attribute(UnconfirmedReceives, "unconfirmed_handles", _as_if_lost), attribute(LeaseRenewer, "note_request", _at_once)
+        ),
         scenario="steady",
         seeds=(1,),
         steps=STEPS,
@@ -192,7 +194,7 @@ MUTANTS: dict[str, Mutant] = {
     "cut-short": Mutant(
         guard="the time of what is lost is not cut short, as its client may be about to get it at another gateway",
         rule="G4",
-        patch=attribute(LeaseRenewer, "asked", _at_once),
+        patch=attribute(LeaseRenewer, "note_request", _at_once),
         scenario="steady",
         seeds=(0,),
         steps=STEPS,
