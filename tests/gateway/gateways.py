@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.gateway.rocketmq.clients import settings
+from penstock.gateway.rocketmq.consuming import receive_parameters
+
 _MAIN = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY = (
-    "import datetime; from penstock.gateway.rocketmq.clients import settings; settings.LONG_POLL = datetime.timedelta(seconds=2); "
-    "from penstock.gateway.rocketmq.consuming import receive_parameters as wanted; wanted.POLL_MAX = settings.LONG_POLL; "
-    "wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
+    f"import datetime, {settings.__name__} as settings, {receive_parameters.__name__} as received; "
+    "settings.LONG_POLL = received.POLL_MAX = datetime.timedelta(seconds=2); "
+    "received.RENEWED_FOR = datetime.timedelta(seconds=20); "
 )
 """Consumers poll for 2 s instead of 20, which their end waits for; what did not reach them comes again in 20 s instead of 60."""
 

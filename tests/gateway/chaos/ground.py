@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from penstock.gateway.rocketmq.consuming import leases, receive_parameters
 from tests.gateway.proxy import Proxy
 
 GATEWAY: Final = "127.0.0.1"
@@ -20,9 +21,8 @@ PROXY: Final = "127.0.0.2"
 """Clients are told this address with the gateway's own port, so that they meet the proxy there. Linux has it as loopback."""
 _MAIN: Final = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY: Final = (
-    "import datetime; from penstock.gateway.rocketmq.consuming import receive_parameters as wanted; "
-    "wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
-    "from penstock.gateway.rocketmq.consuming import leases; leases.RENEW_UNSEEN_MAX_S = 10.0; "
+    f"import datetime, {receive_parameters.__name__} as received; received.RENEWED_FOR = datetime.timedelta(seconds=20); "
+    f"import {leases.__name__} as leases; leases.RENEW_UNSEEN_MAX_S = 10.0; "
 )
 """What push consumers did not get comes again in half a minute, instead of three."""
 _START_S: Final = 60.0

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.infra.cli import main
+from penstock.infra.web.server import head_timeout
 from penstock.infra.web.server.head_timeout import OF_ADDRESS_MAX
 from tests.gateway.certificates import write_certificate
 from tests.runner import cli_runner
@@ -25,7 +26,7 @@ from tests.tree import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 MAIN = "from penstock.infra.cli import main; main(prog_name='penstock')"
-IMPATIENT = "from penstock.infra.web.server import impatient; impatient.HEAD_S = 1.0; "
+IMPATIENT = f"import {head_timeout.__name__} as head_timeout; head_timeout.HEAD_S = 1.0; "
 """A console that gives the head of a request 1 s instead of 10."""
 OPTIONS = ["console", "--json", "--port"]
 END_S = 30.0
