@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -208,8 +210,14 @@ def test_every_run_takes_a_topic_of_its_own_one_producer_is_enough_and_what_it_s
     second = demo(tmp_path, lines(), "--producers", "1", "--json")
     assert second.exit_code == 0, second.output
     assert json.loads(second.stdout)["topic"] == "shop-2"
-    commands = [line.partition("  # ")[0].split()[1:] for line in result.stdout.splitlines() if line.startswith("  penstock ")]
-    assert len(commands) == 5
+    said = [
+        shlex.split(line.partition("  # ")[0]) for line in result.stdout.splitlines() if line.startswith(("  penstock ", "  make "))
+    ]
+    commands = [words for program, *words in said if program == "penstock"]
+    assert len(commands) == 4
+    (again,) = [words for program, *words in said if program == "make"]
+    (check,) = re.findall(r"^demo ARGS=(.*)$", " ".join(again))
+    assert cli_runner().invoke(main, ["demo", *shlex.split(check)]).exit_code == 0
     for command in commands:
         if command[:2] == ["group", "describe"]:
             continue  # of the sync, which did not run here

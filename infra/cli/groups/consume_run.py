@@ -135,7 +135,7 @@ class ConsumeRun:
     def _is_idle(self, consumer: PushConsumer, idle_s: float) -> bool:
         now_s = time.monotonic()
         queues = consumer.statistics().queues
-        if self.gate.slot or any(map(_has_work, queues)):
+        if self.gate.running or any(map(_has_work, queues)):
             self._active_s = now_s
             return False  # also if idle_s is 0
         if not queues and now_s < self._started_s + _QUEUES_COME_S:

@@ -29,7 +29,7 @@ class MessageLimiter:
         return self._most is not None
 
     @property
-    def slot(self) -> int:
+    def running(self) -> int:
         """The number of messages that have entered, and not left."""
         return self._inside
 

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 PATIENCE_S = 180
 NOT_AT_ONCE = """
 import sys
-from penstock.cdc.postgres import watch
+from penstock.cdc.postgres import query_watch
 from penstock.infra.cli import main
-watch._TELL_WAITS_S = 0.3
+query_watch._TELL_WAITS_S = 0.3
 main(sys.argv[1:])
 """
 """A capture that tells of waits sooner."""

@@ -15,11 +15,11 @@ import sys
 for name in ("pyspark", "delta", "py4j"):
     sys.modules[name] = None  # so that importing it fails
 from penstock.cdc.sync.local import LocalBackend
-from penstock.cdc.sync.options import Options
+from penstock.cdc.sync.options import SyncOptions
 from penstock.cdc.sync.run import SyncRun
 from penstock.coordinator.lakes import LakePlace
 lake, topic, into = sys.argv[1:]
-options = Options(place=LakePlace.of(lake), topic=topic, into=into + "/by-the-loop", name="loop")
+options = SyncOptions(place=LakePlace.of(lake), topic=topic, into=into + "/by-the-loop", name="loop")
 assert SyncRun(options, LocalBackend).await_termination()
 assert not [name for name in sys.modules if name.startswith("penstock.spark")]
 from penstock.spark import sync

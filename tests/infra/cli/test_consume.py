@@ -275,7 +275,7 @@ def test_a_gate_lets_in_as_many_as_may_be_done_and_another_for_each_that_failed(
     gate.close()
     assert [one.result() for one in answers] == [True, True, True, False]
     assert not gate.enter().result()
-    assert gate.inside == 0
+    assert gate.running == 0
 
 
 def test_a_gate_without_a_limit_lets_all_in() -> None:

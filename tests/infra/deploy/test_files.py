@@ -118,7 +118,7 @@ def test_the_worker_has_time_to_end() -> None:
 def test_the_gateway_is_probed_and_scaled() -> None:
     gateway = deployments()["penstock-gateway"]["spec"]["template"]["spec"]
     (container,) = gateway["containers"]
-    said = dict(word.removeprefix("--").split("=", 1) for word in container["args"][1:])
+    said = dict(word.removeprefix("--").split("=", 1) for word in container["args"][2:])
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert (ports["grpc"], ports["tls"]) == (int(said["port"]), int(said["tls-port"]))
     assert container["readinessProbe"]["grpc"] == {"port": ports["grpc"]}
