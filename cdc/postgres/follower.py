@@ -57,7 +57,7 @@ class SlotFollower:
                 stream.wait(_BUSY_S if self._outbox.waiting else _IDLE_S)
         self._send()
         self._outbox.settle(wait=True)
-        stream.confirm(self._outbox.confirmed_lsn, self._now_us())
+        self._confirm_durable(stream)
         self._tell()
 
     def _is_through(self, until_lsn: int | None) -> bool:
@@ -108,15 +108,19 @@ class SlotFollower:
         risen = self._outbox.confirmed_lsn > self._confirmed_lsn
         asks = until_lsn is not None and since_s >= _IDLE_S and not self._outbox.waiting
         if since_s >= _ALIVE_S or asks or (risen and since_s >= _CONFIRM_S):
-            if risen:
-                self._reached("batch durable")
-            stream.confirm(self._outbox.confirmed_lsn, self._now_us(), ask=asks)
-            self._confirmed_lsn, self._confirmed_s = self._outbox.confirmed_lsn, now_s
-            if risen:
-                self._reached("confirmed")
+            self._confirm_durable(stream, ask=asks)
         if now_s - self._told_s >= _TELL_S:
             self._told_s = now_s
             self._tell()
+
+    def _confirm_durable(self, stream: ReplicationStream, *, ask: bool = False) -> None:
+        risen = self._outbox.confirmed_lsn > self._confirmed_lsn
+        if risen:
+            self._reached("batch durable")
+        stream.confirm(self._outbox.confirmed_lsn, self._now_us(), ask=ask)
+        self._confirmed_lsn, self._confirmed_s = self._outbox.confirmed_lsn, self._clock.monotonic_s()
+        if risen:
+            self._reached("confirmed")
 
     def _now_us(self) -> int:
         return 1000 * self._clock.wall_ms()
