@@ -105,22 +105,25 @@ class SlotFollower:
     def _confirm(self, stream: ReplicationStream, until_lsn: int | None) -> None:
         now_s = self._clock.monotonic_s()
         since_s = now_s - self._confirmed_s
-        risen = self._outbox.confirmed_lsn > self._confirmed_lsn
         asks = until_lsn is not None and since_s >= _IDLE_S and not self._outbox.waiting
-        if since_s >= _ALIVE_S or asks or (risen and since_s >= _CONFIRM_S):
+        if since_s >= _ALIVE_S or asks or (self._has_risen() and since_s >= _CONFIRM_S):
             self._confirm_durable(stream, ask=asks)
         if now_s - self._told_s >= _TELL_S:
             self._told_s = now_s
             self._tell()
 
     def _confirm_durable(self, stream: ReplicationStream, *, ask: bool = False) -> None:
-        risen = self._outbox.confirmed_lsn > self._confirmed_lsn
+        risen = self._has_risen()
         if risen:
             self._reached("batch durable")
         stream.confirm(self._outbox.confirmed_lsn, self._now_us(), ask=ask)
         self._confirmed_lsn, self._confirmed_s = self._outbox.confirmed_lsn, self._clock.monotonic_s()
         if risen:
             self._reached("confirmed")
+
+    def _has_risen(self) -> bool:
+        """Whether more is durable than was confirmed last."""
+        return self._outbox.confirmed_lsn > self._confirmed_lsn
 
     def _now_us(self) -> int:
         return 1000 * self._clock.wall_ms()
