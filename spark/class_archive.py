@@ -68,7 +68,7 @@ def make_archive() -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         made = Path(scratch) / archive.name
-        command = [sys.executable, "-m", f"{__package__}.training", str(made)]
+        command = [sys.executable, "-m", f"{__package__}.warm_up", str(made)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(str, sys.path)))}
         try:
             # The JVM writes the archive at its end, after Python's. It holds the pipe until then, so this waits for both.

@@ -1,6 +1,6 @@
 """A small job that loads and compiles what a sync needs. It warms a session, and its classes are what an archive holds.
 
-``python -m penstock.spark.training FILE`` runs it in a session of its own, whose JVM writes the archive at its end.
+``python -m penstock.spark.warm_up FILE`` runs it in a session of its own, whose JVM writes the archive at its end.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,11 @@ LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3})\b")
 # The synchronous classes have the names of the asynchronous ones that they are generated from.
 BLOCKING = "penstock/blocking/"
 NAMED_FILE = re.compile(r"`([a-z_][\w/]*/\w+\.py)(?:`|::)")
+
+OURS = {"examples", "penstock", "tests"}
+STARTED_MODULE = re.compile(rf"-m[ \"',]+((?:{'|'.join(sorted(OURS))})(?:\.\w+)+)")
+MADE_UP = {"tests/test_blocking_face.py"}
+"""Tests whose programs import packages that they write themselves."""
 
 # Folders whose docstrings are checked: each opens with its subject or verb, and its sentences are short.
 PLAIN = ("cdc", "consumers", "coordinator", "infra", "log", "penstock", "spark")
@@ -99,6 +106,63 @@ def test_pages_name_files_that_exist() -> None:
         f"{page.relative_to(ROOT)}: {name}" for page, text in pages.items() for name in NAMED_FILE.findall(text) if name not in ends
     }
     assert not gone
+
+
+def test_programs_within_texts_import_what_exists() -> None:
+    """A child process is started by a module's name, or by a program in a string: no type checker sees either."""
+    named = {(path, name) for path, tree in modules() if path not in MADE_UP for name in named_in_strings(path, tree)}
+    assert not {f"{path}: {name}" for path, name in named if not exists(name)}
+    assert not {f"{path}: {name}" for path, text in texts() for name in STARTED_MODULE.findall(text) if not exists(name)}
+
+
+def test_programs_within_texts_are_found() -> None:
+    tree = ast.parse(
+        """
+        one = "import penstock.gone, json; from penstock import Message, nothing"
+        two = f"{__package__}.absent"
+        """.replace(8 * " ", "")
+    )
+    names = set(named_in_strings("spark/here.py", tree))
+    assert names == {"penstock.gone", "penstock.Message", "penstock.nothing", "penstock.spark.absent"}
+    assert [name for name in sorted(names) if exists(name)] == ["penstock.Message"]
+    assert STARTED_MODULE.findall('"-m", "penstock' + '.gone"') == ["penstock.gone"]
+
+
+def named_in_strings(path: str, tree: ast.Module) -> Iterator[str]:
+    """The names of ours that programs within strings import, and those put together from a module's own package."""
+    folder = Path(path).parent.parts
+    package = ".".join(("penstock", *folder) if folder and folder[0] in AREAS else folder)
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr([ast.FormattedValue(ast.Name("__package__")), ast.Constant(str(rest))]):
+                yield package + rest
+            case ast.Constant(str(text)) if "import " in text:
+                try:
+                    program = ast.parse(textwrap.dedent(text))
+                except SyntaxError:
+                    continue
+                yield from (name for name in imported(program) if name.partition(".")[0] in OURS)
+
+
+def imported(program: ast.Module) -> Iterator[str]:
+    for node in ast.walk(program):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def exists(name: str) -> bool:
+    """Whether a name of ours is a module, or is had by one."""
+    above, _, last = name.rpartition(".")
+    return is_module(name) or (is_module(above) and hasattr(importlib.import_module(above), last))
+
+
+def is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # what is above it is none
+        return False
 
 
 def test_modules_are_short() -> None:
