@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import accumulate, pairwise
 from typing import Annotated, NamedTuple, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
 from ...log.limits import NUMBER_MAX, QUEUES_MAX
@@ -33,6 +33,7 @@ def encode_group(record: GroupRecord) -> bytes:
         "commanded": record.commanded,
         "generations": record.generations,
         "lives": record.lives,
+        "former_queues": record.former_queues,
         "secret": record.secret,
         "deleted": record.deleted,
     }
@@ -86,6 +87,8 @@ class _GroupForm(StoredForm, frozen=True):
     generations: Number
     lives: Number
     deleted: bool
+    former_queues: dict[str, Annotated[int, Meta(ge=0, le=QUEUES_MAX)]] = field(default_factory=dict)
+    """Optional: earlier records had none."""
     assigned: tuple[str, ...] = ()
     """Optional: earlier records had none."""
     secret: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2})*\Z")] = ""
@@ -117,6 +120,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             commanded=form.commanded,
             generations=form.generations,
             lives=form.lives,
+            former_queues=form.former_queues,
             secret=form.secret,
             deleted=form.deleted,
         )

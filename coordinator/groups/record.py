@@ -18,6 +18,8 @@ from .retry import RetryPolicy, Schedule
 ATTEMPTS_DEFAULT = 17
 ATTEMPTS_MAX = 1_000_000
 """The most deliveries. The default is RocketMQ's 16 retries after the first."""
+FORMER_TOPICS_MAX = 200
+"""The most topics whose queues a record remembers over the group's deletion, so that it always makes room."""
 GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
 ALL = "*"
 
@@ -164,7 +166,12 @@ class Position:
     """The first generation in this life of topic and group. Messages given up in an earlier life were other messages, or another
     group's."""
     queues_max: int = 0
-    """The most queues that a former life of the topic had, if it has fewer now. The cells of the others are kept."""
+    """The most queues that a former life of topic or group had, if there are fewer now. The cells of the others are kept."""
+
+    @property
+    def queues_ever(self) -> int:
+        """The number of queues that may have cells, also those of a former life."""
+        return max(self.queues_max, len(self.offsets))
 
 
 class CommandKind(StrEnum):
@@ -217,6 +224,8 @@ class GroupRecord:
     """The group's secret: 32 hexadecimal digits, drawn anew each time the group is made. It is the key of the hashes that name message
     groups in cells, and of receipt handles. Readers of this record are trusted with it. A sender, who only chooses message groups,
     cannot make two of them collide."""
+    former_queues: Mapping[str, int] = field(default_factory=dict)
+    """By topic, the most queues that groups of this name had before they were deleted, for the topics begun last. Their cells are kept."""
     deleted: bool = False
     """Whether the group is gone. Its queues' cells stay. A new group of the name begins its own generation, and they catch up with it."""
 
@@ -241,7 +250,7 @@ class GroupRecord:
     def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
         """The record with all queues of a topic at these offsets, in the next generation."""
         known = self.positions.get(topic)
-        most = 0 if known is None else max(known.queues_max, len(known.offsets))
+        most = self.former_queues.get(topic, 0) if known is None else known.queues_ever
         position = Position(
             offsets,
             (self.generations,) * len(offsets),
@@ -293,11 +302,14 @@ class GroupRecord:
 
     def gone(self) -> GroupRecord:
         """The record of the deleted group."""
+        queues = {topic: most for topic, most in self.former_queues.items() if topic not in self.positions}
+        queues |= {topic: position.queues_ever for topic, position in self.positions.items()}
         return GroupRecord(
             settings=self.settings,
             commanded=self.commanded,
             generations=self.generations,
             lives=self.lives + 1,
+            former_queues=dict(list(queues.items())[-FORMER_TOPICS_MAX:]),
             deleted=True,
         )
 

@@ -119,7 +119,7 @@ class Operators:
     async def _check_dead_letters_written(self, group: str, record: GroupRecord, *, force: bool) -> None:
         """Raise `GroupInUse` when dead letters are still to be written. Log those that never will be."""
         for topic, position in record.positions.items():
-            queues = range(_queues_of(record, topic))
+            queues = range(record.positions[topic].queues_ever)
             cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
             found = {queue: cell.dead_letters.assigned for queue, cell in enumerate(cells) if cell and cell.dead_letters.assigned}
             if not found:
@@ -226,7 +226,7 @@ class Operators:
     async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
         """The topics of a group, or one of them."""
         names = sorted(record.positions) if only is None else [only]
-        keys = [queue_key(group, name, queue) for name in names for queue in range(_queues_of(record, name))]
+        keys = [queue_key(group, name, queue) for name in names for queue in range(record.positions[name].queues_ever)]
         cells = await self._coordination.cells.read_these(keys, under=group_queues(group))
         limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -392,12 +392,6 @@ class Operators:
     def _may_write(self, operation: str) -> None:
         if self._lake.read_only:
             raise read_only(operation)
-
-
-def _queues_of(record: GroupRecord, topic: str) -> int:
-    """The queues of a topic that the group may have cells of, also those of a former topic of the name."""
-    position = record.positions[topic]
-    return max(position.queues_max, len(position.offsets))
 
 
 def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) -> GroupInUse:

@@ -98,6 +98,20 @@ def test_dead_letters_of_queues_that_the_next_topic_has_not_are_told_as_lost(cap
         assert len(lost_lines(caplog)) == 1
 
 
+def test_dead_letters_of_a_former_group_in_queues_that_the_topic_has_no_more_are_counted_as_lost() -> None:
+    store = MemoryStore()
+    with penstock.connect(store=store, maintenance=False) as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=4)
+        given_up(store, queue=3, offsets=(2, 5))
+        lake.delete_group("billing", force=True)
+        lake.delete_topic("orders")
+        lake.create_topic("orders", message_type="FIFO", queues=1)
+        send(lake, "a")
+        with consuming(lake, Heard()):
+            until_settled(lake)
+        assert lake.describe_group("billing").lost_letters == 2
+
+
 def test_a_group_is_not_deleted_while_dead_letters_are_to_be_written_unless_it_is_forced(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     with penstock.connect(store=store, maintenance=False) as lake:

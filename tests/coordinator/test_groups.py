@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.coordinator.groups.codec import decode_group, encode_group
 from penstock.coordinator.groups.record import (
+    FORMER_TOPICS_MAX,
     Command,
     CommandKind,
     DeadLetterPolicy,
@@ -26,6 +28,7 @@ from penstock.coordinator.groups.retry import ROCKETMQ_INTERVALS, RetryPolicy, S
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.log import MessageType, TopicSettings
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, PenstockError
+from penstock.log.limits import QUEUES_MAX
 
 INTERVALS = st.integers(0, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))
 RETRIES = st.builds(
@@ -66,6 +69,7 @@ RECORDS = st.builds(
     generations=OFFSETS,
     lives=OFFSETS,
     secret=st.binary().map(bytes.hex),
+    former_queues=st.dictionaries(st.sampled_from(["orders", "events"]), st.integers(0, QUEUES_MAX)),
     deleted=st.booleans(),
 )
 
@@ -114,7 +118,20 @@ def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:
 def test_a_deleted_group_keeps_the_numbers_that_were_given() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", (5,), 0).joined_by("a")
     gone = record.commanded_to(CommandKind.SKIP, {("orders", 0): {4: 17}}).gone()
-    assert gone == GroupRecord(settings=GroupSettings(), commanded=1, generations=1, lives=1, deleted=True)
+    assert gone == GroupRecord(
+        settings=GroupSettings(), commanded=1, generations=1, lives=1, former_queues={"orders": 1}, deleted=True
+    )
+
+
+def test_a_deleted_group_remembers_the_queues_of_the_topics_that_it_began_last() -> None:
+    record = GroupRecord(settings=GroupSettings())
+    for number in range(FORMER_TOPICS_MAX):
+        record = record.begun(f"topic-{number}", (0, 0), 0)
+    record = replace(record.gone(), deleted=False).begun("topic-0", (0,), 1).begun("orders", (0,), 1)
+    assert record.positions["topic-0"].queues_max == 2
+    kept = record.gone().former_queues
+    assert list(kept) == [*(f"topic-{number}" for number in range(2, FORMER_TOPICS_MAX)), "topic-0", "orders"]
+    assert kept["topic-0"] == 2
 
 
 def test_the_defaults_are_rocketmqs() -> None:

@@ -86,16 +86,22 @@ class _LivesWitness(Witness):
         super().__init__(*args)
         self._told = told
         self._life_of: dict[tuple[int, int], int] = {}
+        self._cells_at_begin: dict[int, frozenset[int]] = {}
 
     def _saw_record(self, group: str, record: GroupRecord) -> None:
         super()._saw_record(group, record)
         for position in record.positions.values():
+            self._cells_at_begin.setdefault(position.life, frozenset(queue for _, _, queue in self.cells))
             for queue, generation in enumerate(position.generations):
                 self._life_of[queue, generation] = position.life
 
     def life_of(self, queue: int, cell: QueueCell) -> int | None:
         """The topic's life that a cell is of."""
         return self._life_of.get((queue, cell.generation))
+
+    def had_cell(self, queue: int, life: int) -> bool:
+        """Whether a queue had a cell when the group began a life: whoever begins voids it, if that life has no such queue."""
+        return queue in self._cells_at_begin.get(life, ())
 
     def _saw_cell(self, key: str, body: bytes) -> None:
         line = self._lines[key]
@@ -161,10 +167,11 @@ class Lives(Consuming):
 
     def unsettled(self) -> list[str]:
         left = []
-        for queue, count in self._counts_known.items():  # nobody has the queues that an earlier life had besides
+        for queue in range(self.plot.queues):
             cell = self.witness.cells.get((GROUP, TOPIC, queue))
-            if cell is not None and cell.dead_letters.assigned:
+            if cell is not None and cell.dead_letters.assigned and not self._is_taken_late(queue):
                 left.append(f"queue {queue}: {cell.dead_letters}")
+            count = self._counts_known.get(queue, 0)
             if not count:
                 continue
             if cell is None or self.witness.is_behind((GROUP, TOPIC, queue)) or self._witness.life_of(queue, cell) != self._life:
@@ -172,6 +179,10 @@ class Lives(Consuming):
             elif cell.settled.floor < count or cell.tries or cell.markers:
                 left.append(f"queue {queue}: {cell}")
         return left
+
+    def _is_taken_late(self, queue: int) -> bool:
+        """Whether a former owner took a queue that the last life has no more, and that nobody had taken before: a limit of note 0016."""
+        return queue not in self._counts_known and not self._witness.had_cell(queue, self._life)
 
     # --- Who does what ----------------------------------------------------------------------------------------------------------
 
@@ -377,8 +388,7 @@ class Lives(Consuming):
                 yield f"L1 {body!r} is a dead letter, and nobody gave it up"
         missing = sorted(given.keys() - seen)
         lost = sum(cell.dead_letters.lost for cell in last.values())
-        # Of queues that the last life has no more the log tells, as nobody owns their cells.
-        lost += sum(len(cell.dead_letters.assigned) for queue, cell in last.items() if queue not in self._counts_known)
+        lost += sum(len(cell.dead_letters.assigned) for queue, cell in last.items() if self._is_taken_late(queue))
         self.counts["dead letters"] += len(seen)
         self.counts["lost letters"] += lost
         if len(missing) > lost and not self._letters_lost:
