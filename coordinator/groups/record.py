@@ -225,7 +225,7 @@ class GroupRecord:
     groups in cells, and of receipt handles. Readers of this record are trusted with it. A sender, who only chooses message groups,
     cannot make two of them collide."""
     former_queues: Mapping[str, int] = field(default_factory=dict)
-    """By topic, the most queues that groups of this name had before they were deleted, for the topics begun last. Their cells are kept."""
+    """The most queues that deleted groups of this name had, by topic, for the topics begun last. Their cells are kept."""
     deleted: bool = False
     """Whether the group is gone. Its queues' cells stay. A new group of the name begins its own generation, and they catch up with it."""
 
