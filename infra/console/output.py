@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
 import json
@@ -10,7 +9,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...log.escapes import escaped_json
+from ..json_values import json_value
 from .session import stderr_is_terminal, writing_output
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def emit(document: Mapping[str, object]) -> None:
-    """Write one JSON line to standard output."""
-    write_text(json_line(document))
+def emit(value: object) -> None:
+    """Write a value as one JSON line to standard output."""
+    write_text(json_line(value))
 
 
-def json_line(document: Mapping[str, object]) -> str:
-    """A JSON object and the end of its line."""
-    return escaped_json(json.dumps(document, ensure_ascii=False, default=_spelt)) + "\n"
+def json_line(value: object) -> str:
+    """A value as JSON, and the end of its line."""
+    return escaped_json(json.dumps(value, ensure_ascii=False, default=json_value)) + "\n"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
@@ -191,20 +191,6 @@ def size_text(size_bytes: float) -> str:
 def fields(record: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass
     """The fields of a dataclass, for `emit`."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-
-
-def _spelt(value: object) -> object:
-    match value:
-        case datetime():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case _ if dataclasses.is_dataclass(value):
-            return fields(value)
-        case _:
-            return str(value)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...consumers.dead_letters.writer import ORIGIN_TOPIC, REASON, origin_of
 from ...log import MessageView, TagFilter
-from .documents import document
+from .messages import message_document
 
 if TYPE_CHECKING:
     from ...consumers import RedriveReport
@@ -51,7 +51,7 @@ def is_of(properties: Mapping[str, str], topic: str | None, reason: str | None) 
 def letter_document(letter: MessageView) -> dict[str, object]:
     """A dead letter as JSON values."""
     origin = origin_of(letter.properties)
-    return {**document(letter), "origin": None if origin is None else origin._asdict()}
+    return {**message_document(letter), "origin": None if origin is None else origin._asdict()}
 
 
 def redriven_sentence(group: str, report: RedriveReport, *, dry_run: bool) -> str:

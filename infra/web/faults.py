@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ...log.errors import CallError, PenstockError, StoreUnavailable
 from ..console.wording import in_shell
-from .documents import UNTOLD
+from ..json_values import UNTOLD
 
 T = TypeVar("T")
 

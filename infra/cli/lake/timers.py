@@ -13,7 +13,7 @@ from ...console import completion, output
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, command_options, exit_code_option
 from ...console.values import InstantParam
-from ...operating.documents import body_fields
+from ...operating.messages import body_fields
 from ..messages.rendering import body_start
 from .stored_topics import run_async
 

@@ -11,7 +11,7 @@ from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
-from ...operating.documents import body_fields
+from ...operating.messages import body_fields
 from ...operating.transactions import WHO, Found, entry_of, missing_topics_sentence, rows_of, sentence, state_of, time_of
 from ..messages.rendering import body_start
 from .stored_topics import run_async

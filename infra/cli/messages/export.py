@@ -17,7 +17,7 @@ from ....log.message.message import OF_A_DELIVERY, VALUE
 from ...console import output
 from ...console.session import CommandSession
 from ...files import is_packed, open_file, plain_name
-from ...operating.documents import document
+from ...operating.messages import message_document
 from .fields import FieldCells, csv_cell, documents_asked_for
 from .rendering import MessageSink
 
@@ -116,7 +116,7 @@ class _Lines:
 
 def _json(topic: str, asked: bool) -> Callable[[pa.RecordBatch], str]:
     """What makes JSON lines of a batch."""
-    documents = documents_asked_for if asked else lambda batch: map(document, views(topic, batch))
+    documents = documents_asked_for if asked else lambda batch: map(message_document, views(topic, batch))
     return lambda batch: "".join(map(output.json_line, documents(batch)))
 
 
@@ -139,7 +139,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 def _csv_row(message: MessageView) -> list[object]:
     """The JSON document's values: lists and properties as JSON, and an empty cell for nothing."""
-    found = document(message)
+    found = message_document(message)
     return [csv_cell(found[name]) for name in CSV_COLUMNS]
 
 

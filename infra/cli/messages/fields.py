@@ -13,7 +13,7 @@ from ....log.message.message import VALUE
 from ....log.schema.value_column import ValueColumn
 from ....log.schema.value_json import value_json
 from ...console import output
-from ...operating.documents import body_fields, header_list, key_fields
+from ...operating.messages import body_fields, header_list, key_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from ....consumers.trace.status import DeliveryState
 from ....consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 from ....coordinator.transactions.tracing import TransactionTrace
 from ...console import output
-from ...operating.documents import document
 from ...operating.life import DELAYS, delivery_state_text, redrive_text, times_text
+from ...operating.messages import message_document
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +34,7 @@ def as_json_values(found: Trace) -> dict[str, object]:
 
 
 def _place(one: StoredTrace) -> dict[str, object]:
-    facts = document(one.message)
+    facts = message_document(one.message)
     del facts["body"], facts["body_base64"]
     return {
         **facts,

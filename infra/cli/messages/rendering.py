@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from ...console import output
-from ...operating.documents import document
+from ...operating.messages import message_document
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,13 +36,13 @@ def body_start(body: bytes | None) -> str:
 
 def delivery(message: MessageView) -> dict[str, object]:
     """A message handed to a consumer, as JSON values: with its delivery attempt, and the epoch of the ownership."""
-    return {**document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
+    return {**message_document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
 
 
 class JsonLineOutput:
     """One JSON object a message, on standard output."""
 
-    def __init__(self, topic: str, *, spelt: Callable[[MessageView], dict[str, object]] = document) -> None:
+    def __init__(self, topic: str, *, spelt: Callable[[MessageView], dict[str, object]] = message_document) -> None:
         self._topic = topic
         self._spelt = spelt
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ....log.errors import InvalidArgument
-from ..documents import UNTOLD
+from ...json_values import UNTOLD
 from ..views.page import Breadcrumb, PageContext
 
 A = TypeVar("A")

@@ -13,7 +13,7 @@ from ....aio import Lake
 from ....log import Message, ProducerOptions, TopicSettings
 from ....log.errors import TopicExists
 from ....log.paths import AUDIT_TOPIC
-from ..documents import document
+from ...json_values import json_value
 
 KEPT = timedelta(days=365)
 """The retention with which the first action makes the topic, of type NORMAL with one queue. It may be altered."""
@@ -44,7 +44,7 @@ async def write(lake: Lake, record: AuditRecord) -> None:
     with suppress(TopicExists):  # with other settings: the operators altered its retention
         await lake.create_topic(AUDIT_TOPIC, TopicSettings(queues=1, retention=KEPT))
     producer = await lake.producer(AUDIT_TOPIC, options=ProducerOptions(linger=timedelta(0)))
-    body = json.dumps(document(record), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    body = json.dumps(json_value(record), ensure_ascii=False).encode("utf-8", "backslashreplace")
     try:
         await producer.send(Message(body, tag=record.action, keys=[record.id]))
     finally:

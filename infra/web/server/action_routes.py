@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ...json_values import json_value
 from ..actions.action import Action, ActionPreview
 from ..actions.action_runner import Changed, NotConfirmed, check_operator
-from ..documents import document
 from ..faults import ErrorView
 from ..views.page import PageContext, shell_line
 from .site import ConsoleSite, action_of, json_response, status_of
@@ -49,14 +49,14 @@ def routes(site: ConsoleSite) -> list[Route]:
     async def api_shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
         check_operator(action.name, site.actor(request))
-        return json_response(document(await site.runner.preview(action, scene, action.parse_arguments(_given(request)))))
+        return json_response(json_value(await site.runner.preview(action, scene, action.parse_arguments(_given(request)))))
 
     async def api_done(request: Request) -> Response:
         action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)
         form = await site.form(request)
         arguments = action.parse_arguments(_given(request))
         result = await site.runner.run(action, scene, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed"))
-        return json_response(document(result))
+        return json_response(json_value(result))
 
     path = "/l/{lake}/actions/{action}"
     return [

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....log.errors import PenstockError, PermissionDenied, unforeseen
-from ..documents import document
+from ...json_values import json_value
 from ..faults import problem_of
 from .login import Viewer
 from .security import MARK_S, SESSION_S, is_from_within_another_site, is_same_origin
@@ -64,7 +64,7 @@ class LoginMiddleware:
     def _refused(self, request: Request) -> Response:
         if request.url.path.startswith(("/api/", "/live/")):
             refused = PermissionDenied("log in first", operation=request.url.path)
-            return json_response(document(problem_of(refused)), status=401)
+            return json_response(json_value(problem_of(refused)), status=401)
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?back={quote(back, safe='')}", status_code=303)
 

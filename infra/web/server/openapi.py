@@ -11,8 +11,8 @@ from typing import Any
 
 from ..actions.action import Action, ActionPreview, ActionResult
 from ..actions.registry import ACTIONS
-from ..documents import Json, JsonSchemas
 from ..faults import ErrorResponse
+from ..json_schemas import Json, JsonSchemas
 from ..views.page import PageDefinition, QueryParameter
 from ..views.pages import DOWNLOADS, PAGES
 

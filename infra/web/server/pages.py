@@ -11,8 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ....log.errors import InvalidArgument
+from ...json_values import json_value
 from ..actions.action_runner import check_operator
-from ..documents import document
 from ..faults import PATIENCE_S, late
 from ..views.page import Download, LakeResource, PageDefinition, PageRequest, shell_line
 from ..views.pages import DOWNLOADS, PAGES
@@ -85,7 +85,7 @@ def api(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     """What the page shows, as JSON."""
 
     async def answer(request: Request) -> Response:
-        return json_response(document(await in_time(page.answer_for_programs(site.scene(request), asked_of(page, request)))))
+        return json_response(json_value(await in_time(page.answer_for_programs(site.scene(request), asked_of(page, request)))))
 
     return answer
 
@@ -157,6 +157,6 @@ def session(site: ConsoleSite) -> Endpoint:
         viewer = viewer_of(request)
         token = site.login.signer.form_token(viewer.session)
         facts = {"name": viewer.name, "role": viewer.role, "may_act": site.may_act(viewer), "form_token": token}
-        return json_response(document({**facts, "lakes": site.lakes.names}))
+        return json_response(json_value({**facts, "lakes": site.lakes.names}))
 
     return answer

@@ -25,9 +25,9 @@ from ....log.errors import (
 )
 from ....log.escapes import escaped_json
 from ....log.runtime.runtime import Runtime
+from ...json_values import json_value
 from ..actions.action import Action
 from ..actions.action_runner import ActionRunner, Actor, Changed
-from ..documents import document
 from ..faults import ErrorView, problem_of
 from ..lakes.lakes import ServedLakes
 from ..lakes.source import LakeSource
@@ -164,7 +164,7 @@ class ConsoleSite:
         """The answer to a request that failed: a page, or JSON below ``/api``."""
         status = status_of(error)
         if request.url.path.startswith(("/api/", "/live/")):
-            return json_response(document(problem_of(error)), status=status)
+            return json_response(json_value(problem_of(error)), status=status)
         name = str(request.scope.get("path_params", {}).get("lake", ""))
         source = self.lakes[name] if name in self.lakes.names else None
         return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=ErrorView.of(error))

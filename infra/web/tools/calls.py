@@ -11,10 +11,11 @@ from ....log.errors import DataDamaged, InvalidArgument, NewerFormatError
 from ....log.paths import TopicPaths
 from ....log.topic.records import not_found, read_record
 from ....log.verify import verify
+from ...json_values import json_value
 from ..actions.action_runner import ActionRunner, Actor
 from ..actions.registry import ACTIONS
-from ..documents import Json, document
 from ..faults import ErrorView, late
+from ..json_schemas import Json
 from ..lakes.source import LakeSource
 from ..views.page import PageContext
 from ..views.pages import PAGES
@@ -58,14 +59,14 @@ class ToolCalls:
         scene = PageContext(self._source)
         if tool.page is not None:
             path = {name: texts.pop(name) for name in tool.page.names}
-            return _object(document(await tool.page.answer_for_programs(scene, tool.page.asked(path, texts))))
+            return _object(json_value(await tool.page.answer_for_programs(scene, tool.page.asked(path, texts))))
         if tool.action is None:
             return await self._source.using(lambda lake: _verified(lake, texts["topic"]))
         if tool.name.startswith(PREVIEW):
-            return _object(document(await self._runner.preview(tool.action, scene, tool.action.parse_arguments(texts))))
+            return _object(json_value(await self._runner.preview(tool.action, scene, tool.action.parse_arguments(texts))))
         stamp, typed = texts.pop(STAMP), texts.pop(TYPED, None)
         done = await self._runner.run(tool.action, scene, tool.action.parse_arguments(texts), actor, stamp=stamp, typed=typed)
-        return _object(document(done))
+        return _object(json_value(done))
 
 
 async def _verified(lake: Lake, name: str) -> Json:
@@ -77,8 +78,8 @@ async def _verified(lake: Lake, name: str) -> Json:
     try:
         report = await verify(lake.store, paths, found[0], lake.runtime)
     except (DataDamaged, NewerFormatError) as error:
-        return {"topic": name, "ok": False, "fault": document(ErrorView.of(error))}
-    return {**document(report), "ok": report.ok}
+        return {"topic": name, "ok": False, "fault": json_value(ErrorView.of(error))}
+    return {**json_value(report), "ok": report.ok}
 
 
 def _object(value: Any) -> Json:  # noqa: ANN401 - JSON

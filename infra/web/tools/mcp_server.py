@@ -18,9 +18,10 @@ from mcp.types import Tool as McpTool
 from ....log.errors import InvalidArgument, PenstockError, unforeseen
 from ....log.escapes import escaped_json
 from ....log.runtime.runtime import Runtime
+from ...json_values import json_value
 from ..actions.action_runner import OPERATOR, Actor
-from ..documents import Json, document
 from ..faults import ErrorView
+from ..json_schemas import Json
 from ..lakes.lakes import LakeOptions, ServedLakes
 from .calls import ToolCalls
 from .lines import LineReader
@@ -109,7 +110,7 @@ def _answer(found: Json, name: str) -> CallToolResult:
 
 def _failed(error: PenstockError) -> CallToolResult:
     fault = ErrorView.of(error)
-    return CallToolResult(content=[TextContent(text=_json({"error": fault.kind, **document(fault)}))], is_error=True)
+    return CallToolResult(content=[TextContent(text=_json({"error": fault.kind, **json_value(fault)}))], is_error=True)
 
 
 def _json(value: Json) -> str:

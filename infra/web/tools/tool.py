@@ -10,7 +10,7 @@ from typing import Any
 
 from ....log.errors import InvalidArgument
 from ..actions.action import Action
-from ..documents import Json
+from ..json_schemas import Json
 from ..views.page import TEXT_CHARS_MAX, PageDefinition, QueryParameter
 
 PREVIEW = "preview_"

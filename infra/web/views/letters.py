@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
@@ -17,8 +16,8 @@ from ....coordinator.queues.cell import QueueCell
 from ....log import MessageView, TopicNotFound, views
 from ....log.read.reader import Reader
 from ....log.topic.topics import Topic
+from ...console.output import json_line
 from ...operating.letters import condition, letter_document
-from ..documents import document
 from ..faults import PagePart
 from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 
@@ -233,7 +232,7 @@ async def export_letters(scene: PageContext, asked: PageRequest) -> DownloadCont
         async with aclosing(reader.messages(queue=QUEUE, end=before or "latest", damaged="skip")) as letters:
             async for letter in letters:
                 if wanted is None or wanted(letter):
-                    yield json.dumps(document(letter_document(letter))).encode() + b"\n"
+                    yield json_line(letter_document(letter)).encode()
                     left -= 1
                     if not left:
                         return

@@ -18,8 +18,8 @@ from ....log.runtime.runtime import Runtime
 from ....log.schema.topic_schema import TopicSchema
 from ....log.table.delta.lookup import Lookup
 from ...console.output import json_line
-from ...operating.documents import document
-from ..documents import document as values_of
+from ...json_values import json_value
+from ...operating.messages import message_document
 from ..faults import ErrorView
 from .messages import AFTER, CONDITIONS, START, conditions_of
 from .page import Download, DownloadContent, PageContext, PageRequest
@@ -69,7 +69,7 @@ class MessageLines:
         async for rows, behind in self._parts():
             matching = await self.runtime.offload(partial(passing, rows, self.filters, self.schema))  # it may take seconds
             for message in views(self.reader.topic, matching):
-                line = json_line(document(message))
+                line = json_line(message_document(message))
                 count, size = count + 1, size + len(line)
                 yield line
                 if count >= LINES_MAX or size >= LINES_BYTES_MAX:
@@ -114,7 +114,7 @@ async def _encoded(found: MessageLines) -> AsyncIterator[bytes]:
         async for line in found.text():
             yield line.encode("utf-8", "backslashreplace")
     except PenstockError as error:
-        yield json_line({"not_complete": True, "error": values_of(ErrorView.of(error))}).encode()
+        yield json_line({"not_complete": True, "error": json_value(ErrorView.of(error))}).encode()
 
 
 DOWNLOAD = Download(

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from penstock.infra.json_values import json_value
 from penstock.infra.web.bodies import beginning
-from penstock.infra.web.documents import JsonSchemas, document
 from penstock.infra.web.faults import PagePart
+from penstock.infra.web.json_schemas import JsonSchemas
 from penstock.infra.web.server.jinja import body, environment
 from penstock.infra.web.texts import BODY_SHOWN_BYTES, value_text, visible
 from penstock.infra.web.views.charts import ChartValue
@@ -91,7 +92,7 @@ def test_two_dataclasses_of_one_name_are_refused_among_the_schemas() -> None:
 
 
 def test_documents_name_seconds_and_keep_bytes() -> None:
-    assert document({"at": datetime(2026, 1, 1, tzinfo=UTC), "data": b"\xff", "rows": (1, None)}) == {
+    assert json_value({"at": datetime(2026, 1, 1, tzinfo=UTC), "data": b"\xff", "rows": (1, None)}) == {
         "at": "2026-01-01T00:00:00+00:00",
         "data": "/w==",
         "rows": [1, None],

@@ -1,17 +1,17 @@
-"""Dataclasses as JSON values, and the schemas that describe them: what pages show is what programs get. Pure."""
+"""The JSON schemas of dataclasses: what pages show is what programs get. Pure."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
 from ...log.errors import InternalError
+from ..json_values import json_fields
 
 Json = dict[str, Any]
 
@@ -26,41 +26,6 @@ _PLAIN: dict[object, Json] = {
     object: {},
     Any: {},
 }
-
-
-def document(value: object) -> Any:  # noqa: ANN401 - JSON
-    """A value as JSON: fields by name, durations in seconds under a name that ends in ``_s``, times in UTC, bytes in base 64."""
-    match value:
-        case None | bool() | int() | float():
-            return value
-        case Enum():
-            return value.value
-        case str():
-            return value
-        case datetime():
-            return value.astimezone(UTC).isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Mapping():
-            return {str(name): document(one) for name, one in value.items()}
-        case Sequence():
-            return [document(one) for one in value]
-    if dataclasses.is_dataclass(value):
-        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if is_told(field))
-        hints = _hints(type(value))
-        return {_name(name, hints.get(name)): document(one) for name, one in fields}
-    return str(value)
-
-
-UNTOLD = {"told": False}
-"""The metadata of a field that is for this process alone."""
-
-
-def is_told(field: dataclasses.Field[Any]) -> bool:
-    """Whether programs get a field."""
-    return bool(field.metadata.get("told", True))
 
 
 class JsonSchemas:
@@ -100,27 +65,9 @@ class JsonSchemas:
             schema: Json = {"type": "object", "required": []}
             self.components[name] = schema  # before its fields, which may name it
             bound = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
-            hints = _hints(origin)
-            schema["properties"] = {
-                _name(field.name, hints[field.name]): self.of(_bound(hints[field.name], bound))
-                for field in dataclasses.fields(origin)
-                if is_told(field)
-            }
+            schema["properties"] = {name: self.of(_bound(hint, bound)) for name, hint in json_fields(origin).values()}
             schema["required"] = list(schema["properties"])
         return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
-    """The types of a dataclass's fields. Those of classes that import types for checkers alone are told by their names."""
-    try:
-        return typing.get_type_hints(kind)
-    except NameError:
-        return {field.name: field.type for field in dataclasses.fields(kind)}
-
-
-def _name(name: str, hint: object) -> str:
-    is_duration = hint is timedelta or timedelta in typing.get_args(hint)
-    return f"{name}_s" if is_duration and not name.endswith("_s") else name
 
 
 def _bound(hint: Any, bound: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - types

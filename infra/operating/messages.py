@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ...log import MessageView
 
 
-def document(message: MessageView) -> dict[str, object]:
+def message_document(message: MessageView) -> dict[str, object]:
     """A message as JSON values."""
     found = {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
     for name in ("key", "headers", "value"):  # most messages have none of them
