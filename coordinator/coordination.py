@@ -1,4 +1,4 @@
-"""The coordinator of one open lake: its table of cells, its groups, and the worker that its consumers live in."""
+"""The coordinator of one open lake: its table of cells, its groups, and its worker."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ _NEAR = ("memory://", "file://")
 
 
 class Coordination:
-    """The coordination of one open lake. Nothing is read or written before it is used; the worker's heartbeat begins with its first
-    member.
+    """The coordination of one open lake. Nothing is read or written before use.
 
-    ``lake`` is the lake's URL where the table could be shared with other lakes by mistake, and None where it is part of the lake.
-    ``label`` is the worker's name for people.
+    ``lake`` is the lake's URL, or None for a table inside the lake. ``label`` is the worker's name for people.
     """
 
     def __init__(
@@ -56,13 +54,10 @@ class Coordination:
         self.watch = LeaseWatch(self.cells, runtime)
 
     async def claim(self) -> None:
-        """Check that the table is this lake's, before anything but groups is written. Raises `TableMismatch`, and what the table
-        raises.
-        """
+        """Check that the table is this lake's, before anything but groups is written. Raises `TableMismatch`."""
         await self._lake.claim()
 
     async def close(self) -> None:
-        """Let all members leave, and release the table."""
         try:
             await self.worker.close()
         finally:
@@ -70,7 +65,7 @@ class Coordination:
 
 
 def check_coordination(url: str | None, store: ObjectStore) -> None:
-    """Raise `InvalidArgument` unless this can name a table for the lake in ``store``."""
+    """Raise `InvalidArgument` unless ``url`` can name a table for the lake in ``store``."""
     table_place(url, store.url)
 
 
@@ -83,9 +78,9 @@ def open_coordination(
     label: str = "",
     refusal_timeout: Duration = REFUSAL_TIMEOUT,
 ) -> Coordination:
-    """The coordination of the lake in ``store`` by its table's URL (see `open_table`). Raises as `open_table` does.
+    """The coordination of the lake in ``store``, in the table of `open_table`, whose errors are raised.
 
-    A lease is 5 s long, 15 s where every heartbeat is a request to a remote object store.
+    A lease is 5 s long, or 15 s where every heartbeat is a request to a remote object store.
     """
     place = table_place(url, store.url)
     shared = url is not None and isinstance(place, InSqlite | InDynamoDB)

@@ -1,11 +1,10 @@
-"""The lakes that a process has open, each with its coordination. Spark's driver, and every Python worker of an executor, opens one by its
-place, once.
+"""The lakes that a process has open, each with its coordination. Spark's driver and executors' Python workers open each once, by its place.
 
     place = LakePlace.of("s3://bucket/lake")       # or a `penstock.Lake`; small, without secrets, travels to executors
     opened = lakes.open(place)                     # on the driver, and again inside a task
     topic = opened.run(lambda: opened.lake.topic("orders"))
 
-Credentials come from the environment of each process, or from its machine's role: nothing secret travels with a job.
+Credentials come from each process's environment, or from its machine's role, and never travel with a job.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ T = TypeVar("T")
 
 
 class HasUrl(Protocol):
-    """A lake that is open elsewhere, such as a `penstock.Lake`: only its place counts here."""
+    """An open lake, such as a `penstock.Lake`; only its place counts."""
 
     @property
     def url(self) -> str: ...
 
 
 LakeLike: TypeAlias = str | os.PathLike[str] | HasUrl
-"""The ways in which users name a lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +45,15 @@ class LakePlace:
 
     url: str
     coordination: str | None = None
-    """The table of consumer groups, as `penstock.connect` takes it; None: the lake's default."""
+    """The table of consumer groups, as in `penstock.connect`; None for the lake's default."""
     read_only: bool = False
 
     @classmethod
     def of(cls, lake: LakeLike, *, coordination: str | None = None, read_only: bool = False) -> LakePlace:
-        """The place of a lake by its URL or folder, or of an open lake. An open lake keeps its coordination, unless another is named, and
-        is read only if it was.
+        """The place of a lake by URL or folder, or of an open lake, whose coordination and read-only mode are the defaults.
 
-        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, for what is no lake, and
-        likewise for its coordination.
+        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake or coordination in memory, and for
+        invalid values.
         """
         if isinstance(lake, str | os.PathLike):
             url = os.fspath(lake)
@@ -82,12 +79,11 @@ class LakePlace:
 
     @property
     def reading(self) -> LakePlace:
-        """The same lake, never written to."""
         return replace(self, read_only=True)
 
 
 class OpenLake:
-    """A lake that is open in this process, with an event loop in a thread of its own."""
+    """A lake open in this process, with an event loop in its own thread."""
 
     def __init__(self, place: LakePlace, runtime: Runtime | None = None) -> None:
         self.place = place
@@ -98,13 +94,13 @@ class OpenLake:
         self._coordination: Coordination | None = None
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run ``work()`` on the lake's event loop and wait for it. Raises what it raises, and `ClosedError` after `close`."""
+        """Run ``work()`` on the lake's event loop and wait. Raises what it raises, and `ClosedError` after `close`."""
         return self._portal.run(work)
 
     async def coordination(self) -> Coordination:
-        """The table of consumer groups, and this process's part in it; opened when first asked for. Await this inside `run`.
+        """The table of consumer groups, and this process's part in it, opened on first use. For use inside `run`.
 
-        A lake that is read only has it too: the state of consumer groups is not part of the log.
+        A read-only lake has it too: the state of consumer groups is not part of the log.
         """
         if self._coordination is None:
             label = f"spark {socket.gethostname()}/{os.getpid()}"
@@ -114,11 +110,11 @@ class OpenLake:
 
     @property
     def usable(self) -> bool:
-        """Whether the lake is open, and this is the process that opened it."""
+        """Whether the lake is open, in the process that opened it."""
         return not self._portal.stopped and not self._portal.forked
 
     def close(self) -> None:
-        """Release everything. Closing again, or in a child of the process that opened it, does nothing."""
+        """Release everything. Does nothing when closed, and in a forked child."""
         if not self.usable:
             return
         try:
@@ -135,11 +131,10 @@ class OpenLake:
 
 
 class OpenLakes:
-    """The lakes that this process has open, one for each place.
+    """The lakes that this process has open, one for each place. Safe from any thread; a forked child begins with none.
 
-    Safe from any thread, and after a fork: the child begins with none. Nobody closes them before the process ends. Its end closes nothing
-    either, as executors' workers end without notice: nothing that is open here may wait in memory for being closed. Release whatever others
-    would wait for, such as a lease, when you are done with it.
+    Executors' workers end without notice, so nothing open here may wait in memory for being closed. Release after use what others would
+    wait for, such as a lease.
     """
 
     def __init__(self) -> None:
@@ -148,10 +143,7 @@ class OpenLakes:
         os.register_at_fork(after_in_child=self._forget)
 
     def open(self, place: LakePlace) -> OpenLake:
-        """The lake at ``place``, opened now unless it is open already. Nothing is read or written yet.
-
-        All callers in this process share it, so nobody should close it.
-        """
+        """The lake at ``place``, shared by all callers in this process, who should not close it."""
         with self._lock:
             opened = self._open.get(place)
             if opened is None or not opened.usable:
@@ -159,7 +151,7 @@ class OpenLakes:
             return opened
 
     def close(self) -> None:
-        """Close all lakes; those that are asked for again are opened anew. Raises the first error, once all were tried."""
+        """Close all lakes, then raise the first error."""
         with self._lock:
             opened, self._open = list(self._open.values()), {}
         errors: list[Exception] = []
@@ -177,4 +169,4 @@ class OpenLakes:
 
 
 lakes = OpenLakes()
-"""The lakes of this process: the one place where Spark's parts share open lakes, as a worker process runs many tasks one after another."""
+"""The lakes of this process, which runs many tasks of Spark one after another."""

@@ -1,4 +1,4 @@
-"""The maintenance of topics as a role: its player publishes, compacts, retains, trims and collects, sparing what groups need."""
+"""The maintenance of topics as a role: publish, compact, retain, trim and collect, sparing what groups need."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .transactions.held_uploads import held_jobs
 from .workers.liveness import forget_fenced
 
 OnStep: TypeAlias = Callable[[str, str, object], None]
-"""A callback with topic, step, and the step's result or error."""
+"""A callback with topic, step, and result or error."""
 
 _LOOK_S = 30.0
-"""The interval between checks whether the topic was altered or deleted."""
+"""The interval between checks for an altered or deleted topic."""
 _FORGET_S = 24 * 3600.0
-"""The interval between removals of what dead workers left."""
+"""The interval between removals of dead workers' heartbeats."""
 _TEND_S = 3600.0
 """The interval between rounds over what timers left."""
 _DELETED_S = 3600.0
@@ -62,7 +62,7 @@ class LakeMaintenance:
         self._collected_s: dict[str, float] = {}
 
     async def topics(self) -> Collection[str]:
-        """All topics, deleted ones too, as something may be left of them. Topics that cannot be read are reported.
+        """All topics; deleted ones may have left something. Unreadable topics are reported.
 
         ``on_look`` is called with the living ones.
         """
@@ -78,7 +78,6 @@ class LakeMaintenance:
         return found
 
     async def once(self, name: str) -> None:
-        """Run every step of a topic once."""
         await self._forget_workers(name)
         await self._tend_timers(name)
         await self._collect_spills(name)
@@ -87,7 +86,7 @@ class LakeMaintenance:
             await self._maintenance(name, record).run_once()
 
     async def play(self, name: str, stop: asyncio.Event) -> None:
-        """Maintain a topic until ``stop`` is set; the step under way is finished first. Faults of the store are reported and survived."""
+        """Maintain a topic until ``stop`` is set, then finish the step under way. Faults of the store are reported."""
         running: _Running | None = None
         try:
             while not stop.is_set():
@@ -110,7 +109,6 @@ class LakeMaintenance:
                 await running.end()
 
     async def _forget_workers(self, name: str) -> None:
-        """Remove the heartbeats of workers that died long ago: once a day, whatever topics are maintained here."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if now_s < self._forget_s:
             return
@@ -121,7 +119,6 @@ class LakeMaintenance:
             self._on_step(name, "forget workers", error)
 
     async def _collect_spills(self, name: str) -> None:
-        """Remove objects of waiting messages that no consumer group's cell names any more: once a day."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if now_s < self._collected_s.get(name, -math.inf):
             return
@@ -132,7 +129,7 @@ class LakeMaintenance:
             self._on_step(name, "collect what waited", error)
 
     async def _tend_timers(self, name: str) -> None:
-        """Tend a timer log once an hour: end one whose topic is gone, and remove runs that nobody needs."""
+        """End a timer log whose topic is gone, and remove unneeded runs."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if not is_timer_log(name) or now_s < self._tended_s.get(name, -math.inf):
             return
@@ -177,8 +174,6 @@ class LakeMaintenance:
 
 
 class _Running:
-    """One topic's maintenance, in the background."""
-
     def __init__(self, record: TopicRecord, maintenance: TopicMaintenance) -> None:
         self.record = record
         self._stop = asyncio.Event()
@@ -186,7 +181,7 @@ class _Running:
         self._task = asyncio.ensure_future(run)
 
     async def end(self) -> None:
-        """End it in order. Raises the error that ended it before, which is a bug."""
+        """End the maintenance in order. Raises its error, which is a bug."""
         self._stop.set()
         await self._task
 

@@ -28,7 +28,7 @@ _WHAT = "the record of principals"
 
 
 def encode_access(record: AccessRecord) -> bytes:
-    """A record as bytes for its cell. Equal records give equal bytes."""
+    """Equal records give equal bytes."""
     document = {
         "format": FORMAT,
         "principals": {
@@ -85,7 +85,7 @@ class _AccessForm(StoredForm, frozen=True):
 
 
 def decode_access(data: bytes, *, where: str) -> AccessRecord:
-    """The inverse of `encode_access`. Raises `DataDamaged` or `NewerFormatError`."""
+    """Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _AccessForm, what=_WHAT, where=where)
     try:
         for name in form.principals:
@@ -110,7 +110,6 @@ def decode_access(data: bytes, *, where: str) -> AccessRecord:
 
 
 def _grants_document(grants: frozenset[Grant]) -> dict[str, list[str]]:
-    """The patterns by verb: most principals have several of one."""
     return {verb.value: patterns for verb in Verb if (patterns := sorted(grant.pattern for grant in grants if grant.verb is verb))}
 
 

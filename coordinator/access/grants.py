@@ -1,4 +1,4 @@
-"""What may be granted: verbs on topics and groups, by name or by the beginning of names. Pure."""
+"""Verbs on topics and groups, granted by name or by the beginning of names. Pure."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from ...log.paths import AUDIT_TOPIC, check_topic_name
 from ..groups.record import check_group_name
 
 ANY = "*"
-"""Stands for any text, at the end of a pattern only: patterns are compared in one step, however many grants there are."""
+"""Stands for any text, only at the end of a pattern: a comparison is one step."""
 
 
 class Verb(StrEnum):
-    """What a principal may do."""
+    """The rights of a principal."""
 
     SEND = "send"
     """Send to a topic, decide transactions there, and recall what waits."""
     RECEIVE = "receive"
-    """Receive messages of a topic. It takes `JOIN` on the group, too."""
+    """Receive messages of a topic. `JOIN` on the group is needed, too."""
     JOIN = "join"
     """Work in a consumer group: receive, settle, and move its place."""
 
     @property
     def noun(self) -> str:
-        """The kind of things that it is done to."""
         return "group" if self is Verb.JOIN else "topic"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """A verb, on all topics or groups whose names fit a pattern: a name, or its beginning and ``*``."""
+    """A verb on all topics or groups that a pattern fits: a name, or its beginning and ``*``."""
 
     verb: Verb
     pattern: str
@@ -54,7 +53,7 @@ class Grant:
             ) from error
 
     def covers(self, verb: Verb, name: str) -> bool:
-        """Whether it allows this. To send to the audit topic is allowed by its name alone, as no beginning of names means that."""
+        """Whether the grant allows this. Sending to the audit topic needs a grant of its full name."""
         if verb is not self.verb:
             return False
         if verb is Verb.SEND and name == AUDIT_TOPIC:
@@ -66,5 +65,5 @@ class Grant:
 
 
 def allowed(grants: Iterable[Grant], verb: Verb, name: str) -> bool:
-    """Whether one of the grants allows this. Nothing is allowed by default, and nothing takes away what a grant gives."""
+    """Nothing is allowed by default, and no grant takes rights away."""
     return any(grant.covers(verb, name) for grant in grants)

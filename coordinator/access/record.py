@@ -1,6 +1,6 @@
-"""The record of principals and roles, and how operators may change it. Pure.
+"""The record of principals and roles. Pure.
 
-All of it is one document, so every change is one write, and two operators at once cannot each undo what the other did.
+It is one document, so every change is one write, and two operators at once cannot each undo the other's.
 """
 
 from __future__ import annotations
@@ -14,42 +14,41 @@ from .grants import Grant
 
 NAME_CHARS_MAX = 64
 SECRETS_MAX = 4
-"""The present secret of a principal and the former ones that are valid for a time."""
+"""A principal's present secret, and former ones that are still valid."""
 HISTORY_MAX = 100
-"""The changes that the record remembers."""
 BY_CHARS_MAX = 128
 DETAIL_CHARS_MAX = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class PrincipalNotFound(CallError, LookupError):
-    """There is no such principal."""
+    """The principal is missing."""
 
     kind = "principal_not_found"
 
 
 class PrincipalExists(CallError):
-    """A principal of this name exists."""
+    """The principal exists already."""
 
     kind = "principal_exists"
 
 
 class GrantNotFound(CallError, LookupError):
-    """What is to be revoked was not granted, or a role that is to be given has no grants."""
+    """A grant to be revoked was never given, or a role to be given has no grants."""
 
     kind = "grant_not_found"
 
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
-    """A secret as a reader of the table sees it."""
+    """A secret as readers of the table see it."""
 
     sealed: str = field(repr=False)
     key: str
     """The id of the gateways' key that opens it."""
     since_ms: int
     until_ms: int | None = None
-    """The end of a former secret. None: it is the present one."""
+    """The end of a former secret."""
 
     def valid_at(self, now_ms: int) -> bool:
         return self.until_ms is None or now_ms < self.until_ms
@@ -57,26 +56,24 @@ class SealedSecret:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
-    """Somebody who signs requests."""
+    """A signer of requests."""
 
     id: str
-    """Drawn anew each time that a principal of the name is made, so that an earlier one's secrets are not this one's."""
+    """Drawn anew each time a principal of the name is made: secrets of a former one do not fit."""
     secrets: tuple[SealedSecret, ...]
-    """The present one first."""
     roles: frozenset[str] = frozenset()
     grants: frozenset[Grant] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessChange:
-    """A change of the record: who did what to whom, as its maker stated. It has no secret."""
+    """A change of the record, without secrets, as its author stated it."""
 
     id: str
-    """Drawn for each change, so that one whose answer was lost is recognised, and is not made again."""
+    """Drawn for each change, so that one whose answer was lost is not made again."""
     at_ms: int
     by: str
     what: str
-    """The command, such as ``grant``."""
     who: str
     """The principal, or ``role:NAME``."""
     detail: str = ""
@@ -87,20 +84,19 @@ class AccessChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessRecord:
-    """All principals and roles of a lake. A role is there as long as it has grants."""
+    """All principals and roles of a lake. A role exists while it has grants."""
 
     principals: Mapping[str, Principal] = field(default_factory=dict)
     roles: Mapping[str, frozenset[Grant]] = field(default_factory=dict)
     history: tuple[AccessChange, ...] = ()
-    """The last changes, the newest last."""
+    """The newest last."""
 
     def grants_of(self, name: str) -> frozenset[Grant]:
-        """What a principal has by itself and by its roles."""
         principal = self.principal(name)
         return principal.grants.union(*(self.roles.get(role, frozenset()) for role in principal.roles))
 
     def principal(self, name: str) -> Principal:
-        """The principal. Raises `PrincipalNotFound`."""
+        """Raises `PrincipalNotFound`."""
         found = self.principals.get(name)
         if found is None:
             raise PrincipalNotFound(
@@ -109,17 +105,15 @@ class AccessRecord:
         return found
 
     def has(self, change: AccessChange) -> bool:
-        """Whether this change was made, of late."""
         return any(one.id == change.id for one in self.history)
 
     def with_noted(self, change: AccessChange) -> AccessRecord:
-        """The record that remembers a change."""
         return replace(self, history=(*self.history, change)[-HISTORY_MAX:])
 
     # --- Changes: each leaves its own result as it is, since a write whose answer was lost is decided again --------------------
 
     def with_added(self, name: str, principal: Principal) -> AccessRecord:
-        """The record with one more principal. Raises `PrincipalExists`, and `GrantNotFound` for a role without grants."""
+        """Raises `PrincipalExists`, and `GrantNotFound` for a role without grants."""
         check_name(name, "principal")
         found = self.principals.get(name)
         if found is not None and found.id == principal.id:
@@ -135,9 +129,9 @@ class AccessRecord:
         return self._with(name, principal)
 
     def with_rotated(self, name: str, secret: SealedSecret, *, id: str, until_ms: int) -> AccessRecord:
-        """The record with another secret of the principal that has this id. The former one is valid until then.
+        """The record with a new secret of the principal that has this id; the former secret is valid until ``until_ms``.
 
-        Raises `PrincipalNotFound`, also when the principal was made again, and `LimitExceeded` when too many secrets are still valid.
+        Raises `PrincipalNotFound`, also when the principal was made again, and `LimitExceeded` for too many valid secrets.
         """
         found = self.principal(name)
         if found.id != id:
@@ -159,19 +153,18 @@ class AccessRecord:
         return self._with(name, replace(found, secrets=(secret, *valid)))
 
     def with_resealed(self, name: str, before: SealedSecret, after: SealedSecret) -> AccessRecord:
-        """The record with a secret sealed anew, if it is still there."""
         found = self.principals.get(name)
         if found is None:
             return self
         return self._with(name, replace(found, secrets=tuple(after if one == before else one for one in found.secrets)))
 
     def without(self, name: str) -> AccessRecord:
-        """The record without a principal. Nothing is kept: a later one of the name begins with no rights. Raises `PrincipalNotFound`."""
+        """Nothing of the principal is kept. Raises `PrincipalNotFound`."""
         self.principal(name)
         return replace(self, principals={one: there for one, there in self.principals.items() if one != name})
 
     def with_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
-        """The record with more grants of a principal, or of a role: ``role:NAME``; a principal may be given roles, too."""
+        """``who`` is a principal, which may get roles too, or ``role:NAME``."""
         grants, roles = frozenset(grants), frozenset(roles)
         if (role := role_of(who)) is not None:
             _check_no_roles(who, roles)
@@ -181,7 +174,7 @@ class AccessRecord:
         return self._with(who, replace(found, grants=found.grants | grants, roles=found.roles | roles))
 
     def without_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
-        """The inverse. What was not granted stays as it was: `check_granted` tells beforehand."""
+        """Grants never given are ignored; `check_granted` finds them."""
         grants, roles = frozenset(grants), frozenset(roles)
         if (role := role_of(who)) is not None:
             _check_no_roles(who, roles)
@@ -191,7 +184,7 @@ class AccessRecord:
         return self._with(who, replace(found, grants=found.grants - grants, roles=found.roles - roles))
 
     def check_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> None:
-        """Raise `GrantNotFound` unless each was granted to exactly this one: a mistyped pattern must not look as if it was revoked."""
+        """Raise `GrantNotFound` unless each was given exactly so: a mistyped pattern must not look revoked."""
         role = role_of(who)
         has = self.roles.get(role, frozenset()) if role is not None else self.principal(who).grants
         given = frozenset() if role is not None else self.principal(who).roles
@@ -224,7 +217,7 @@ _ROLE = "role:"
 
 
 def role_of(who: str) -> str | None:
-    """The role that is meant by ``role:NAME``. None: a principal is meant. Raises `InvalidArgument` for a bad name."""
+    """The role in ``role:NAME``; None for a principal. Raises `InvalidArgument` for a bad name."""
     if not who.startswith(_ROLE):
         return None
     role = who.removeprefix(_ROLE)
@@ -233,7 +226,7 @@ def role_of(who: str) -> str | None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise `InvalidArgument` unless this can name a principal or role: it stands in a header between commas."""
+    """Raise `InvalidArgument` unless this can name a principal or role in a header, between commas."""
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"bad name of a {what}",
@@ -243,7 +236,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_by(by: str) -> None:
-    """Raise `InvalidArgument` unless this can say who makes a change: it stands in lines of logs."""
+    """Raise `InvalidArgument` unless this can name an author in lines of logs."""
     if not by or len(by) > BY_CHARS_MAX or not by.isprintable():
         raise InvalidArgument(
             "bad name of who makes a change",

@@ -1,4 +1,4 @@
-"""Principals and roles in the table: the shell that reads and writes their record."""
+"""Reads and writes the record of principals and roles."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .sealing import NONCE_BYTES, SealingKeys
 _RECORD = Codec(encode_access, decode_access)
 _NOBODY = AccessRecord()
 KEEP = timedelta(hours=1)
-"""How long a former secret is valid unless told otherwise: time to restart those that use it."""
+"""The default time for which a former secret is valid."""
 
 
 class AccessRegistry:
-    """The principals and roles of a lake. Every change is one write, on top of what others write meanwhile, and the record remembers it.
+    """The principals and roles of a lake. Every change is one write, noted in the record's history.
 
-    All methods raise `UnknownOutcome` when the table does not tell the outcome of a write, and what the table raises.
+    All methods raise `UnknownOutcome`, and what the table raises.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell, *, by: str = "unnamed") -> None:
-        """``by`` is who makes changes, as the record remembers them. Nothing proves it: whoever may write to the table may write anything."""
+        """``by`` is the author in the record's history. It is not proven: the table trusts its writers."""
         check_by(by)
         self._cells = cells
         self._runtime = runtime
@@ -39,26 +39,26 @@ class AccessRegistry:
         self._by = by
 
     def acting(self, by: str) -> AccessRegistry:
-        """The same for changes by somebody. Raises `InvalidArgument` for what cannot name anybody."""
+        """The registry for changes by another author. Raises `InvalidArgument`."""
         return AccessRegistry(self._cells, self._runtime, self._lake, by=by)
 
     async def read(self) -> AccessRecord:
-        """The present record. Raises `TableMismatch`, too."""
+        """Raises `TableMismatch`, too."""
         record = await self._document().read()
         await self._lake.check()
         return record
 
     async def add(self, name: str, secret: str, keys: SealingKeys, *, roles: Collection[str] = ()) -> AccessRecord:
-        """Make a principal. Raises `PrincipalExists`, `GrantNotFound` for a role without grants, `InvalidArgument`, `LimitExceeded`."""
+        """Raises `PrincipalExists`, `GrantNotFound` for a role without grants, `InvalidArgument`, `LimitExceeded`."""
         made = self._runtime.new_id()
         sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=self._runtime.clock.wall_ms())
         principal = Principal(id=made, secrets=(sealed,), roles=frozenset(roles))
         return await self._change("add", name, lambda record: record.with_added(name, principal), _listed((), roles))
 
     async def rotate(self, name: str, secret: str, keys: SealingKeys, *, keep: timedelta = KEEP) -> AccessRecord:
-        """Give a principal another secret. The former ones are valid for ``keep`` at most, then not any more.
+        """Give a principal another secret. Former ones stay valid for ``keep`` at most.
 
-        Raises `PrincipalNotFound`, also when it was removed meanwhile, and made again; `InvalidArgument` and `LimitExceeded`.
+        Raises `PrincipalNotFound`, also when the principal was made again meanwhile; `InvalidArgument` and `LimitExceeded`.
         """
         made, now_ms = (await self.read()).principal(name).id, self._runtime.clock.wall_ms()
         sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=now_ms)
@@ -68,7 +68,7 @@ class AccessRegistry:
         )
 
     async def reseal(self, keys: SealingKeys) -> int:
-        """Seal all secrets that an earlier key sealed by the present one. Returns how many. Raises `SecretNotOpened`."""
+        """Seal by the present key what earlier keys sealed. Returns the number of secrets. Raises `SecretNotOpened`."""
         record, count = await self.read(), 0
         for name, principal in record.principals.items():
             for secret in principal.secrets:
@@ -81,7 +81,7 @@ class AccessRegistry:
         return count
 
     async def remove(self, name: str) -> AccessRecord:
-        """Remove a principal, with its secrets and grants. Raises `PrincipalNotFound`."""
+        """Remove a principal with secrets and grants. Raises `PrincipalNotFound`."""
         removed: list[str] = []
 
         def without(record: AccessRecord) -> AccessRecord:
@@ -95,12 +95,12 @@ class AccessRegistry:
         return await self._change("remove", name, without)
 
     async def grant(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
-        """Grant more to a principal or to a role (``role:NAME``). Raises `PrincipalNotFound`, `GrantNotFound`, `InvalidArgument`."""
+        """Grant to a principal or to ``role:NAME``. Raises `PrincipalNotFound`, `GrantNotFound`, `InvalidArgument`."""
         grants, roles = frozenset(grants), frozenset(roles)
         return await self._change("grant", who, lambda record: record.with_granted(who, grants, roles), _listed(grants, roles))
 
     async def revoke(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
-        """Take grants away again. Raises `PrincipalNotFound`, and `GrantNotFound` when one was not granted: then nothing is changed."""
+        """Raises `PrincipalNotFound`, and `GrantNotFound` when one was never given: then nothing is changed."""
         grants, roles, tried = frozenset(grants), frozenset(roles), False
 
         def revoked(record: AccessRecord) -> AccessRecord:
@@ -148,7 +148,7 @@ class AccessRegistry:
 
 
 def _size_bytes(record: AccessRecord) -> int:
-    """The size without what the record remembers, which has a bound of its own: whoever revokes something needs no room."""
+    """The size without the history: revoking must always have room."""
     return len(encode_access(replace(record, history=())))
 
 

@@ -1,7 +1,7 @@
-"""Sealing of secrets by a key that gateways and operators have, and the table has not.
+"""Seals secrets by a key that gateways and operators have, and the table has not.
 
-HMAC needs the secret itself at the server, so no hash of it would do. AES-256-GCM binds each sealed secret to the name and the id of its
-principal: it opens for no other one, also when it is copied inside the record.
+HMAC needs the secret itself at the server, so a hash would not do. AES-256-GCM binds each to its principal's name and id: copied to another
+principal, it does not open.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _HINT = "`penstock access key FILE` makes a key file; every gateway and operator
 
 
 class SecretNotOpened(InvalidArgument):
-    """The key file has no key that opens a secret."""
+    """No key of the file opens the secret."""
 
     kind = "secret_not_opened"
 
 
 @dataclass(frozen=True, slots=True)
 class SealingKeys:
-    """The keys of a file: the first one seals, all of them open."""
+    """The keys of a file: the first seals, all open."""
 
     keys: Sequence[bytes] = field(repr=False)
     where: str
 
     @classmethod
     def parse(cls, text: str, *, where: str) -> SealingKeys:
-        """Keys as `new_key` writes them, one a line. Raises `InvalidArgument`, which does not show what it found."""
+        """Keys as `new_key` writes them, one a line. Raises `InvalidArgument`, which never shows the text."""
         keys = []
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
@@ -64,7 +64,7 @@ class SealingKeys:
 
     @classmethod
     def load(cls, path: Path) -> SealingKeys:
-        """The keys of a file. Raises `InvalidArgument`."""
+        """Raises `InvalidArgument`."""
         try:
             return cls.parse(path.read_text(encoding="ascii"), where=str(path))
         except (OSError, UnicodeError) as error:
@@ -73,17 +73,16 @@ class SealingKeys:
 
     @property
     def current(self) -> str:
-        """The id of the key that seals."""
         return key_id(self.keys[0])
 
     def seal(self, secret: str, *, name: str, id: str, nonce: bytes, since_ms: int) -> SealedSecret:
-        """A principal's new secret. ``nonce`` must be random. Raises `InvalidArgument` or `LimitExceeded` for a secret that is none."""
+        """``nonce`` must be random. Raises `InvalidArgument` or `LimitExceeded` for an invalid secret."""
         check_secret(secret)
         sealed = _aead(self.keys[0]).encrypt(nonce, secret.encode(), _bound_to(name, id))
         return SealedSecret(base64.b64encode(nonce + sealed).decode(), self.current, since_ms)
 
     def open(self, secret: SealedSecret, *, name: str, id: str) -> str:
-        """A secret that was sealed for this principal. Raises `SecretNotOpened`."""
+        """Raises `SecretNotOpened` for a secret that was sealed for another principal or by another key."""
         key = next((one for one in self.keys if key_id(one) == secret.key), None)
         if key is None:
             raise SecretNotOpened(
@@ -105,17 +104,17 @@ class SealingKeys:
 
 
 def new_key(random_bytes: bytes) -> str:
-    """The content of a new key file. ``random_bytes`` must be `KEY_BYTES` of them."""
+    """The content of a new key file, from `KEY_BYTES` random bytes."""
     return base64.b64encode(random_bytes).decode() + "\n"
 
 
 def key_id(key: bytes) -> str:
-    """A key's name, which tells nothing about it."""
+    """A name that reveals nothing about the key."""
     return hashlib.sha256(b"penstock access key\0" + key).hexdigest()[:8]
 
 
 def check_secret(secret: str) -> None:
-    """Raise unless this can be a secret: who hears one signed request can try out short ones at leisure."""
+    """Raise for a short secret, which can be guessed offline from one signed request."""
     if not secret.isascii() or not secret.isprintable() or " " in secret:
         raise InvalidArgument("a secret must be visible ASCII characters without spaces")
     if not SECRET_CHARS_MIN <= len(secret) <= SECRET_CHARS_MAX:

@@ -1,4 +1,1 @@
-"""Cells of the coordination table: keys, numbers as bytes, and writes that are known to have happened.
-
-What a cell says is for its own room.
-"""
+"""Cells of the coordination table: keys, numbers as bytes, and writes with a certain outcome. Their contents are other rooms'."""

@@ -1,7 +1,7 @@
-"""Writes cells with a certain outcome: where a table leaves the outcome open, write ids decide.
+"""Writes cells with a certain outcome.
 
-A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id. It is tried
-with the same bytes, on the same version, until a read shows it or shows another write.
+A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id, and is tried
+with the same bytes on the same version, until a read shows this write or another.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _READS_AT_ONCE = 8
 _LIST_IN_GETS = 12
 """The price of a LIST in GETs, at S3's prices."""
 _KNOWN_BYTES_MAX = 64 * MIB
-"""The bytes of cells up to which they are remembered."""
+"""The most bytes of cells that are remembered."""
 _ATTEMPT_S = 3.0
-"""How long a request may hang before another is sent: a store's own patience is made for large objects."""
+"""The timeout of one try: a store's own patience is made for large objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCell:
-    """A cell as it was at some moment."""
+    """A cell as it was read."""
 
     data: bytes
     version: CellVersion
@@ -49,7 +49,7 @@ class StoredCell:
 
 
 class CellChanged(PenstockError):
-    """Another's write is in the cell; ours may have been carried out before it. Go on from ``stored``."""
+    """Another's write is in the cell; ours may have been carried out before."""
 
     kind = "cell_changed"
 
@@ -65,29 +65,29 @@ class Cells:
         self._table = table
         self._runtime = runtime
         self._known: dict[str, StoredCell] = {}
-        """What `read_all` gave last, so that another caller need not read again what has not changed."""
+        """The last result of `read_all`."""
 
     @property
     def url(self) -> str:
-        """The place of the table, for people."""
         return self._table.url
 
     async def read(self, key: str) -> StoredCell | None:
-        """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
+        """Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
         async with _patience("get", key):
             cell = await self._table.get(key)
         return None if cell is None else _stored(key, cell)
 
     async def keys(self, prefix: str) -> list[str]:
-        """The keys of all cells that start with ``prefix``, sorted. It may read the whole table: for operators only."""
+        """The sorted keys. May read the whole table: for operators only."""
         return await self._table.keys(prefix)
 
     async def read_all(
         self, prefixes: Sequence[str], before: Mapping[str, StoredCell | PenstockError] | None = None
     ) -> dict[str, StoredCell | PenstockError]:
-        """All cells whose keys start with one of these prefixes; of one that cannot be read, the error. ``before`` is what this gave the
-        last time, and a cell that has not changed since is the same object again. None: what anybody here was given last, as far as it
-        is remembered. Raises what the table raises.
+        """All cells whose keys start with one of these prefixes; for an unreadable cell, its error.
+
+        ``before`` (default: the last result, as far as remembered) gives its own objects again for unchanged cells. Raises what the table
+        raises.
         """
         before = dict(self._known) if before is None else before
         known = {key: stored.version for key, stored in before.items() if isinstance(stored, StoredCell)}
@@ -97,8 +97,9 @@ class Cells:
         return read
 
     async def read_these(self, keys: Sequence[str], *, under: str) -> dict[str, StoredCell]:
-        """The cells that there are of these. ``under`` is a prefix of theirs which few others have: where a table lists it cheaply, of
-        many cells only the changed ones are read. Raises what the table raises, and `DataDamaged`.
+        """The cells that exist of these. With a prefix ``under`` that few other keys have, only changed cells are read.
+
+        Raises what the table raises, and `DataDamaged`.
         """
         if len(keys) > _LIST_IN_GETS and self._table.lists_cheaply:
             found = await self.read_all([under])
@@ -113,18 +114,16 @@ class Cells:
         return {key: stored for key, stored in zip(keys, answers, strict=True) if stored is not None}
 
     def _remember(self, prefixes: tuple[str, ...], read: Mapping[str, StoredCell | PenstockError]) -> None:
-        """Keep what was read for the next call, in place of what was there before, within bounds."""
         kept = {key: stored for key, stored in self._known.items() if not key.startswith(prefixes)}
         kept |= {key: stored for key, stored in read.items() if isinstance(stored, StoredCell)}
         if sum(len(stored.data) for stored in kept.values()) <= _KNOWN_BYTES_MAX:
             self._known = kept
 
     async def write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float) -> StoredCell:
-        """Replace what was read (None: no cell) with ``data``.
+        """Replace the cell as it was read (None: no cell) by ``data``.
 
-        Raises `CellChanged` when another's write is there. Raises `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
-        first. Then it may have been carried out, or may be later, as long as nobody else writes. A refusal is raised at once if nothing can have
-        been carried out before it; later on it does not tell what came of the tries before.
+        Raises `CellChanged` for another's write, and `UnknownOutcome` after ``deadline_s`` (monotonic clock). The write may then still be
+        carried out, until another follows. A refusal is raised only if nothing can have been carried out before it.
         """
         write_id = self._runtime.new_id()
         expected = on.version if on else None
@@ -164,7 +163,7 @@ class Cells:
             await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
 
     async def drop(self, key: str, *, on: StoredCell) -> None:
-        """Remove a cell that nobody needs any more, if it is still as it was read. Tried once: nothing may depend on whether it is gone."""
+        """Remove an unneeded cell, unless it has changed. Tried once: nothing may depend on the removal."""
         with suppress(Conflict, StoreUnavailable):
             async with _patience("delete", key):
                 await self._table.delete(key, expected=on.version)

@@ -1,7 +1,4 @@
-"""A document over a cell: read, and changed by compare-and-set, again and again on top of what others write.
-
-Documents of one cell agree on its codec. Nothing else is shared: each of them knows the cell as it last read or wrote it.
-"""
+"""A document over a cell: read, and changed by compare-and-set on top of others' writes."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from ...log.runtime.runtime import Clock
 from .cells import CellChanged, Cells, StoredCell
 
 WRITE_S = 10.0
-"""How long the table may take to answer before a change is given up."""
+"""The time after which an unanswered change is given up."""
 LONG_WRITE_S = 30.0
 """The same for processes that can do nothing else before: players of timers, broadcasting members."""
 
@@ -29,7 +26,7 @@ class Decode(Protocol[T_co]):
 
 @dataclass(frozen=True)
 class Codec(Generic[T]):
-    """A content as bytes, and the inverse."""
+    """A content as bytes, and back."""
 
     encode: Callable[[T], bytes]
     decode: Decode[T]
@@ -38,8 +35,8 @@ class Codec(Generic[T]):
 class Document(Generic[T]):
     """The content of one cell, as this process knows it; for one task at a time.
 
-    ``absent`` stands for a cell that is not there. All methods that write raise `UnknownOutcome` when the table does not tell the outcome
-    of a write within ``write_s``. They raise what the table and the codec raise, too.
+    ``absent`` stands for a missing cell. All writes raise `UnknownOutcome` when the table leaves the outcome open for ``write_s``, and what
+    table and codec raise.
     """
 
     def __init__(self, cells: Cells, clock: Clock, key: str, codec: Codec[T], *, absent: T, write_s: float = WRITE_S) -> None:
@@ -50,19 +47,18 @@ class Document(Generic[T]):
         self._write_s = write_s
         self.key = key
         self.stored: StoredCell | None = None
-        """The cell as it was last read or written; None: there was none."""
+        """The cell as last read or written."""
         self.value = absent
-        """Its content."""
 
     async def read(self) -> T:
-        """The present content. Sees every write that ended before."""
+        """Sees every write that ended before."""
         self._take(await self._cells.read(self.key))
         return self.value
 
     async def write(self, value: T, *, deadline_s: float | None = None) -> None:
-        """Replace the content that is known with ``value``, by ``deadline_s`` of the monotonic clock.
+        """Replace the known content, by ``deadline_s`` of the monotonic clock.
 
-        Raises `CellChanged` when another's write is there, which is then the content here. This one may have been carried out before it.
+        Raises `CellChanged` when another's write is there, which is then the known content. This write may have been carried out before.
         """
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         try:
@@ -75,15 +71,15 @@ class Document(Generic[T]):
     async def change(self, change: Callable[[T], T], *, anew: bool = False) -> T:
         """Write the result of ``change`` on the present content, and return it.
 
-        ``change`` is called again when another's write came first, perhaps on its own result, which it must then leave unchanged. Nothing
-        is written where it changes nothing, except with ``anew``. Raises what ``change`` raises.
+        After another's write ``change`` is called again, perhaps on its own result, which it must then leave unchanged. An unchanged
+        content is written only with ``anew``. Raises what ``change`` raises.
         """
         deadline_s = self.deadline_s()
         await self.read()
         return await self.change_known(change, anew=anew, deadline_s=deadline_s)
 
     async def change_known(self, change: Callable[[T], T], *, anew: bool = False, deadline_s: float | None = None) -> T:
-        """The same without reading first: the first try is based on the content that is known."""
+        """The same, first tried on the known content without reading."""
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         while (after := change(self.value)) != self.value or anew:
             try:
@@ -94,10 +90,8 @@ class Document(Generic[T]):
         return after
 
     def deadline_s(self) -> float:
-        """The deadline of a change that begins now."""
         return self._clock.monotonic_s() + self._write_s
 
     def _take(self, stored: StoredCell | None) -> None:
-        """Go on from this cell."""
         self.value = self._absent if stored is None else self._codec.decode(stored.data, where=self.key)
         self.stored = stored

@@ -1,4 +1,4 @@
-"""The cell that names the table's lake: two lakes in one table would take each other's consumer groups for their own."""
+"""The cell that names the table's lake: two lakes in one table would mix up their consumer groups."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _decode(data: bytes, *, where: str) -> str | None:
 
 
 class LakeCell:
-    """Names the lake in a table that is not part of it. Written with the first group; everything else reads it once.
+    """The lake's name in a table outside of the lake, written with the first group.
 
-    ``lake=None``: the table lies in the lake itself, and nothing is written or read.
+    ``lake=None``: the table lies in the lake, and nothing is written or read.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: str | None) -> None:
@@ -44,7 +44,7 @@ class LakeCell:
             self._compare(await self._name().read())
 
     async def claim(self) -> None:
-        """Check as `check` does, and make the table this lake's when it is nobody's."""
+        """The same, and make an unclaimed table this lake's."""
         if not self._agreed:
             self._compare(await self._name().change(lambda owner: self._lake if owner is None else owner))
 
@@ -68,6 +68,6 @@ class LakeCell:
 
 
 def lake_name(url: str) -> str:
-    """A lake's URL without its opener's options."""
+    """The URL without its opener's options."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

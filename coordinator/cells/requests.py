@@ -1,4 +1,4 @@
-"""Requested changes of cells: those that come while a write of their cell is under way go into the next one together."""
+"""Requested changes of cells: those that come during a write of their cell go into the next one together."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ def _future() -> asyncio.Future[Any]:
 
 @dataclass(slots=True)
 class Request(Generic[T, R]):
-    """A requested change of a cell's content, and the caller that waits for it."""
+    """A requested change, and its waiting caller."""
 
     change: Callable[[T], T]
     done: asyncio.Future[R] = field(default_factory=_future)
     refusal: PenstockError | None = None
-    """The reason why the change cannot be made on the content that it was last tried on."""
+    """The reason why the last tried content forbids the change."""
 
     def settle(self, result: R) -> None:
-        """Answer the caller, who may have gone: with the refusal, or with the result of the write that this went into."""
+        """Answer the caller, who may have gone: by the refusal, or else by the result of the write."""
         if self.refusal is not None:
             self.fail(self.refusal)
         elif not self.done.done():
             self.done.set_result(result)
 
     def fail(self, error: PenstockError) -> None:
-        """Tell the caller, who may have gone."""
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -43,9 +42,9 @@ Q = TypeVar("Q", bound=Request[Any, Any])
 
 
 class SharedWrites(Generic[Q]):
-    """One write at a time for each key: of all requests since the one before it, in the order they came.
+    """One write at a time for each key, of all requests since the last, in order.
 
-    ``write`` makes them durable and settles each. When it raises, all of them fail with that.
+    ``write`` makes requests durable and settles each. Its error fails them all.
     """
 
     def __init__(self, write: Callable[[str, list[Q]], Awaitable[None]], *, operation: str) -> None:
@@ -55,11 +54,9 @@ class SharedWrites(Generic[Q]):
         self._writing: dict[str, asyncio.Task[None]] = {}
 
     def add(self, key: str, request: Q) -> None:
-        """Let a request go with the next write."""
         self._requested.setdefault(key, []).append(request)
 
     def begin(self, key: str) -> None:
-        """Write what is requested, now or after the write that is under way."""
         if key not in self._writing:
             self._writing[key] = asyncio.ensure_future(self._write_all(key))
 
@@ -67,7 +64,7 @@ class SharedWrites(Generic[Q]):
         return key in self._writing
 
     async def ended(self) -> None:
-        """Wait until all that was begun is written, or has failed."""
+        """Wait until all writes begun have ended."""
         await asyncio.gather(*self._writing.values(), return_exceptions=True)
 
     async def _write_all(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Whole numbers in as few bytes as they need, seven bits a byte, as cells are written."""
+"""Whole numbers as cells store them, seven bits a byte."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from ...log.errors import DataDamaged
 from ...log.limits import NUMBER_MAX, TIME_MAX_MS
 
 HASH_MAX = 2**64 - 1
-"""The largest unsigned number of 64 bits."""
 
 
 def append_varint(data: bytearray, number: int) -> None:
-    """Append a number from zero up."""
     if number < 0:
         raise ValueError(f"a varint cannot be negative: {number}")
     while number > 0x7F:
@@ -20,7 +18,7 @@ def append_varint(data: bytearray, number: int) -> None:
 
 
 def append_bytes(data: bytearray, value: bytes) -> None:
-    """Append a value of any length, its length first."""
+    """Append a value of any length, preceded by its length."""
     append_varint(data, len(value))
     data += value
 
@@ -28,8 +26,8 @@ def append_bytes(data: bytearray, value: bytes) -> None:
 class VarintReader:
     """Reads appended values in order, from the object ``where``.
 
-    The bytes are input. Every method raises `DataDamaged` where they end too soon, and for bytes that are never appended. These are
-    numbers beyond 63 bits or with more bytes than they need, counts of more than can follow, and invalid text.
+    Every method raises `DataDamaged` for bytes that are never appended, and where they end too soon. Such are numbers beyond 63 bits or
+    with superfluous bytes, counts of more than can follow, and invalid text.
     """
 
     def __init__(self, data: bytes, *, where: str | None = None) -> None:
@@ -39,19 +37,17 @@ class VarintReader:
 
     @property
     def done(self) -> bool:
-        """Whether all was read."""
         return self._at >= len(self._data)
 
     @property
     def left(self) -> int:
-        """The number of bytes that were not read."""
+        """The number of unread bytes."""
         return len(self._data) - self._at
 
     def byte(self) -> int:
         return self.take(1)[0]
 
     def varint(self, most: int = NUMBER_MAX) -> int:
-        """A number up to ``most``."""
         if self._at < len(self._data) and (small := self._data[self._at]) < 0x80 and small <= most:  # as most numbers are
             self._at += 1
             return small
@@ -72,14 +68,13 @@ class VarintReader:
         return self.varint(TIME_MAX_MS)
 
     def count(self, least_bytes: int = 1) -> int:
-        """The number of following things that have at least ``least_bytes`` each. It is checked before anybody makes room for them."""
+        """The number of following things of ``least_bytes`` or more each, checked before they take memory."""
         return self.varint(self.left // least_bytes)
 
     def sized(self) -> bytes:
         return self.take(self.varint())
 
     def text(self) -> str:
-        """Text in UTF-8, preceded by its length."""
         data = self.sized()
         try:
             return data.decode()
@@ -90,7 +85,6 @@ class VarintReader:
         return self.take(self.left)
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes as they are."""
         found = self._data[self._at : self._at + count]
         if len(found) < count:
             raise self.damaged("the data ends too soon", expected=f"{count} more bytes", observed=f"{len(found)}")
@@ -98,5 +92,4 @@ class VarintReader:
         return found
 
     def damaged(self, message: str, *, expected: object = None, observed: object = None) -> DataDamaged:
-        """The error for data that cannot be read here."""
         return DataDamaged(message, object=self.where, expected=expected, observed=observed)

@@ -1,4 +1,1 @@
-"""A consumer group's record as a value: settings, positions, orders and retry schedules.
-
-Reading and writing it is in `registry`.
-"""
+"""A consumer group's record as a value. `registry` reads and writes it."""

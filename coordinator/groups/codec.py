@@ -20,7 +20,6 @@ _WHAT = "a consumer group's record"
 
 
 def encode_group(record: GroupRecord) -> bytes:
-    """A record as bytes for the group's cell."""
     settings = asdict(record.settings)
     settings["retry"] = {name: _plain(value) for name, value in settings["retry"].items()}
     document = {
@@ -88,15 +87,12 @@ class _GroupForm(StoredForm, frozen=True):
     lives: Number
     deleted: bool
     former_queues: dict[str, Annotated[int, Meta(ge=0, le=QUEUES_MAX)]] = field(default_factory=dict)
-    """Optional: earlier records had none."""
     assigned: tuple[str, ...] = ()
-    """Optional: earlier records had none."""
     secret: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2})*\Z")] = ""
-    """Optional: earlier records had none."""
 
 
 def decode_group(data: bytes, *, where: str) -> GroupRecord:
-    """The inverse of `encode_group`. Raises `DataDamaged` or `NewerFormatError`."""
+    """Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _GroupForm, what=_WHAT, where=where)
     settings, retry = form.settings, form.settings.retry
     try:
@@ -129,7 +125,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
 
 
 def _position_document(position: Position) -> list[object]:
-    """A position as JSON, with one number for all queues where they are of one generation, as they mostly are."""
+    """A position as JSON, with one number where all queues have the same generation."""
     uniform = len(set(position.generations)) == 1
     generations = position.generations[0] if uniform else position.generations
     return [position.life, generations, position.offsets, position.since, position.queues_max]
@@ -151,7 +147,7 @@ def _heads(steps: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _command_document(command: Command) -> list[object]:
-    """A command as JSON, with one number of attempts where all have as many, as they mostly do."""
+    """A command as JSON, with one number where all have the same attempts."""
     attempts = command.attempts[0] if len(set(command.attempts)) == 1 else command.attempts
     return [command.number, command.kind, command.topic, command.queue, command.generation, _steps(command.heads), attempts]
 
@@ -166,7 +162,7 @@ def _command(form: _CommandForm) -> Command:
 
 
 def _steps(ascending: tuple[int, ...]) -> list[int]:
-    """The first number, and the difference of each further one from the one before it, so that thousands fit into a cell."""
+    """The first number, then differences, so that thousands fit into a cell."""
     return [second - first for first, second in pairwise((0, *ascending))]
 
 

@@ -1,7 +1,6 @@
-"""A consumer group's record: its settings, its positions on each topic, and the orders of its operators.
+"""A consumer group's record: settings, positions, and operators' orders.
 
-It is one cell. Operators write nothing else, so that each of their orders is one write, and the group's owners carry it out queue by
-queue.
+It is one cell, and all that operators write: each order is one write, which owners carry out queue by queue.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ ATTEMPTS_DEFAULT = 17
 ATTEMPTS_MAX = 1_000_000
 """The most deliveries. The default is RocketMQ's 16 retries after the first."""
 FORMER_TOPICS_MAX = 200
-"""The most topics whose queues a record remembers over the group's deletion, so that it always makes room."""
+"""The most topics whose queues a record remembers beyond the group's deletion."""
 GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
 ALL = "*"
 
 
 class DeliveryOrder(StrEnum):
-    """The order in which the messages of a consumer group are run."""
+    """The order in which a group's messages are run."""
 
     ORDERLY = "ORDERLY"
-    """Messages of a message group run one after the other, in the order they were stored. Different message groups run side by side."""
+    """Messages of a message group run one after the other, as stored; message groups run side by side."""
     CONCURRENT = "CONCURRENT"
     """All messages run side by side."""
 
@@ -37,37 +36,37 @@ class DeadLetterPolicy(StrEnum):
     """The fate of a message that used up its attempts."""
 
     CONTINUE = "continue"
-    """It goes to the dead-letter queue, and the messages behind it run."""
+    """The message goes to the dead-letter queue, and later ones run."""
     PARK = "park"
-    """Its message group stands still until an operator releases or skips the message; everything else runs."""
+    """The message group stands still until an operator releases or skips the message; others run."""
 
 
 class GroupNotFound(CallError, LookupError):
-    """The lake has no consumer group of this name."""
+    """The consumer group is missing."""
 
     kind = "group_not_found"
 
 
 class GroupDeleted(CallError):
-    """The consumer group was deleted, or deleted and made again, since this member joined it."""
+    """The consumer group was deleted since this member joined, and perhaps made again."""
 
     kind = "group_deleted"
 
 
 class GroupExists(CallError):
-    """The lake has a consumer group of this name, with other settings."""
+    """The consumer group exists with other settings."""
 
     kind = "group_exists"
 
 
 class GroupInUse(CallError):
-    """Members of the consumer group live, or it has dead letters to write."""
+    """The consumer group has live members, or dead letters to write."""
 
     kind = "group_in_use"
 
 
 def check_group_name(name: object) -> None:
-    """Raise unless this can be a consumer group's name: a valid topic name, short enough that it is one with ``%DLQ%`` before it, too."""
+    """Raise unless this can be a consumer group's name: a valid topic name, also with ``%DLQ%`` before it."""
     if not isinstance(name, str):
         raise InvalidArgument("a consumer group's name must be a string", observed=type(name).__name__)
     if len(name) > GROUP_NAME_CHARS_MAX:
@@ -84,16 +83,15 @@ def check_group_name(name: object) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupSettings:
-    """The settings of a consumer group. All members work by these; a member that states others gets an error that shows both."""
+    """The settings of a consumer group. A member that states others gets an error that shows both."""
 
     delivery_order: DeliveryOrder = DeliveryOrder.ORDERLY
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_attempts: int | None = ATTEMPTS_DEFAULT
-    """The number of deliveries until the dead-letter policy applies. None: any number."""
+    """The number of deliveries until the dead-letter policy applies; None for any number."""
     dead_letter_policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
     filters: Mapping[str, str] = field(default_factory=dict)
-    """The filters by topic, as `parse_filter` reads them: tags, ``a || b``, or ``SQL92: price > 10``. A topic without one is consumed
-    whole."""
+    """The filters by topic, for `parse_filter`: tags, ``a || b``, or ``SQL92: price > 10``."""
 
     def __post_init__(self) -> None:
         for name, kind in (("delivery_order", DeliveryOrder), ("dead_letter_policy", DeadLetterPolicy)):
@@ -138,7 +136,7 @@ class GroupSettings:
 
     @staticmethod
     def stating(stated: Mapping[str, object]) -> GroupSettings:
-        """The stated settings over the defaults of their delivery order. Raises `InvalidArgument` for settings that no group can have."""
+        """Raises `InvalidArgument`."""
         known = [one.name for one in fields(GroupSettings)]
         if unknown := sorted(set(stated) - set(known)):
             raise InvalidArgument(f"a consumer group has no {', '.join(unknown)}", expected=", ".join(known))
@@ -148,56 +146,54 @@ class GroupSettings:
         return settings
 
     def filter_of(self, topic: str) -> str:
-        """The group's filter of a topic."""
         return self.filters.get(topic, ALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The place where a group begins on one topic, resolved to offsets once, so that no two members begin at different places."""
+    """The place where a group begins on a topic: offsets, so that all members begin at the same."""
 
     offsets: tuple[int, ...]
-    """The first offset that is the group's to settle, for every queue."""
+    """The first offset to settle, for every queue."""
     generations: tuple[int, ...]
-    """The generation of every queue. Each reset of a queue raises it, so that messages granted before do not count any more."""
+    """The generation of every queue. A reset raises it, and voids messages granted before."""
     life: int = 0
-    """The entry that created the topic: a topic that was deleted and made again has another."""
+    """The entry that created the topic."""
     since: int = 0
-    """The first generation in this life of topic and group. Messages given up in an earlier life were other messages, or another
-    group's."""
+    """The first generation in this life of topic and group. Messages given up earlier were other messages, or another group's."""
     queues_max: int = 0
-    """The most queues that a former life of topic or group had, if there are fewer now. The cells of the others are kept."""
+    """The most queues that a former life of topic or group had, if more than now. Their cells are kept."""
 
     @property
     def queues_ever(self) -> int:
-        """The number of queues that may have cells, also those of a former life."""
+        """The number of queues that may have cells."""
         return max(self.queues_max, len(self.offsets))
 
 
 class CommandKind(StrEnum):
-    """An operator's order about parked message groups."""
+    """The kind of an order about parked message groups."""
 
     RELEASE = "release"
-    """The message is tried again, with no strike against it."""
+    """The message is tried again, without strikes."""
     SKIP = "skip"
-    """The message becomes a dead letter, and its group goes on after it."""
+    """The message becomes a dead letter, and its group goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An operator's order, carried out by the queue's owner."""
+    """An operator's order to the owner of a queue."""
 
     number: int
-    """The number of the command, which rises within a group. A queue's cell names the last one that was carried out in it."""
+    """Rises within a group. A queue's cell names the last number carried out."""
     kind: CommandKind
     topic: str
     queue: int
     generation: int
-    """The queue's generation: after a reset the command is void."""
+    """The queue's generation: a reset voids the command."""
     heads: tuple[int, ...]
-    """The offsets of the parked messages, ascending. Other parked groups, and groups that have moved on, are left alone."""
+    """The offsets of the parked messages, ascending."""
     attempts: tuple[int, ...]
-    """The number of deliveries of each. A message that was tried again since, and is parked anew, is not meant."""
+    """The deliveries of each. A message parked anew since is not meant."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,45 +202,40 @@ class GroupRecord:
 
     settings: GroupSettings
     positions: Mapping[str, Position] = field(default_factory=dict)
-    """The positions by topic."""
     members: tuple[str, ...] = ()
-    """The members that joined, some of them perhaps dead."""
+    """The members that joined, some perhaps dead."""
     assigned: tuple[str, ...] = ()
-    """The members that have the queues they asked for, and no share in any others."""
+    """The members that have only the queues they asked for."""
     commands: tuple[Command, ...] = ()
-    """The commands that are not known to be carried out, by number."""
+    """The commands not known to be carried out, ascending."""
     commanded: int = 0
-    """The number of commands so far, which is the number of the last one."""
+    """The number of the last command."""
     generations: int = 0
-    """The number of generations so far, which is the next one's number. It counts over all topics, and is kept when the group is
-    deleted, so that none recurs."""
+    """The next generation: counted over all topics and lives, so that none recurs."""
     lives: int = 0
-    """The number of times that a group of this name was deleted before."""
+    """The number of earlier groups of this name."""
     secret: str = field(default="", repr=False)
-    """The group's secret: 32 hexadecimal digits, drawn anew each time the group is made. It is the key of the hashes that name message
-    groups in cells, and of receipt handles. Readers of this record are trusted with it. A sender, who only chooses message groups,
-    cannot make two of them collide."""
+    """32 hexadecimal digits, drawn for each life of the group.
+
+    It keys receipt handles and cells' hashes of message groups: a sender cannot make two collide. Readers of this record are trusted.
+    """
     former_queues: Mapping[str, int] = field(default_factory=dict)
-    """The most queues that deleted groups of this name had, by topic, for the topics begun last. Their cells are kept."""
+    """The most queues that deleted groups of this name had, by topic. Their cells are kept."""
     deleted: bool = False
-    """Whether the group is gone. Its queues' cells stay. A new group of the name begins its own generation, and they catch up with it."""
+    """Whether the group is gone. The cells of its queues stay."""
 
     def joined_by(self, member: str) -> GroupRecord:
-        """The record with one more member."""
         return self if member in self.members else replace(self, members=(*self.members, member))
 
     def left_by(self, *gone: str) -> GroupRecord:
-        """The record without these members."""
         members, assigned = (tuple(one for one in those if one not in gone) for those in (self.members, self.assigned))
         return replace(self, members=members, assigned=assigned)
 
     def assigned_to(self, member: str) -> GroupRecord:
-        """The record with one more member that has the queues it asked for."""
         return self if member in self.assigned else replace(self, assigned=(*self.assigned, member))
 
     @property
     def all_members(self) -> tuple[str, ...]:
-        """The members of both kinds."""
         return (*self.members, *self.assigned)
 
     def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
@@ -261,7 +252,7 @@ class GroupRecord:
         return self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets))))
 
     def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
-        """The record with some queues of a begun topic at other offsets, in the next generation."""
+        """The record with some queues at other offsets, in the next generation."""
         old = self.positions[topic]
         position = replace(
             old,
@@ -271,7 +262,7 @@ class GroupRecord:
         return self._at(topic, position, self.commands_elsewhere(topic, offsets))
 
     def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
-        """The record with a command for each of these (topic, queue), about these heads, with the attempts of each."""
+        """The record with a command for each of these (topic, queue): heads and their attempts."""
         commands = tuple(
             Command(number, kind, topic, queue, self.positions[topic].generations[queue], *zip(*sorted(heads.items()), strict=True))
             for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
@@ -279,7 +270,7 @@ class GroupRecord:
         return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))
 
     def generations_of(self, queues: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
-        """The generation of each of these (topic, queue). None: the group has no position on it."""
+        """The generation of each of these (topic, queue); None without a position."""
         found: dict[tuple[str, int], int | None] = {}
         for topic, queue in queues:
             position = self.positions.get(topic)
@@ -287,10 +278,7 @@ class GroupRecord:
         return found
 
     def raised(self, *, generation: int = -1, commands: int = 0) -> GroupRecord:
-        """The record raised so that this generation and these commands' numbers are not given again.
-
-        A queue's cell has them, but a record that was restored to an older state does not know them.
-        """
+        """The record that does not give these numbers again: cells have them when an older record was restored."""
         generations, commanded = max(self.generations, generation + 1), max(self.commanded, commands)
         if (generations, commanded) == (self.generations, self.commanded):
             return self
@@ -301,7 +289,6 @@ class GroupRecord:
         return tuple(one for one in self.commands if one.topic != topic or one.queue not in queues)
 
     def gone(self) -> GroupRecord:
-        """The record of the deleted group."""
         queues = {topic: most for topic, most in self.former_queues.items() if topic not in self.positions}
         queues |= {topic: position.queues_ever for topic, position in self.positions.items()}
         return GroupRecord(
@@ -319,9 +306,7 @@ class GroupRecord:
 
 
 def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: str) -> None:
-    """Raise `InvalidArgument`, showing both, unless the group has the settings that a member states. Of filters only the stated ones
-    count.
-    """
+    """Raise `InvalidArgument`, showing both, unless the group has the stated settings and filters."""
     if differing := differences(stated, stored):
         raise InvalidArgument(
             f"the consumer group has another {next(iter(differing)).replace('_', ' ')}",
@@ -333,7 +318,7 @@ def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: 
 
 
 def check_stated_filters(filters: Mapping[str, str]) -> None:
-    """Raise `InvalidArgument` for tags that are rather meant as a condition. A group that has such a filter keeps it."""
+    """Raise `InvalidArgument` for tags that look like a condition. Stored filters are exempt."""
     for tags in filters.values():
         from ...log.filter.filters import parse_stated  # as above
 
@@ -341,7 +326,7 @@ def check_stated_filters(filters: Mapping[str, str]) -> None:
 
 
 def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: bool = False) -> dict[str, tuple[str, str]]:
-    """The differing settings: what is stated, and what the group has instead, for people. With ``whole``, no filter stated means none."""
+    """The settings that differ, stated and stored, for people. With ``whole``, an unstated filter means none."""
     wanted = GroupSettings.stating(stated)
     found = {
         name: (setting_text(getattr(wanted, name)), setting_text(getattr(stored, name)))
@@ -358,7 +343,6 @@ def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: b
 
 
 def setting_text(value: object) -> str:
-    """A setting in words."""
     match value:
         case None:
             return "any number"

@@ -1,4 +1,4 @@
-"""The schedules by which a consumer group runs failed messages again."""
+"""The schedules of retries of failed messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERVAL_MAX = timedelta(days=7)
 
 
 class Schedule(StrEnum):
-    """The sequence of the intervals of a `RetryPolicy`."""
+    """The intervals of a `RetryPolicy`."""
 
     FIXED = "fixed"
     """Always ``interval``."""
@@ -36,11 +36,11 @@ class RetryPolicy:
 
     schedule: Schedule = Schedule.FIXED
     interval: DurationField = field_default(_SECOND)
-    """FIXED: each interval. EXPONENTIAL: the first interval."""
+    """FIXED: each interval. EXPONENTIAL: the first."""
     interval_max: DurationField = field_default(timedelta(hours=2))
-    """EXPONENTIAL: the longest interval."""
+    """EXPONENTIAL: the longest."""
     jitter: float = 0.0
-    """The part of an interval, from 0 to 1, that is random, so that messages that failed together do not come back together."""
+    """The random part of an interval, from 0 to 1."""
 
     def __post_init__(self) -> None:
         try:
@@ -53,7 +53,7 @@ class RetryPolicy:
             raise InvalidArgument("jitter must be a number from 0 to 1", observed=jitter)
 
     def delay(self, strikes: int, chance: float) -> timedelta:
-        """How long to wait after the ``strikes``-th failure (from 1); ``chance`` is a random number from 0 to 1, for the jitter."""
+        """The wait after the ``strikes``-th failure (from 1); ``chance`` is a random number from 0 to 1."""
         if self.schedule is Schedule.ROCKETMQ:
             interval = ROCKETMQ_INTERVALS[min(strikes, len(ROCKETMQ_INTERVALS)) - 1]
         elif self.schedule is Schedule.EXPONENTIAL:
