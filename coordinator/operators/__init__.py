@@ -1,4 +1,1 @@
-"""What operators see and order of consumer groups.
-
-Owners carry the orders out, in `queues`.
-"""
+"""Operators' view of consumer groups, and their orders."""

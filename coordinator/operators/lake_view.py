@@ -1,7 +1,6 @@
 """Looks at all consumer groups of a lake from outside, again and again, at a small and bounded cost in requests.
 
-What a look has learnt makes the next one cheap: cells that have not changed are not read again where the table can tell, the ends of
-logs are followed, and the ages of messages come from `store_times`.
+Unchanged cells are not read again where the table can tell, ends of logs are followed, and messages' ages come from `store_times`.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from .listed_ends import ListedEnds
 from .store_times import StoreTimeMark, StoreTimes
 
 READS_MAX = 64
-"""The most messages that one look reads to learn how old they are."""
+"""The most messages read by one look for their age."""
 _AT_ONCE = 32
 _AGES_AT_ONCE = 8
 _LISTED_TOPICS_MIN = 8
-"""The number of topics from which on one LIST costs less than to ask each of them."""
+"""The number of topics from which one LIST costs less than a request to each."""
 _LISTED_KEYS = 60
 _LISTED_KEYS_MAX = 60_000
-"""How many objects for each topic, and of all, a LIST may show and still cost less."""
+"""The objects of a topic, and of all, up to which a LIST costs less."""
 _LOOKS_WITHOUT_LIST = 30
-"""The number of looks after a LIST that showed too many."""
+"""The number of looks without LIST after one with too many objects."""
 _PREFIXES = (GROUPS, QUEUES, WORKERS)
 
 
 class UnreadKind(StrEnum):
-    """The kinds of things that a look may fail to read."""
+    """The kinds of unread things."""
 
     LOOK = "look"
     """Everything: neither groups nor topics could be listed."""
@@ -67,7 +66,7 @@ class QueueOverview:
 
     standing: QueueProgress
     lag_ms: int | None
-    """The age of the oldest message that is not settled. 0: there is none. None: it is not known yet."""
+    """The age of the oldest message that is not settled; None while unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +76,9 @@ class GroupOverview:
     group: str
     topic: str
     consumers: int
-    """The live consumers of the group that consume the topic, in whichever process."""
     owned: int
-    """The queues that a live consumer owns."""
     dead_letters: int
-    """The messages given up that are durable in the dead-letter queue. It never becomes less."""
+    """The durable dead letters. Never falls."""
     queues: tuple[QueueOverview, ...]
 
 
@@ -92,20 +89,19 @@ class GroupTopic:
     settings: TopicSettings
     created_ms: int
     offsets: Mapping[int, tuple[int, int]]
-    """The earliest kept offset and the one after the last, for every queue."""
+    """The earliest kept offset and the one after the last, by queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeOverview:
-    """All groups and timers of a lake, as one look found them. Whatever could not be read is missing."""
+    """All groups and timers of a lake, as one look found them, without unreadable ones."""
 
     groups: tuple[GroupOverview, ...] = ()
     topics: Mapping[str, GroupTopic] = field(default_factory=dict)
-    """The topics that groups have begun, by name."""
     timers: Mapping[str, int] = field(default_factory=dict)
     """The delayed messages that wait, by topic."""
     workers: tuple[WorkerStatus, ...] = ()
-    """The processes with a heartbeat, without those that ended in order. One is silent until a look has seen its heart beat."""
+    """The processes with a heartbeat, except those that ended in order."""
     ended_s: float
     """The end of the look, by the monotonic clock."""
     took_s: float
@@ -113,48 +109,44 @@ class LakeOverview:
 
 @dataclass(frozen=True, slots=True)
 class LiveConsumer:
-    """A live consumer, as its worker's heartbeat lists it."""
+    """A live consumer, by its worker's heartbeat."""
 
     id: str
     group: str
     topics: tuple[str, ...]
-    """Empty for one that named the queues that it consumes."""
+    """Empty for a consumer that named its queues."""
 
 
 @dataclass(slots=True)
 class _End:
-    """The end of a topic's log, and the table before it, as they were last read."""
+    """The end of a topic's log, and of the table before it."""
 
     topic: Topic
     reader: Reader
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     times: dict[int, StoreTimes] = field(default_factory=dict)
     unmoved_ms: int | None = None
-    """When this look's LIST was sent, if it says that log and table stand where they did."""
+    """When this look's LIST was sent, if it shows log and table unmoved."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The cells of a group's queues of one topic, as they are once all orders are carried out."""
-
     group: str
     topic: str
     cells: tuple[QueueCell, ...]
     former: tuple[QueueCell, ...]
-    """The cells of queues that a former topic of the name had, and this one has not."""
 
 
 OnUnread = Callable[[UnreadKind, str, PenstockError], None]
-"""A callback for what cannot be read, by kind and name."""
 Waiting = Callable[[str], Awaitable[int]]
-"""Gives the number of delayed messages that wait for a topic. Raises `TopicNotFound` where there are no timers."""
+"""Counts the delayed messages that wait for a topic. Raises `TopicNotFound` where there are no timers."""
 
 
 class LakeView:
     """The looks of one process.
 
-    ``only`` names the topics that it may know of; empty: all. ``precise`` is how far the age of a message may be off, besides a tenth
-    of it. ``waiting`` counts delayed messages. ``lists`` says that requests are what a look costs, so that one LIST is worth many GETs.
+    ``only`` names the topics to look at; empty for all. ``precise`` is the error allowed in a message's age, besides a tenth of it. With
+    ``lists`` one LIST takes the place of many GETs.
     """
 
     def __init__(
@@ -181,10 +173,10 @@ class LakeView:
         self._lists = lists and not only
         self._looks_without_list = 0
         self.unread: Counter[tuple[UnreadKind, str]] = Counter()
-        """How often each thing could not be read, by kind and name. Any thread may copy it."""
+        """The failures by kind and name. Any thread may copy them."""
 
     async def look(self, *, failed: OnUnread = lambda kind, name, error: None) -> LakeOverview:
-        """Look at everything once. Raises what makes all of it impossible; ``failed`` hears of each thing that cannot be read."""
+        """Raises what makes all of the look impossible. ``failed`` gets each unreadable thing."""
 
         def note(kind: UnreadKind, name: str, error: PenstockError) -> None:
             self.unread = self.unread + Counter({(kind, name): 1})
@@ -226,7 +218,6 @@ class LakeView:
     # --- Cells ------------------------------------------------------------------------------------------------------------------
 
     def _members(self, note: OnUnread) -> list[LiveConsumer]:
-        """The consumers of all workers that are not known to be dead."""
         now_s = self._lake.runtime.clock.monotonic_s()
         before, self._sightings = self._sightings, {}
         known, self._workers = self._workers, {}
@@ -264,7 +255,7 @@ class LakeView:
         return sorted((key, stored) for key, stored in self._stored.items() if key.startswith(prefix))
 
     def _cell(self, key: str) -> QueueCell | None:
-        """A queue's cell; one that has not changed is not decoded again."""
+        """A queue's cell; an unchanged one is not decoded again."""
         stored = self._stored.get(key)
         if stored is None:
             return None
@@ -301,7 +292,6 @@ class LakeView:
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     async def _follow(self, names: Collection[str], note: OnUnread) -> None:
-        """Read the ends of these topics, each once for all its groups."""
         limit = asyncio.Semaphore(_AT_ONCE)
         before, self._ends = self._ends, {}
         await self._prove_unmoved(before)
@@ -318,7 +308,7 @@ class LakeView:
         await asyncio.gather(*map(follow, sorted(names)))
 
     async def _prove_unmoved(self, known: Mapping[str, _End]) -> None:
-        """Note of which topics one LIST says that they stand where they did, unless the lake has too many objects for that."""
+        """Note the topics that one LIST shows unmoved."""
         if not self._lists or len(known) < _LISTED_TOPICS_MIN:
             return
         if self._looks_without_list:
@@ -356,7 +346,6 @@ class LakeView:
         return replace(end, offsets=await end.reader.offsets())
 
     def _marked(self, end: _End, looked_ms: int) -> _End:
-        """The end with what this look tells of its messages' age."""
         stored_ms = end.topic.tail.state.store_time_ms or looked_ms
         times = {
             queue: end.times.get(queue, StoreTimes(self._precise_ms))
@@ -367,7 +356,6 @@ class LakeView:
         return replace(end, times=times)
 
     async def _read_ages(self, claims: Sequence[_Claim], note: OnUnread) -> None:
-        """Read messages whose age no look has told, the oldest of each queue first, as many as one look may."""
         wanted: dict[str, dict[int, set[int]]] = {}
         for claim in claims:
             for queue, offset in self._oldest(claim).items():
@@ -392,7 +380,7 @@ class LakeView:
             left -= sum(await asyncio.gather(*(read(name, left // len(some)) for name in some)))
 
     async def _read_topic_ages(self, end: _End, wanted: dict[int, set[int]], most: int) -> int:
-        """Read at most so many messages, and return how many were read."""
+        """Returns the number of messages read, at most ``most``."""
         left = most
         while left > 0:
             now_ms = self._lake.runtime.clock.wall_ms()
@@ -413,7 +401,6 @@ class LakeView:
         return most - left
 
     def _oldest(self, claim: _Claim) -> dict[int, int | None]:
-        """The oldest unsettled message of each queue that the topic has."""
         offsets = self._ends[claim.topic].offsets
         return {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(claim.cells) if queue in offsets}
 
@@ -446,7 +433,6 @@ class LakeView:
     # --- Timers -----------------------------------------------------------------------------------------------------------------
 
     async def _timed_topics(self) -> list[str]:
-        """The topics that may have delayed messages."""
         if self._only:
             return sorted(self._only)
         return [topic_of(name) for name in await topic_names(self._lake.store) if is_timer_log(name)]
@@ -468,17 +454,16 @@ class LakeView:
 
 
 def members_of(heartbeat: Heartbeat) -> list[LiveConsumer]:
-    """The consumers of a worker, without its members that only play roles."""
+    """The consumers of a worker, without members that only play roles."""
     return [LiveConsumer(f"{heartbeat.worker}/{one.number}", one.group, one.topics) for one in heartbeat.members if one.group]
 
 
 def is_consumer(member: LiveConsumer, group: str, topic: str, owners: Collection[str]) -> bool:
-    """Whether a live member consumes a topic: it says so, or it named its queues, and is among the ``owners`` of the topic's."""
+    """Whether a live member consumes a topic: by its heartbeat, or as an owner if it named its queues."""
     return member.group == group and (topic in member.topics if member.topics else member.id in owners)
 
 
 def _raised(stored: StoredCell | PenstockError) -> StoredCell:
-    """A cell that was read. Raises the error of one that was not."""
     if isinstance(stored, PenstockError):
         raise stored
     return stored

@@ -1,8 +1,7 @@
-"""What one LIST of a lake tells of its topics: whose log and table stand where they were read last. Pure.
+"""The topics whose log and table one LIST of a lake shows unmoved. Pure.
 
-A log stands at entry v if the LIST shows nothing above v. That the next entry is absent says so unless it was trimmed. Then the floor
-lies above v, and the floor's checkpoint, which is always there, would be listed. A table stands at a version if the LIST shows no later
-one: versions are cleaned up only below a checkpoint, which would be listed, too.
+A log stands at entry v if the LIST shows nothing above v: were the next entry trimmed, the floor's checkpoint would be listed above v. A
+table stands at a version if the LIST shows no later one: versions are cleaned up only below a checkpoint, which would be listed, too.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ class ListedEnd:
     """The highest numbers that a LIST shows of a topic."""
 
     log: int = NOTHING
-    """The highest of the log's entries and checkpoints."""
+    """The highest of entries and checkpoints."""
     tables: dict[str, int] = field(default_factory=dict)
-    """The highest version of each table, by its folder."""
+    """The highest versions, by the table's folder."""
 
     def stands(self, *, entry: int, table: str, version: int) -> bool:
-        """Whether a log that was read up to ``entry``, and a table that was read up to ``version``, have not moved since."""
+        """Whether a log read up to ``entry`` and a table read up to ``version`` have not moved."""
         return self.log == entry and self.tables.get(table, NOTHING) == version
 
 
 class ListedEnds:
-    """The ends of all topics that a LIST of `TOPICS` shows."""
+    """The ends of all topics in a LIST of `TOPICS`."""
 
     def __init__(self, objects: Iterable[ObjectInfo]) -> None:
         self._ends: dict[str, ListedEnd] = {}

@@ -1,7 +1,4 @@
-"""The metrics of all groups of a lake, as a process that looks at them from outside tells them.
-
-Every process that looks tells the same, so of several the largest counts: ``max by (…)``, never ``sum``.
-"""
+"""The metrics of all groups of a lake, seen from outside. Several processes have the same: aggregate by ``max by (…)``, never ``sum``."""
 
 from __future__ import annotations
 
@@ -37,4 +34,4 @@ CATALOGUE = (
     LOOK_TIME,
     UNREAD,
 )
-"""All metrics of which looks are the only source. Lag and the like have the names that queues' owners use."""
+"""The metrics that only looks have."""

@@ -1,4 +1,4 @@
-"""Operators' questions and orders about consumer groups, while consumers run. Each order is one write of the group's record."""
+"""Operators' questions and orders about consumer groups. Each order is one write of the group's record."""
 
 from __future__ import annotations
 
@@ -46,22 +46,16 @@ CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A topic that a group has begun, and its cells as they are once all orders are carried out."""
-
     name: str
     topic: Topic | None
-    """The topic. None: it is gone."""
     cells: tuple[QueueCell, ...]
-    """The cells by queue."""
     removed: tuple[QueueCell, ...]
-    """The cells of queues that a former topic of the name had, and this one has not."""
 
 
 class Operators:
     """The operators of one lake.
 
-    Methods that write raise `ReadOnlyError` on a lake opened for reading only. All raise `GroupNotFound` for a named group that does
-    not exist.
+    Methods that write raise `ReadOnlyError` on a lake opened for reading only. All raise `GroupNotFound` for a missing group.
     """
 
     def __init__(self, lake: LogLake, coordination: Coordination) -> None:
@@ -73,12 +67,12 @@ class Operators:
     # --- Groups -----------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupSettings:
-        """Make a group. Nothing happens when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        """Does nothing when the group exists with these settings. Raises `GroupExists`, showing both, when it has others."""
         self._may_write("create_group")
         return (await self._groups.create(group, settings)).settings
 
     async def alter(self, group: str, **changes: object) -> GroupSettings:
-        """Change retry, max_attempts, dead_letter_policy or filters. The members see it within seconds."""
+        """Change retry, max_attempts, dead_letter_policy or filters, within seconds."""
         if isinstance(filters := changes.get("filters"), Mapping):
             check_stated_filters(filters)
         self._may_write("alter_group")
@@ -100,9 +94,8 @@ class Operators:
     async def delete(self, group: str, *, force: bool = False) -> None:
         """Delete a group. A new one of its name begins anew.
 
-        Raises `GroupInUse` when a member lives, or messages that it gave up have no dead letter yet. For a member that seems dead the
-        check takes as long as its lease and a quarter more. ``force`` deletes even so: live members end with an error, and unwritten
-        dead letters are lost, which the log tells.
+        Raises `GroupInUse` when a member lives, or messages given up have no dead letter yet. The check of a member that seems dead takes a
+        lease and a quarter. With ``force`` live members end with an error, and unwritten dead letters are lost, which is logged.
         """
         self._may_write("delete_group")
         looked_at = await self._groups.get(group)
@@ -117,7 +110,6 @@ class Operators:
         await self._groups.delete(group, life=looked_at.lives, check=None if force else check)
 
     async def _check_dead_letters_written(self, group: str, record: GroupRecord, *, force: bool) -> None:
-        """Raise `GroupInUse` when dead letters are still to be written. Log those that never will be."""
         for topic, position in record.positions.items():
             queues = range(record.positions[topic].queues_ever)
             cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
@@ -143,7 +135,7 @@ class Operators:
                 )
 
     async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
-        """Raise `GroupInUse` when a member of the group lives. For a member that seems dead this takes its lease and a quarter more."""
+        """Raise `GroupInUse` when a member of the group lives. The check of a member that seems dead takes a lease and a quarter."""
         await self._check_unused(group, await self._groups.get(group), operation=operation, hint=hint)
 
     async def _check_unused(self, group: str, record: GroupRecord, *, operation: str, hint: str) -> None:
@@ -151,12 +143,11 @@ class Operators:
             raise _in_use(group, living, operation=operation, hint=hint)
 
     async def groups(self) -> dict[str, GroupSettings]:
-        """The settings of all groups, by name."""
         return {name: record.settings for name, record in (await self._groups.all()).items()}
 
     async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerStatus]:
-        """All workers but those that ended in order; with ``group`` only those that list a consumer of it. Without ``watch`` each is
-        watched until it is known whether it lives.
+        """All workers but those that ended in order; with ``group`` those with a consumer of it. By default each is watched until its state
+        is certain.
         """
         patience = optional_duration("watch", watch, most=WAIT_MAX, operation="workers")
         cells = self._coordination.cells
@@ -166,7 +157,7 @@ class Operators:
         return [one for one in seen if one.state is not WorkerState.LEFT]
 
     async def _living(self, record: GroupRecord) -> list[str]:
-        """The members that may be running: the first that is known to be, or none."""
+        """The first member known to run, or none."""
         by_worker: dict[str, list[str]] = {}
         for member in record.all_members:
             by_worker.setdefault(worker_of(member), []).append(member)
@@ -186,9 +177,7 @@ class Operators:
     # --- Where a group is -------------------------------------------------------------------------------------------------------
 
     async def describe(self, group: str, *, table_age_s: float = 0.0) -> GroupDescription:
-        """The group's settings and members, and for every queue its progress and what holds it up. What retention dropped may have been
-        read ``table_age_s`` ago.
-        """
+        """Retention is seen ``table_age_s`` late at most."""
         record = await self._groups.get(group)
         views = await self._views(group, record)
         limit = asyncio.Semaphore(_AT_ONCE)
@@ -204,10 +193,7 @@ class Operators:
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """The message groups that are parked, by topic, queue and offset; only those of a topic, of a queue, or of this name.
-
-        A group whose release or skip was ordered is not among them, whether that was carried out or not.
-        """
+        """The parked message groups, by topic, queue and offset. Those whose release or skip was ordered are left out."""
         return await self._parked(group, await self._groups.get(group), topic=topic, queue=queue, message_group=message_group)
 
     async def _parked(
@@ -224,7 +210,6 @@ class Operators:
         ]
 
     async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
-        """The topics of a group, or one of them."""
         names = sorted(record.positions) if only is None else [only]
         keys = [queue_key(group, name, queue) for name in names for queue in range(record.positions[name].queues_ever)]
         cells = await self._coordination.cells.read_these(keys, under=group_queues(group))
@@ -265,7 +250,6 @@ class Operators:
             return None
 
     def _reader(self, topic: Topic) -> Reader:
-        """The reader that was used last: it knows the table, and only reads what is new."""
         before = self._readers.get(topic.paths.topic)
         if before is None or before[0] is not topic:
             before = self._readers[topic.paths.topic] = (topic, Reader(topic))
@@ -298,7 +282,6 @@ class Operators:
         ]
 
     async def _ages(self, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
-        """The age of the message at one offset of each queue."""
         now = from_ms(self._lake.runtime.clock.wall_ms())
         return {queue: max(timedelta(), now - stored) for queue, stored in (await reader.stored_at(oldest)).items()}
 
@@ -307,9 +290,9 @@ class Operators:
     async def reset(self, group: str, topic: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic, in all queues or some. Returns the offset of each.
 
-        ``to`` is turned into offsets once, now. The members carry it out within seconds. Messages in flight do not count any more,
-        nothing before the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic
-        begins there.
+        The place becomes offsets once, now. The members carry the reset out within seconds. Messages in flight do not count any more,
+        nothing before the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic begins
+        there.
         """
         self._may_write("reset_offsets")
         check_own(topic, operation="reset_offsets")
@@ -339,10 +322,9 @@ class Operators:
         message_group: str | None = None,
         only: Collection[tuple[str, int, int]] | None = None,
     ) -> list[ParkedGroup]:
-        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns those for which it was
-        ordered. Of these, ``only`` takes the ones at some (topic, queue, offset): what was parked since somebody looked stays parked.
+        """Try parked messages again, without strikes, chosen as by `parked`. Returns those for which it was ordered.
 
-        Raises `InvalidArgument` when a message group is named that is not parked.
+        ``only`` limits these to some (topic, queue, offset). Raises `InvalidArgument` for a named message group that is not parked.
         """
         return await self._command(CommandKind.RELEASE, group, topic, queue, message_group, only)
 
@@ -355,7 +337,7 @@ class Operators:
         message_group: str | None = None,
         only: Collection[tuple[str, int, int]] | None = None,
     ) -> list[ParkedGroup]:
-        """Give parked messages up: each becomes a dead letter, and its message group goes on after it. Otherwise as `release`."""
+        """Give parked messages up: each becomes a dead letter, and its message group goes on. Otherwise as `release`."""
         return await self._command(CommandKind.SKIP, group, topic, queue, message_group, only)
 
     async def _command(
@@ -401,20 +383,19 @@ def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) ->
 
 
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
-    """The cell of a queue as it is once all orders are carried out. Raises `DataDamaged`."""
+    """The cell of a queue with all orders carried out. Raises `DataDamaged`."""
     found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
     return caught_up(found, record, topic, queue, letters_max=math.inf)
 
 
 async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:
-    """The present cell of a queue. None when nobody has taken the queue. Raises `DataDamaged`."""
+    """The present cell of a queue; None before the first take. Raises `DataDamaged`."""
     key = queue_key(group, topic, queue)
     stored = await cells.read(key)
     return None if stored is None else decode_cell(stored.data, where=key)
 
 
 def _check_chosen(group: str, record: GroupRecord, topic: str | None, queue: int | None) -> None:
-    """Raise unless the group has begun on the topic, and a topic of it has the queue."""
     if topic is not None and (not isinstance(topic, str) or topic not in record.positions):
         raise InvalidArgument(
             "the consumer group has not begun on this topic",

@@ -11,32 +11,32 @@ from ...log.read.reader import Reader
 from ..queues.cell import Marker, MessageState, QueueCell
 
 _TOGETHER_OFFSETS = 1000
-"""The distance up to which heads are read in one go."""
+"""The distance up to which heads are read together."""
 _COLUMNS = ["offset", "message_id", "message_group", "tag", "store_timestamp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedGroup:
-    """A message group that used up the attempts of a message, and stands still until an operator releases or skips it."""
+    """A message group that stands still until an operator releases or skips the message that used up its attempts."""
 
     topic: str
     queue: int
     offset: int
-    """The offset of the message at which it stopped."""
+    """The offset of the message."""
     attempts: int
-    """The number of deliveries of that message."""
+    """The number of deliveries."""
     strikes: int
-    """The number of these deliveries that failed and count."""
+    """The number of deliveries that failed and count."""
     message_id: str | None
-    """The message's id. It and the fields below are None when the message cannot be read any more."""
+    """None, like the fields below, when the message is unreadable."""
     message_group: str | None
-    """The message group; also None for messages without a group, which are one group."""
+    """None also for messages without a group, which are one group."""
     tag: str | None
     stored: datetime | None
 
 
 async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
-    """The parked message groups of a topic's cells, by queue and offset. ``reader`` is None for a topic that is gone."""
+    """Sorted by queue and offset. ``reader`` is None for a topic that is gone."""
     stopped = {
         queue: sorted((one for one in cell.markers.values() if one.tries.state is MessageState.PARKED), key=lambda one: one.head)
         for queue, cell in enumerate(cells)
@@ -65,12 +65,10 @@ def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> P
 
 
 async def rows_at(reader: Reader, queue: int, heads: Sequence[int]) -> dict[int, dict[str, object]]:
-    """The messages at these ascending offsets, as far as they can be read."""
     return {offset: row for (_, offset), row in (await _rows_of(reader, {queue: heads})).items()}
 
 
 async def _rows_of(reader: Reader, heads: Mapping[int, Sequence[int]]) -> dict[tuple[int, int], dict[str, object]]:
-    """The messages at ascending offsets of these queues: one pass reads a run of each."""
     wanted = {(queue, head) for queue, some in heads.items() for head in some}
     runs = {queue: _runs(some) for queue, some in heads.items()}
     found: dict[tuple[int, int], dict[str, object]] = {}
@@ -83,7 +81,7 @@ async def _rows_of(reader: Reader, heads: Mapping[int, Sequence[int]]) -> dict[t
 
 
 def _runs(ascending: Sequence[int]) -> list[tuple[int, int]]:
-    """The (first, last) of runs of numbers that are close together."""
+    """The (first, last) of runs of close numbers."""
     runs: list[tuple[int, int]] = []
     for number in ascending:
         if runs and number - runs[-1][1] <= _TOGETHER_OFFSETS:

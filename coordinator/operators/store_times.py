@@ -1,7 +1,6 @@
-"""Store times of a queue's messages, known from looks at its end and from single messages that were read. Pure.
+"""Store times of a queue's messages, estimated from looks at its end and from single messages. Pure.
 
-A look at the end of a queue says: all messages below this offset were stored by then, and all others later. So who looks now and then
-knows how old a message is to within the time between two looks, and reads nothing for that.
+All messages below the end at a look were stored by then, and all others later. So two looks bound each message's age without reading.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PART_MAX = 0.1
-"""How far an estimate may be off, as a part of the message's age."""
+"""The error allowed in an estimate, as a part of the message's age."""
 _MARKS_MAX = 256
-"""The number of marks above which those that nobody needs are dropped."""
+"""The number of marks above which unneeded ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeMark:
-    """A place in a queue, and what is known of the store times on both sides of it."""
+    """Bounds of the store times on both sides of a place in a queue."""
 
     offset: int
     before_ms: int
@@ -29,14 +28,14 @@ class StoreTimeMark:
 
 @dataclass(frozen=True, slots=True)
 class StoreTimes:
-    """The known marks of one queue, by offset."""
+    """The marks of one queue, by offset."""
 
     precise_ms: int
-    """How far an estimate may always be off."""
+    """The error that is always allowed."""
     marks: tuple[StoreTimeMark, ...] = ()
 
     def with_mark(self, mark: StoreTimeMark) -> StoreTimes:
-        """The marks with one more. Of two at one offset both are right."""
+        """Two marks at one offset are both right."""
         place = bisect_left(self.marks, mark.offset, key=_offset)
         after = place
         if place < len(self.marks) and (known := self.marks[place]).offset == mark.offset:
@@ -45,13 +44,12 @@ class StoreTimes:
         return StoreTimes(self.precise_ms, (*self.marks[:place], mark, *self.marks[after:]))
 
     def with_message(self, offset: int, stored_ms: int) -> StoreTimes:
-        """The marks with those of a message that was read."""
         return self.with_mark(StoreTimeMark(offset, stored_ms, stored_ms)).with_mark(
             StoreTimeMark(offset + 1, stored_ms, stored_ms)
         )
 
     def stored_ms(self, offset: int, now_ms: int) -> int | None:
-        """The store time of a message, where it is known well enough. Between two marks time goes on evenly."""
+        """The store time of a message, interpolated; None where too uncertain."""
         place = bisect_right(self.marks, offset, key=_offset)
         if not 0 < place < len(self.marks):
             return None
@@ -62,9 +60,7 @@ class StoreTimes:
         return first_ms + (last_ms - first_ms) * (offset - lower.offset + 1) // (upper.offset - lower.offset)
 
     def thinned(self, earliest: int, now_ms: int) -> StoreTimes:
-        """The marks without those below the earliest message that is kept and, if they are many, those without which nothing is known
-        less well than it must be.
-        """
+        """The marks from ``earliest`` on; if many, only those needed for the precision."""
         first = max(0, bisect_right(self.marks, earliest, key=_offset) - 1)
         marks = self.marks[first:]
         return StoreTimes(self.precise_ms, self._needed(marks, now_ms) if len(marks) > _MARKS_MAX else marks)

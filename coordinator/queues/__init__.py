@@ -1,4 +1,1 @@
-"""The cell of one queue in one group: what became of each message, who may change it, and how it is written.
-
-Which member owns the queue is in `rebalance`.
-"""
+"""The cell of one queue in one group: the state of its messages, and its writes. Ownership is in `rebalance`."""

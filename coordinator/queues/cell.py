@@ -1,8 +1,8 @@
-"""The cell of one queue in one consumer group: its owner, and the state of every message. All decisions are pure.
+"""The cell of one queue in one consumer group: its owner, and the state of every message. Pure.
 
-An offset is in one of four places. *Fresh*: nobody has seen it. *Granted*: in flight for the first time, in its owner. *Settled*: done,
-by a handler or as a dead letter. *Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind the marker of its message
-group. A listed offset counts as settled for the floor, so that no slow or failing message ever holds the floor.
+An offset is in one of four places. *Fresh*: never seen. *Granted*: in flight for the first time. *Settled*: done, by a handler or as a dead
+letter. *Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind the marker of its message group. A listed offset counts
+as settled for the floor, so that no slow or failing message ever holds the floor.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ACKS_KEPT = 16
-"""The number of acknowledging writes that are remembered, 8 bytes each. A write is recognised until this many others have followed it."""
+"""The number of acknowledging writes that are remembered."""
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class MessageState(IntEnum):
-    """The state of a message that is tracked individually, or of the head of a blocked message group. The numbers are stored."""
+    """The state of a message tracked individually, or of a blocked message group's head. The numbers are stored."""
 
     WAITING = 0
-    """It failed, and is run again when due."""
+    """The message failed, and will run again."""
     RUNNING = 1
-    """The message is in flight in its owner."""
+    """The message is in flight in the owner."""
     OUT = 2
     """Handed out by ``receive`` until due, whoever owns the queue."""
     SUSPECT = 3
-    """It was in flight in a worker that died."""
+    """The message was in flight in a worker that died."""
     PARKED = 4
-    """It used up its attempts, and its message group stands still until an operator releases or skips it."""
+    """The message used up its attempts: its group stands still until an operator releases or skips the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """The receive to which messages are out, if its caller named it (`receives.py`)."""
+    """The receive to which messages are out (`receives.py`)."""
 
     attempt: int = 0
-    """The hash of its attempt id; 0: it had none."""
+    """The hash of the attempt id, or 0."""
     holder: int = 0
-    """The hash of the name of who was given the messages; 0: nobody was named."""
+    """The hash of the holder's name, or 0."""
     end: int = 0
-    """ORDERLY: the offset behind the last message of the lane that it was given. CONCURRENT: 0."""
+    """ORDERLY: the offset behind its last message of the lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +58,29 @@ class Tries:
 
     state: MessageState
     attempts: int = 1
-    """The number of deliveries so far, the present one included."""
+    """The deliveries, the present one included."""
     strikes: int = 0
-    """The number of attempts that failed by the message's own fault."""
+    """The attempts that failed by the message's own fault."""
     due_ms: int = 0
     """WAITING: when it may run again. OUT: when its receipt handle expires."""
     company: int = 0
-    """RUNNING or SUSPECT: the number, or its upper bound, of messages of the process in flight with it; 1: alone. 0: as many as there
-    are."""
+    """RUNNING or SUSPECT: the most messages of the process in flight with it; 1: alone. 0: no limit."""
     receive: Receive | None = None
-    """OUT: the receive that was given it. None: nobody named it."""
+    """OUT: the receive, if its caller named it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A blocked message group: its messages from ``head`` on are listed, except those that were settled since."""
+    """A blocked message group: its messages from ``head`` on are listed, except settled ones."""
 
     head: int
-    """The first message of the group that is not settled."""
     limit: int
-    """The offset below which the group's messages were delivered ``tries.attempts`` times. RUNNING or OUT: they are in flight, in
-    order."""
+    """The offset below which the group's messages were delivered ``tries.attempts`` times; RUNNING or OUT: in flight, in order."""
     tries: Tries
-    """The tries of the group; the strikes are the head's."""
+    """The strikes are the head's."""
 
     def from_head(self, head: int, state: MessageState = MessageState.WAITING, due_ms: int = 0) -> Marker:
-        """The marker further on in its group, without strikes. Messages delivered with the old head keep their attempts; if they are OUT,
-        then to the same receive.
-        """
+        """The marker further on, without strikes. Messages delivered with the old head keep attempts and receive."""
         attempts = self.tries.attempts if head < self.limit else 0
         receive = self.tries.receive if state is MessageState.OUT else None
         return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms, receive=receive))
@@ -93,35 +88,30 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Messages to be written to the dead-letter queue, in this order. A sequence is never given twice."""
+    """Messages to be written to the dead-letter queue, in order. A sequence is never given twice."""
 
     next_sequence: int = 0
     assigned: tuple[int, ...] = ()
-    """The offsets whose dead letters are not known to be durable; the last one has sequence ``next_sequence - 1``."""
+    """The offsets without a durable dead letter; the last has sequence ``next_sequence - 1``."""
     former: int = 0
-    """The number of offsets, from the first, that were assigned in a former life of the topic or the group. The present messages at
-    those offsets are others."""
+    """The number of offsets, from the first, of a former life of topic or group, when they were other messages."""
     lost: int = 0
-    """The number of sequences that will never have a dead letter, as their messages were gone. This is told in the log, and counted
-    here."""
+    """The number of sequences without a dead letter for ever."""
     refused: tuple[tuple[int, int], ...] = ()
-    """(offset, attempts) of those in ``own`` that their receivers gave up. The attempts of the others are known to the queue's owner alone,
-    and to nobody once the owner is gone."""
+    """The (offset, attempts) of those in ``own`` that receivers gave up. Others' attempts are the owner's alone."""
     kept: tuple[tuple[int, int], ...] = ()
-    """The (offset, sequence) of those that a redrive passed over, by sequence. All come before those in ``assigned``."""
+    """The (offset, sequence) passed over by a redrive, ascending, before ``assigned``."""
 
     @property
     def own(self) -> tuple[int, ...]:
-        """The offsets that were assigned in the present life."""
         return self.assigned[self.former :]
 
     def sequences(self) -> list[tuple[int, int]]:
-        """The (offset, sequence) of each message whose dead letter is not known to be durable."""
+        """The (offset, sequence) without a durable dead letter."""
         first = self.next_sequence - len(self.assigned)
         return [*self.kept, *((offset, first + place) for place, offset in enumerate(self.assigned))]
 
     def only(self, pairs: Iterable[tuple[int, int]], *, next_sequence: int) -> DeadLetters:
-        """The dead letters of which only these (offset, sequence) are not known to be durable."""
         left = sorted(pairs, key=lambda pair: pair[1])
         count = 0
         while count < len(left) and left[-1 - count][1] == next_sequence - 1 - count:
@@ -130,15 +120,12 @@ class DeadLetters:
         return DeadLetters(next_sequence, tuple(offset for offset, _ in left[gap:]), kept=tuple(left[:gap]))
 
     def given_to(self, offsets: Sequence[int]) -> DeadLetters:
-        """The dead letters with the next sequences for these offsets, in this order."""
         return replace(self, next_sequence=self.next_sequence + len(offsets), assigned=(*self.assigned, *offsets))
 
     def with_refused(self, offset: int, attempts: int) -> DeadLetters:
-        """The dead letters with the next sequence for a message that its receiver gave up."""
         return replace(self.given_to((offset,)), refused=(*self.refused, (offset, attempts)))
 
     def left(self, assigned: tuple[int, ...], former: int, *, next_sequence: int | None = None) -> DeadLetters:
-        """The dead letters of which only these are assigned."""
         own = set(assigned[former:])
         return replace(
             self,
@@ -149,42 +136,32 @@ class DeadLetters:
         )
 
     def without_written(self, sequence: int, *, lost: int = 0) -> DeadLetters:
-        """The dead letters without those up to this sequence, ``lost`` of which were never written."""
+        """The dead letters after this sequence; ``lost`` of those before were never written."""
         gone = max(0, len(self.assigned) - max(0, self.next_sequence - 1 - sequence))
         return replace(self.left(self.assigned[gone:], max(0, self.former - gone)), lost=self.lost + (lost if gone else 0))
 
     def without_own(self) -> DeadLetters:
-        """The dead letters as the next life finds them: none of them is its own."""
         return self.left(self.assigned, len(self.assigned))
 
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """Waiting messages that are not in the cell. Their tries are rows, by due time, of an object that never changes (`spills.py`).
-
-    Rows come back into the cell from the first on.
-    """
+    """Waiting messages outside of the cell: rows, by due time, of an immutable object (`spills.py`). The first return first."""
 
     id: str
     """The id of the object: 32 hexadecimal digits."""
     taken: int
-    """The number of rows, from the first, that came back."""
     count: int
-    """The number of rows that are left, at least one."""
     next_due_ms: int
-    """The due time of the first row that is left."""
     first_offset: int
-    """The lowest offset of the rows that are left."""
+    """The lowest of the rows left."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogWitness:
-    """What the owner of a queue knew when it wrote the cell. A log or a group's record that was restored to an older state contradicts
-    it.
-    """
+    """An owner's knowledge at its write of the cell. A log or group's record restored to an older state contradicts it."""
 
     entry: int
-    """The number of the last entry of the topic's log."""
     digest: int
     """64 bits of the digest of the log's state after that entry."""
     group: int
@@ -193,47 +170,40 @@ class LogWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCell:
-    """A consumer group's whole state of one queue."""
+    """A consumer group's state of one queue."""
 
     generation: int = 0
-    """The generation of the group's positions; a reset begins the next."""
     epoch: int = 0
-    """The epoch of the owner. Every take raises it, so that late writes of an earlier owner are refused."""
+    """Raised by every take, so that late writes of an earlier owner are refused."""
     owner: str = ""
     """The member that may grant, or empty."""
     step: int = 0
-    """The number of the owner's writes in this epoch. When another's write follows, it tells the owner whether its own was carried out."""
+    """The number of the owner's writes in this epoch, by which it recognises its own below another's."""
     commands: int = 0
-    """The number of the last operator's command that was carried out here."""
+    """The last operator's command carried out here."""
     settled: SettledOffsets = field(default_factory=SettledOffsets)
-    """The offsets that are settled or listed."""
+    """Settled and listed offsets."""
     granted: OffsetSet = field(default_factory=OffsetSet)
     tries: Mapping[int, Tries] = field(default_factory=lambda: _NONE)
-    """The individually tracked messages, by offset."""
     markers: Mapping[int, Marker] = field(default_factory=lambda: _NONE)
-    """The blocked message groups, by the 64-bit hash of the group."""
+    """Keyed by the message group's 64-bit hash."""
     spills: tuple[Spill, ...] = ()
-    """Waiting messages that are tracked individually, like those in ``tries``, but for which the cell has no room."""
+    """Waiting messages for which the cell has no room."""
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     transactions: frozenset[str] = frozenset()
-    """The ids of transactions that settled messages here and are thereby committed, until their own rows note that (docs/0014)."""
+    """Transactions committed by settling messages here, until their own rows note that (docs/0014)."""
 
     seen: LogWitness | None = None
-    """The knowledge of the owner that last wrote the cell. None: nobody has written it in this generation, or only a version that did
-    not say so."""
+    """The last writer's; None before the first write in this generation, and from earlier versions."""
 
     acks: tuple[int, ...] = ()
-    """The ids of the last writes that acknowledged or changed deliveries, the newest last. A writer without an answer recognises its
-    own write by them."""
+    """The ids of the last acknowledging writes, the newest last. A writer without an answer recognises its own."""
     ack_writes: int = 0
-    """The number of such writes so far."""
 
     # --- Owners -----------------------------------------------------------------------------------------------------------------
 
     def taken_by(self, worker: str) -> QueueCell:
-        """The cell with a new owner. Messages in flight in the old owner become suspects: they run again in smaller and smaller
-        company.
-        """
+        """Messages in flight in the old owner become suspects, which run in smaller and smaller company."""
         in_flight = self.in_flight
         suspects = {
             offset: _suspected(Tries(MessageState.RUNNING), in_flight)
@@ -252,44 +222,41 @@ class QueueCell:
         )
 
     def released(self) -> QueueCell:
-        """The cell without an owner. Nothing may be in flight in it."""
+        """Nothing may be in flight."""
         if self.in_flight:
             raise InternalError("a queue with messages in flight cannot be released", observed=self.in_flight)
         return replace(self, owner="")
 
     @property
     def in_flight(self) -> int:
-        """The number of messages and blocked groups in flight in the owner."""
+        """The messages and blocked groups in flight in the owner."""
         tries = [*self.tries.values(), *(marker.tries for marker in self.markers.values())]
         return len(self.granted) + sum(one.state is MessageState.RUNNING for one in tries)
 
     @property
     def count_spilled(self) -> int:
-        """The number of messages that wait outside of the cell."""
         return sum(spill.count for spill in self.spills)
 
     @property
     def first_listed(self) -> int | None:
-        """The lowest offset that is tracked individually or heads a blocked group. None when nothing is listed."""
+        """The lowest offset tracked individually or heading a blocked group."""
         heads = (marker.head for marker in self.markers.values())
         return min([*self.tries, *heads, *(spill.first_offset for spill in self.spills)], default=None)
 
     # --- Messages without a blocked group ---------------------------------------------------------------------------------------
 
     def with_granted(self, offsets: OffsetSet) -> QueueCell:
-        """The cell with fresh offsets in flight."""
         if self.granted.meets(offsets) or self.settled.meets(offsets):
             raise InternalError("a message cannot be granted twice", observed=offsets.ranges())
         return replace(self, granted=self.granted.union(offsets))
 
     def with_ungranted(self, offsets: OffsetSet) -> QueueCell:
-        """The cell with granted messages fresh again: no handler of them was started."""
+        """Granted messages are fresh again: no handler was started."""
         if len(self.granted.without(offsets)) != len(self.granted) - len(offsets):
             raise InternalError("only what is granted can be given back", observed=offsets.ranges())
         return replace(self, granted=self.granted.without(offsets))
 
     def with_settled(self, offsets: OffsetSet) -> QueueCell:
-        """The cell with messages settled: granted ones, and individually tracked ones."""
         return replace(
             self,
             granted=self.granted.without(offsets),
@@ -298,7 +265,6 @@ class QueueCell:
         )
 
     def with_tries(self, offset: int, tries: Tries) -> QueueCell:
-        """The cell with a message tracked individually from now on, or with other tries than before."""
         return replace(
             self,
             granted=self.granted.without_range(offset, offset + 1),
@@ -307,7 +273,6 @@ class QueueCell:
         )
 
     def with_all_tries(self, tries: Mapping[int, Tries]) -> QueueCell:
-        """The same for many messages at once."""
         offsets = OffsetSet.of_offsets(list(tries))
         return replace(
             self,
@@ -319,14 +284,10 @@ class QueueCell:
     # --- Blocked message groups -------------------------------------------------------------------------------------------------
 
     def with_listed(self, offsets: OffsetSet) -> QueueCell:
-        """The cell with fresh messages of blocked groups passed over."""
         return replace(self, settled=self.settled.with_all(offsets))
 
     def with_markers(self, markers: Mapping[int, Marker | None], listed: OffsetSet) -> QueueCell:
-        """The cell with blocked groups: newly blocked, advanced or stopped, or (None) caught up.
-
-        ``listed`` were granted or tracked individually, and are behind these markers from now on.
-        """
+        """Blocked groups are new, advanced or stopped, or (None) caught up; ``listed`` offsets are behind these markers from now on."""
         gone = [group for group, marker in markers.items() if marker is None]
         standing = {group: marker for group, marker in markers.items() if marker is not None}
         return replace(
@@ -338,7 +299,6 @@ class QueueCell:
         )
 
     def with_marker(self, group: int, marker: Marker) -> QueueCell:
-        """The cell with a blocked group advanced, or stopped."""
         if group not in self.markers:
             raise InternalError("no such message group is blocked", observed=group)
         return replace(self, markers=_with(self.markers, group, marker))
@@ -346,32 +306,30 @@ class QueueCell:
     # --- Dead letters -----------------------------------------------------------------------------------------------------------
 
     def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
-        """The cell with messages given up. They get the next sequences, in this order, before anything is written for them."""
+        """The messages are given up, and get the next sequences before any dead letter is written."""
         return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=self.dead_letters.given_to(offsets))
 
     def with_dead_letters_written(self, sequence: int, *, lost: int = 0) -> QueueCell:
-        """The cell with the dead letters up to this sequence known to be durable, except ``lost`` that never will be."""
+        """The dead letters up to this sequence are durable, except ``lost`` that never will be."""
         return replace(self, dead_letters=self.dead_letters.without_written(sequence, lost=lost))
 
     # --- Transactions -----------------------------------------------------------------------------------------------------------
 
     def with_transaction(self, transaction: str) -> QueueCell:
-        """The cell with a transaction committed by this write."""
         return replace(self, transactions=self.transactions | {transaction})
 
     def without_transactions(self, noted: Iterable[str]) -> QueueCell:
-        """The cell without these transactions, which are noted elsewhere as committed. The same cell when it has none of them."""
+        """The transactions are noted elsewhere. The same cell if it has none of them."""
         left = self.transactions.difference(noted)
         return self if left == self.transactions else replace(self, transactions=left)
 
     # --- Acknowledgements -------------------------------------------------------------------------------------------------------
 
     def with_ack(self, write: int) -> QueueCell:
-        """The cell with one more write that acknowledges deliveries."""
         return replace(self, acks=(*self.acks, write)[-ACKS_KEPT:], ack_writes=self.ack_writes + 1)
 
     def has_ack(self, write: int, since: int) -> bool | None:
-        """Whether this write was carried out, after at least ``since`` others. None: the cell does not tell."""
+        """Whether this write was carried out, after at least ``since`` others; None if the cell has forgotten."""
         if write in self.acks:
             return True
         return False if 0 <= self.ack_writes - since <= ACKS_KEPT else None
@@ -379,10 +337,10 @@ class QueueCell:
     # --- Resets -----------------------------------------------------------------------------------------------------------------
 
     def reset_to(self, position: int, generation: int, *, lives_on: bool = True) -> QueueCell:
-        """The cell at another position, where everything from there on is fresh.
+        """The cell at another position, from where everything is fresh.
 
-        Messages in flight do not count any more. Dead letters stay assigned, and transactions committed. ``lives_on``: topic and group
-        are still those for which they were assigned.
+        Messages in flight do not count any more. Dead letters stay assigned, and transactions committed. ``lives_on``: topic and group are
+        those of the assigned dead letters.
         """
         return QueueCell(
             generation=generation,
@@ -399,10 +357,9 @@ class QueueCell:
 
 
 def removed_queue(cell: QueueCell, since: int) -> QueueCell:
-    """The cell of a queue that the topic has not had any more since this generation.
+    """The cell of a queue that the topic lost in this generation: without owner, and assigned dead letters lost.
 
-    Nobody owns it, a former owner cannot write it any more, and its assigned dead letters are lost. The same cell when that was done
-    before.
+    A former owner cannot write it any more. The same cell when that was done before.
     """
     if cell.generation >= since:
         return cell
@@ -412,7 +369,7 @@ def removed_queue(cell: QueueCell, since: int) -> QueueCell:
 
 
 def _suspected(tries: Tries, in_flight: int) -> Tries:
-    """The tries after the death of the message's worker: a strike only if it ran alone, else half the company the next time."""
+    """The tries after the death of the message's worker: a strike only if it ran alone, else half the company."""
     if tries.state is not MessageState.RUNNING:
         return tries
     alone = tries.company == 1

@@ -1,4 +1,4 @@
-"""Cells as bytes: a few hundred in ordinary work."""
+"""Cells as bytes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .offsets import OffsetSet, SettledOffsets
 
 _FORMAT = 1
 _WITH_SECTIONS = 2
-"""The format with sections: their number follows, then pairs of a section's number and its bytes. It is written only if there are
-sections, so that earlier versions can read all other cells. They refuse cells with sections, and so do not drop what they do not know."""
+"""The format with sections: their number, then pairs of a section's number and bytes. Cells without sections keep the earlier format.
+Earlier versions refuse sections, and so do not drop what they do not know.
+"""
 _TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED, _KEPT = 1, 2, 3, 4, 5, 6, 7, 8
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
 _TRACKED_MAX = 1 << 17
-"""The most tracked messages, far above any window. A few bytes can say that millions are in flight, and must not cost their reader all
-memory."""
+"""The most tracked messages, far above any window: damaged bytes must not cost their reader all memory."""
 
 
 def encode_cell(cell: QueueCell) -> bytes:
-    """A cell as bytes for its table. Messages with the same history share it."""
+    """Messages with the same history share it."""
     sections = _sections(cell)
     data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
     append_varint(data, cell.generation)
@@ -93,9 +93,7 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
 
 
 def _receives(cell: QueueCell) -> bytes:
-    """Each receive once: its hashes, the offsets that are out to it, and the places of its lanes among the markers, each with where the
-    receive ends.
-    """
+    """Each receive once: hashes, offsets, and places of lanes among the markers with the receive's ends."""
     named: defaultdict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = defaultdict(lambda: ([], []))
     for offset, tries in cell.tries.items():
         if (receive := tries.receive) is not None:
@@ -122,7 +120,7 @@ def _spill(spill: Spill) -> bytes:
 
 
 def decode_cell(data: bytes, *, where: str) -> QueueCell:
-    """The inverse of `encode_cell`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    """Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) not in (_FORMAT, _WITH_SECTIONS):
         raise _newer(where, f"format {_FORMAT} or {_WITH_SECTIONS}", version)
@@ -146,7 +144,6 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
 
 
 QUEUE_CELL = Codec(encode_cell, decode_cell)
-"""How the cell of a queue is written."""
 
 
 def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:

@@ -1,4 +1,4 @@
-"""Carries out operators' orders from the group's record in a queue's cell: by its owner, in the cell's next write."""
+"""Carries out the orders in a group's record on a queue's cell, by the owner's next write."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from .offsets import SettledOffsets
 
 
 def begin(position: Position, queue: int) -> QueueCell:
-    """The cell of a queue that nobody has taken yet."""
+    """The cell of a queue before its first take."""
     return QueueCell(generation=position.generations[queue], settled=SettledOffsets(position.offsets[queue]))
 
 
 def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, letters_max: float = LETTERS_MAX) -> QueueCell:
-    """The cell with all orders of the record carried out: a reset first, then the commands that came after it.
+    """The cell with all orders carried out: a reset first, then later commands. The same cell when nothing is left to do.
 
-    Commands that give messages up, and all later ones, are carried out only while fewer than ``letters_max`` dead letters are to be
-    written (`waits_for_room`).
-
-    The same cell when nothing is left to do. Messages granted before a reset do not count after it. Dead letters stay assigned, and
-    those of a former life of the topic or the group are marked as such.
+    Commands that give messages up, and all later ones, wait while ``letters_max`` dead letters are unwritten. A reset voids granted
+    messages. Dead letters stay assigned; those of a former life are marked.
     """
     position = record.positions[topic]
     if cell.generation < position.generations[queue]:
@@ -33,7 +30,7 @@ def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, l
 
 
 def with_commands_applied(cell: QueueCell, commands: Iterable[Command], *, letters_max: float = LETTERS_MAX) -> QueueCell:
-    """The cell after these commands for its queue, by number. Commands that were carried out before do nothing."""
+    """Commands carried out before do nothing."""
     for command in commands:
         if command.number > cell.commands:
             if command.generation == cell.generation:
@@ -45,7 +42,7 @@ def with_commands_applied(cell: QueueCell, commands: Iterable[Command], *, lette
 
 
 def waits_for_room(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> bool:
-    """Whether `caught_up` left a command undone. It has to be called again once dead letters were written."""
+    """Whether `caught_up` must be called again once dead letters were written."""
     return any(command.number > cell.commands for command in _of_queue(record, topic, queue))
 
 
@@ -67,5 +64,4 @@ def _obeying(cell: QueueCell, command: Command) -> QueueCell:
 
 
 def _released(marker: Marker) -> Marker:
-    """The marker due at once, with no strike against it."""
     return replace(marker, tries=Tries(MessageState.WAITING, marker.tries.attempts))

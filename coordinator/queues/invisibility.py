@@ -1,9 +1,9 @@
-"""The state of messages that were handed out by ``receive``, in their queue's cell. Pure.
+"""Messages handed out by ``receive``, in their queue's cell. Pure.
 
 Any holder of the handle may acknowledge or ask for more time. Only the owner lets a delivery expire.
 
-A message tracked individually (CONCURRENT) is `MessageState.OUT` until its due time. In an ORDERLY group the marker of its lane is OUT, with
-all messages of the lane that were handed out together. These are acknowledged one after the other, and expire together.
+A message tracked individually (CONCURRENT) is `MessageState.OUT` until due. In an ORDERLY group the marker of its lane is. The lane's
+messages that were handed out together are acknowledged one after the other, and expire together.
 """
 
 from __future__ import annotations
@@ -33,28 +33,27 @@ _GIVE_UP = "dead_letter"
 
 @dataclass(frozen=True, slots=True)
 class ExpiredDelivery:
-    """A delivery that expired: a failed attempt."""
+    """A failed attempt."""
 
     offset: int
     attempts: int
     parked: bool = False
     given_up: bool = False
-    """Whether it becomes a dead letter. If neither this nor parked, it may be handed out again at once."""
+    """Whether it becomes a dead letter. Otherwise, unless parked, it may be handed out again at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """A cell in which deliveries have expired, and the lapses."""
+    """A cell with expired deliveries."""
 
     cell: QueueCell
     lapses: tuple[ExpiredDelivery, ...] = ()
     left: bool = False
-    """Whether others are due that would be given up, but for whose dead letters there is no room yet. They stay out until there is."""
+    """Whether due deliveries stay out for want of room for their dead letters."""
 
 
 def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
-    """The cell with the message settled, for good. ``known`` is the group's present generation: a cell that is behind is to be reset to
-    it.
+    """The message is settled for good. ``known`` is the group's present generation, which the cell may lag behind.
 
     Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
     """
@@ -77,9 +76,9 @@ def given_up(
     known: int = 0,
     letters_max: int = LETTERS_MAX,
 ) -> QueueCell:
-    """The cell with the message given up by its receiver, as if it had run out of attempts: a dead letter, or its message group parked.
+    """The message becomes a dead letter, or its message group parked.
 
-    Raises as `acknowledged` does, and `DeadLettersWait` when ``letters_max`` dead letters are to be written already.
+    Raises as `acknowledged` does, and `DeadLettersWait` for more than ``letters_max`` unwritten dead letters.
     """
     _check_generation(max(cell.generation, known), handle, _GIVE_UP)
     if handle.lane is None:
@@ -116,12 +115,10 @@ def changed_invisible_duration(
     holder: int | None = None,
     lets_go: bool = False,
 ) -> QueueCell:
-    """The cell with another end of the delivery, for all messages of its lane that are out with it.
+    """All messages of the lane that are out together get another end; for others than the first it can only be put off.
 
-    For a message that is not the first of them the end can only be put off. An extension is no retry. A delivery that ends now expires,
-    and counts as one. ``holder``: only while the message is out to it. ``lets_go``: then it is out to no receive any more.
-
-    Raises as `acknowledged` does, and `ReceiptRefused` where it is not out to the holder.
+    An extension is no retry; a delivery that ends now is one. ``lets_go``: the message is out to no receive any more. Raises as
+    `acknowledged` does, and `ReceiptRefused` where the message is not out to ``holder``.
     """
     _check_generation(max(cell.generation, known), handle, _CHANGE)
     if handle.lane is None:
@@ -141,9 +138,7 @@ def _with_end(tries: Tries, due_ms: int, *, lets_go: bool) -> Tries:
 
 
 def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
-    """The cell with a message visible again that was handed out but taken by nobody, without a strike. The same cell when it is not out
-    any more.
-    """
+    """An untaken message is visible again, without a strike. The same cell when it is not out any more."""
     tries = cell.tries.get(handle.offset) if handle.lane is None else None
     marker = None if handle.lane is None else cell.markers.get(handle.lane)
     if cell.generation != handle.generation:
@@ -157,10 +152,9 @@ def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
 
 
 def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_max: int = LETTERS_MAX) -> Expiry:
-    """The cell with a strike against every delivery that is out and due. The message is visible again, or at the end of its attempts
-    the group's policy applies.
+    """Every due delivery gets a strike, and its message is visible again, or meets the group's policy.
 
-    Messages are given up only until ``letters_max`` dead letters are to be written; those due first come first.
+    Messages are given up, those due first, only until ``letters_max`` dead letters are unwritten.
     """
     most, parks_all = settings.max_attempts, settings.dead_letter_policy is DeadLetterPolicy.PARK
     tries = {offset: one for offset, one in cell.tries.items() if _is_due(one, now_ms)}
@@ -196,20 +190,20 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_ma
 
 
 def last_expiry_ms(cell: QueueCell) -> int:
-    """The time when the last delivery that is out expires; 0 when none is."""
+    """0 when none is out."""
     every = [*cell.tries.values(), *(marker.tries for marker in cell.markers.values())]
     return max((one.due_ms for one in every if one.state is MessageState.OUT), default=0)
 
 
 def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
-    """The cell without the markers of these lanes, whose last known messages were handed out, as far as those are settled."""
+    """The cell without the markers of these lanes, as far as their last known messages are settled."""
     markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
     gone = [lane for lane, one in markers.items() if one.tries.state is MessageState.WAITING and one.head >= one.limit]
     return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
 
 
 def _behind_head(marker: Marker, handle: ReceiptHandle) -> Marker:
-    """The marker behind the message that this handle settles: its lane waits, or the next message of the receive is its head."""
+    """The lane waits, or the receive's next message is its head."""
     if handle.following is None:
         return marker.from_head(handle.offset + 1)
     return marker.from_head(handle.following, MessageState.OUT, marker.tries.due_ms)

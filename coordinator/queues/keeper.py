@@ -1,8 +1,8 @@
 """The owner's hold on one queue's cell: changes gather while a write is under way, and go into the next one together.
 
-Only the owner changes more than what was handed out by receipt handles, and every write is conditional on the cell's version. So a
-failed write found one of three things. Another owner: then this hold is over. Another's acknowledgement: then the changes are made
-again on top of it. Or its own write with such an acknowledgement on top, which the owner's count of writes tells.
+Others only acknowledge by receipt handles, and every write is conditional on the cell's version. So a failed write found one of three:
+another owner, which ends this hold; another's acknowledgement, on which the changes are made again; or its own write below such an
+acknowledgement, shown by the count of writes.
 """
 
 from __future__ import annotations
@@ -21,35 +21,34 @@ from .cell import LogWitness, QueueCell
 from .codec import decode_cell, encode_cell
 
 Change: TypeAlias = Callable[[QueueCell], QueueCell]
-"""A change of the cell. It is applied to the newest cell, perhaps more than once and to a later cell the second time, so it must be
-pure."""
+"""A pure change of the cell, perhaps applied more than once, on later cells."""
 _Request: TypeAlias = Request[QueueCell, QueueCell]
 
 ROOM_BYTES = CELL_STORED_BYTES_MAX - 8 * KIB
-"""The size at which cells stop growing: a new owner, who makes suspects of the messages in flight, must always find room."""
+"""The size at which cells stop growing: a new owner must find room for suspects."""
 
 
 class OwnershipLost(ReopenError):
-    """The queue has another owner, or may have one. Nothing more may be started or settled by this one."""
+    """The queue may have another owner. This one may start or settle nothing more."""
 
     kind = "ownership_lost"
 
 
 class CellFull(RetryError):
-    """The cell has no room for what else should be tracked; it was left unchanged."""
+    """The cell has no room, and was left unchanged."""
 
     kind = "cell_full"
 
 
 class Holder(Protocol):
-    """The owner of queues: a member of a group, while its worker's heartbeat is believed."""
+    """A member of a group, while its worker's heartbeat is believed."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def until_s(self) -> float:
-        """The time, by the monotonic clock, until which it may believe itself alive."""
+        """The end of the lease, by the monotonic clock."""
         ...
 
 
@@ -61,29 +60,27 @@ class QueueKeeper:
         self._holder = holder
         self.key = key
         self.cell = cell
-        """The cell in the table, as far as this owner knows."""
+        """The last known cell."""
         self.size_bytes = len(stored.data)
         self.writes = 0
         self.taken_from = ""
-        """The former owner that did not release the queue; empty when there was none."""
+        """The former owner that did not release the queue."""
         self.ended = asyncio.Event()
-        """Set once the hold is over, by release or by loss."""
+        """Set by release or loss."""
         self.seen: Callable[[], LogWitness] | None = None
-        """The owner's knowledge when it writes. None: it does not know yet whether that agrees with the cell."""
+        """Gives the owner's knowledge; None until it is known to agree with the cell."""
         self._stored = stored
         self._gathered: list[_Request] = []
         self._writer: asyncio.Task[None] | None = None
 
     @property
     def epoch(self) -> int:
-        """The epoch of this ownership."""
         return self.cell.epoch
 
     async def change(self, change: Change) -> QueueCell:
-        """Make a change, and return the cell once it is durable.
+        """Return the cell once the change is durable.
 
-        Raises `OwnershipLost`, also when it is not known whether the change was made. Raises `CellFull` when this change was left out
-        for want of room, and what ``change`` raises.
+        Raises `OwnershipLost`, also when the outcome is unknown, `CellFull` when this change has no room, and what ``change`` raises.
         """
         if self.ended.is_set():
             raise self._lost("the hold on the queue is over")
@@ -94,7 +91,7 @@ class QueueKeeper:
         return await request.done
 
     async def look(self) -> QueueCell:
-        """Read what others acknowledged meanwhile. Returns the cell. Raises `OwnershipLost`, and what the table raises."""
+        """Read others' acknowledgements. Raises `OwnershipLost`, and what the table raises."""
         known = self._stored
         found = await self._cells.read(self.key)
         writing = self._writer is not None and not self._writer.done()
@@ -108,7 +105,7 @@ class QueueKeeper:
         return self.cell
 
     async def release(self) -> None:
-        """Release the queue, in which nothing may be in flight. The next owner may take it at once."""
+        """Nothing may be in flight. The next owner may take the queue at once."""
         await self.change(QueueCell.released)
         self.ended.set()
 
@@ -154,7 +151,6 @@ class QueueKeeper:
             one.settle(cell)
 
     def _merged(self, changed: CellChanged) -> QueueCell:
-        """The present cell, if it is still this owner's. Raises `OwnershipLost`."""
         if changed.stored is None:
             raise self._lost("the cell was deleted", changed)
         stored = decode_cell(changed.stored.data, where=self.key)
@@ -177,12 +173,10 @@ class QueueKeeper:
 
 
 async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: StoredCell | None) -> QueueKeeper | None:
-    """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell of a queue that nobody has taken yet.
+    """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell before the first take.
 
-    Returns None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
-
-    The cell may change though it is the holder's own: an earlier write of its, which got no answer, arrived just now. Then it is taken as it
-    is after that.
+    Returns None when another was quicker. Raises `UnknownOutcome`: read the cell again. An unanswered earlier write of the same holder may
+    arrive just now: it is built upon.
     """
     while True:
         before = decode_cell(found.data, where=key) if found is not None else begin
@@ -209,7 +203,7 @@ def _stamped(cell: QueueCell, base: QueueCell, seen: LogWitness | None) -> Queue
 
 
 def _apply(base: QueueCell, gathered: list[_Request]) -> tuple[QueueCell, list[_Request]]:
-    """The cell with all changes that can be made, and their requests. The caller of a failed change gets its error."""
+    """The cell with all possible changes, and their requests. A failed change's caller gets its error."""
     cell, made = base, []
     for one in gathered:
         if one.done.done():
@@ -226,7 +220,6 @@ def _apply(base: QueueCell, gathered: list[_Request]) -> tuple[QueueCell, list[_
 
 
 def _apply_what_fits(base: QueueCell, gathered: list[_Request], room_bytes: int) -> tuple[QueueCell, list[_Request]]:
-    """The same, without changes that make the cell too large."""
     cell, made = base, []
     for one in gathered:
         if one.done.done():

@@ -1,7 +1,7 @@
 """Sets of a queue's offsets: those settled, and those in flight.
 
-A set is a whole number with a bit for every offset from some base on. So adding a range, removing one and moving a floor are a few
-operations on machine words, whatever the holes look like. It is stored in the smallest of four forms.
+A set is a whole number with a bit for every offset from a base on: unions, differences and a rising floor are a few operations on machine
+words. It is stored in the smallest of four forms.
 """
 
 from __future__ import annotations
@@ -21,24 +21,22 @@ OffsetRange: TypeAlias = tuple[int, int]
 
 _RANGES, _BITMAP, _PACKED_RANGES, _PACKED_BITMAP = range(4)
 _SPAN_MAX = 1 << 24
-"""The longest span of a set above its base. Data that says more is damaged, and must not cost its reader all memory."""
+"""The longest span above the base: damaged data must not cost its reader all memory."""
 _RANGES_MAX = 1 << 18
-"""The most ranges of a set: five times those of the largest window with every other message settled. A few kilobytes can say that there
-are millions, and each is a separate object where they are asked for."""
+"""The most ranges: five times those of the largest window with every other message settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSet:
-    """Some offsets."""
+    """A set of offsets."""
 
     base: int = 0
-    """The lowest offset of the set; 0 when it is empty."""
+    """The lowest offset, or 0."""
     bits: int = 0
-    """The bits: bit ``i`` says whether ``base + i`` is in the set."""
+    """Bit ``i`` says whether ``base + i`` is in the set."""
 
     @staticmethod
     def of(ranges: Iterable[OffsetRange]) -> OffsetSet:
-        """The offsets of these ranges."""
         found = OffsetSet()
         for first, limit in ranges:
             found = found.with_range(first, limit)
@@ -46,7 +44,6 @@ class OffsetSet:
 
     @staticmethod
     def of_offsets(offsets: Sequence[int]) -> OffsetSet:
-        """A set of these offsets, given in any order."""
         if not offsets:
             return OffsetSet()
         array = np.asarray(offsets, np.int64)
@@ -63,43 +60,38 @@ class OffsetSet:
 
     @property
     def limit(self) -> int:
-        """The offset after the highest one; 0 when the set is empty."""
+        """The offset after the highest one, or 0."""
         return self.base + self.bits.bit_length()
 
     def with_range(self, first: int, limit: int) -> OffsetSet:
-        """The set with the offsets of a range added."""
         return self.union(_of_range(first, limit))
 
     def union(self, other: OffsetSet) -> OffsetSet:
-        """The offsets of both sets."""
         if not self or not other:
             return self or other
         base = min(self.base, other.base)
         return OffsetSet(base, self.bits << (self.base - base) | other.bits << (other.base - base))
 
     def without(self, other: OffsetSet) -> OffsetSet:
-        """The offsets that are not in the other set."""
         if not self or not other:
             return self
         shift = other.base - self.base
         return _rebased(self.base, self.bits & ~(other.bits << shift if shift >= 0 else other.bits >> -shift))
 
     def meets(self, other: OffsetSet) -> bool:
-        """Whether both sets have an offset in common."""
         return self.without(other) != self
 
     def without_range(self, first: int, limit: int) -> OffsetSet:
-        """The offsets that are not in a range."""
         return self.without(_of_range(first, limit))
 
     def ranges(self) -> list[OffsetRange]:
-        """The ranges of the set, ascending and as long as possible."""
+        """Ascending, and as long as possible."""
         if not self.bits & (self.bits + 1):  # a single one, or none
             return [(self.base, self.limit)] if self.bits else []
         return [(int(first), int(limit)) for first, limit in _edges(self.bits) + self.base]
 
     def encode(self) -> bytes:
-        """The set as bytes: as few as its holes allow, and never more than a bit an offset, and some."""
+        """About a bit an offset at most."""
         data = bytearray()
         append_varint(data, self.base)
         append_bytes(data, _encode_bits(self.bits))
@@ -107,7 +99,7 @@ class OffsetSet:
 
     @staticmethod
     def decode(reader: VarintReader) -> OffsetSet:
-        """The inverse of `encode`. Raises `DataDamaged`."""
+        """Raises `DataDamaged`."""
         base = reader.varint()
         return _rebased(base, _decode_bits(reader, base))
 
@@ -117,45 +109,40 @@ class SettledOffsets:
     """All offsets below a floor, and some above it."""
 
     floor: int = 0
-    """The lowest offset that is not in the set."""
+    """The lowest offset not in the set."""
     above: int = 0
-    """The bits above the floor: bit ``i`` says whether ``floor + i`` is in the set, so bit 0 is never set."""
+    """Bit ``i`` says whether ``floor + i`` is in the set, so bit 0 is never set."""
 
     def __contains__(self, offset: int) -> bool:
         return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)
 
     @property
     def limit(self) -> int:
-        """The offset after the highest one."""
         return self.floor + self.above.bit_length()
 
     @property
     def count_above(self) -> int:
-        """The number of offsets above the floor."""
         return self.above.bit_count()
 
     def with_range(self, first: int, limit: int) -> SettledOffsets:
-        """The set with the offsets of a range added."""
         first = max(first, self.floor)
         if limit <= first:
             return self
         return self._with(((1 << (limit - first)) - 1) << (first - self.floor))
 
     def with_all(self, offsets: OffsetSet) -> SettledOffsets:
-        """The set with other offsets added."""
         shift = offsets.base - self.floor
         return self._with(offsets.bits << shift if shift >= 0 else offsets.bits >> -shift)
 
     def meets(self, offsets: OffsetSet) -> bool:
-        """Whether any of these offsets is in the set."""
         return bool(offsets) and (offsets.base < self.floor or bool(offsets.bits << (offsets.base - self.floor) & self.above))
 
     def ranges(self) -> list[OffsetRange]:
-        """The ranges above the floor, ascending and as long as possible."""
+        """Above the floor, ascending and as long as possible."""
         return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
 
     def gaps(self, limit: int) -> list[OffsetRange]:
-        """The offsets below ``limit`` that are not in the set, ascending."""
+        """The offsets below ``limit`` not in the set, ascending."""
         found, start = [], self.floor
         for first, end in self.ranges():
             if first >= limit:
@@ -165,7 +152,7 @@ class SettledOffsets:
         return [*found, (start, limit)] if start < limit else found
 
     def encode(self) -> bytes:
-        """The set as bytes: as few as its holes allow, and never more than a bit an offset, and some."""
+        """About a bit an offset at most."""
         data = bytearray()
         append_varint(data, self.floor)
         append_bytes(data, _encode_bits(self.above))
@@ -173,7 +160,7 @@ class SettledOffsets:
 
     @staticmethod
     def decode(reader: VarintReader) -> SettledOffsets:
-        """The inverse of `encode`. Raises `DataDamaged`."""
+        """Raises `DataDamaged`."""
         floor = reader.varint()
         above = _decode_bits(reader, floor)
         if above & 1:
@@ -237,7 +224,7 @@ def _decode_bits(reader: VarintReader, base: int) -> int:
 
 
 def _decode_ranges(reader: VarintReader) -> int:
-    """The bits of ranges, set side by side in one array. One after another in a long number, each would cost as much as all."""
+    """Side by side in one array: one after another in a long number, each would cost as much as all."""
     edges, end = [], 0
     while not reader.done:
         first = end + reader.varint()
@@ -266,7 +253,6 @@ def _unpacked(payload: bytes, reader: VarintReader) -> bytes:
 
 
 def _edges(bits: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The (first, limit) of every run of ones."""
     if not bits:
         return np.empty((0, 2), np.int64)
     size = bits.bit_length() // 8 + 1  # the last bit of it is a zero

@@ -1,7 +1,7 @@
-"""Receipt handles, with which any process acknowledges a message that was handed out, whoever owns its queue by then.
+"""Receipt handles, by which any process acknowledges, whoever owns the queue.
 
-A handle names the delivery. Nothing more is kept of it except in the queue's cell. It is opaque text that can be stored and passed to
-other processes. It is sealed with the consumer group's secret, so that topic, queue and offset are not enough to make one.
+A handle names the delivery, in opaque text that can be stored and passed on. The consumer group's secret seals it, so that topic, queue and
+offset are not enough to make one.
 """
 
 from __future__ import annotations
@@ -24,49 +24,47 @@ _SEAL_BYTES = 12
 _SEAL_PURPOSE = b"receipt handle"
 _CHECK_BYTES = 4
 _CHARS_MAX = 1_024
-"""Longer than any handle, whose longest parts are the names of a group and a topic."""
+"""Longer than any handle."""
 
 
 class ReceiptRefused(CallError):
-    """The message cannot be acknowledged, or its invisible duration changed, by this receipt handle."""
+    """The receipt handle cannot acknowledge the message, or change its invisible duration."""
 
     kind = "receipt_refused"
 
 
 class ReceiptExpired(ReceiptRefused):
-    """The invisible duration has passed: the message is handed out again, or was, or was given up."""
+    """The invisible duration has passed: the message is visible again, or was given up."""
 
     kind = "receipt_expired"
 
 
 class AlreadySettled(ReceiptRefused):
-    """The message was acknowledged before, or given up."""
+    """The message was acknowledged or given up before."""
 
     kind = "already_settled"
 
 
 class ReceiptOutdated(ReceiptRefused):
-    """The group's offsets were reset since. Messages handed out before do not count any more."""
+    """The group's offsets were reset since."""
 
     kind = "receipt_outdated"
 
 
 class ReceiptAhead(ReceiptRefused):
-    """An earlier message of the same message group, handed out by the same receive, is not acknowledged."""
+    """An earlier message of the same message group and receive is not acknowledged."""
 
     kind = "receipt_ahead"
 
 
 class DeadLettersWait(RetryError):
-    """Nothing more is given up: too many dead letters of the queue are still to be written. The message is out as before."""
+    """Too many dead letters of the queue are unwritten. The message is out as before."""
 
     kind = "dead_letters_wait"
 
 
 class ForeignReceipt(ReceiptRefused):
-    """The handle is another consumer group's, perhaps a deleted one's of the same name, or nobody's, or of a queue of which nothing was
-    ever handed out.
-    """
+    """The handle is another consumer group's, or forged, or of a queue of which nothing was handed out."""
 
     kind = "foreign_receipt"
 
@@ -80,21 +78,19 @@ class ReceiptHandle:
     queue: int
     offset: int
     generation: int
-    """The generation of the group's position on the queue."""
     attempt: int
-    """The delivery's number. Of two handles of one message at most one is good."""
+    """The delivery: of two handles of one message at most one is good."""
     lane: int | None = None
-    """ORDERLY: the hash of the message group, 0 for messages without one. CONCURRENT: None."""
+    """ORDERLY: the hash of the message group, 0 without one."""
     following: int | None = None
-    """The next offset of the lane that was handed out by the same receive."""
+    """The next offset of the lane that was handed out with it."""
 
     @property
     def where(self) -> str:
-        """The place of the message, for people."""
         return f"{self.topic}, queue {self.queue}, offset {self.offset}, attempt {self.attempt}"
 
     def encode(self, secret: str) -> str:
-        """The handle as text: letters, digits, ``-`` and ``_``; sealed with the consumer group's secret."""
+        """Sealed text of letters, digits, ``-`` and ``_``."""
         data = bytearray([_FORMAT])
         append_bytes(data, self.group.encode())
         append_bytes(data, self.topic.encode())
@@ -108,7 +104,7 @@ class ReceiptHandle:
 
     @staticmethod
     def decode(text: object) -> ReceiptHandle:
-        """The inverse of `encode`, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
+        """Genuine or not. Raises `InvalidArgument`."""
         if not isinstance(text, str):
             raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
         if len(text) > _CHARS_MAX:
@@ -144,13 +140,13 @@ def _decoded(text: str) -> ReceiptHandle:
 
 
 def is_genuine(text: str, secret: str) -> bool:
-    """Whether a handle, as text, was sealed with this secret. Raises `InvalidArgument` for text that is no handle."""
+    """Raises `InvalidArgument` for text that is no handle."""
     data, seal = _parts(text)
     return hmac.compare_digest(seal, _seal(data, secret))
 
 
 def _parts(text: str) -> tuple[bytes, bytes]:
-    """The content of a handle, and its seal. Raises `InvalidArgument` for text that was cut off or changed on its way."""
+    """The content and the seal. Raises `InvalidArgument` for text cut off or changed."""
     if len(text) > _CHARS_MAX:
         raise _no_handle(text)
     try:

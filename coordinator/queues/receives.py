@@ -1,7 +1,7 @@
-"""The receives that messages are out to, as the cells of their queues name them. Pure.
+"""The receives that messages are out to. Pure.
 
-A receive may have an attempt id, by which it is repeated, and a holder: the client that was given the messages. A cell knows both by a
-hash that is keyed with the consumer group's secret. It names a receive only where messages are out to it, so nothing has to be removed.
+A receive may have an attempt id, by which it is repeated, and a holder: the client. A cell has both as hashes keyed with the consumer
+group's secret, and only while messages are out, so nothing has to be removed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ATTEMPT, _HOLDER = b"receive attempt", b"receive holder"
 
 
 def attempt_hash(attempt_id: str, secret: str) -> int:
-    """The number by which cells know an attempt id: 64 bits, never 0."""
+    """64 bits, never 0."""
     return _hash(attempt_id, secret, _ATTEMPT)
 
 
 def holder_hash(holder: str, secret: str) -> int:
-    """The number by which cells know a holder: 64 bits, never 0."""
+    """64 bits, never 0."""
     return _hash(holder, secret, _HOLDER)
 
 
@@ -32,17 +32,17 @@ class OutstandingMessages:
     alone: Mapping[int, Tries]
     """CONCURRENT: by offset."""
     lanes: Mapping[int, Marker]
-    """ORDERLY: the markers of their lanes, by hash. The messages are those from the head up to the end of the receive."""
+    """ORDERLY: the markers of their lanes, by hash, from the head up to the end of the receive."""
 
     def __bool__(self) -> bool:
         return bool(self.alone or self.lanes)
 
     def dues_ms(self) -> list[int]:
-        """When each message or lane becomes visible to others."""
+        """When messages become visible to others."""
         return [tries.due_ms for tries in self._tries()]
 
     def by_receive(self) -> dict[tuple[int, int], OutstandingMessages]:
-        """The messages that are out to each receive, by the hashes of its holder and its attempt id."""
+        """The messages by the hashes of holder and attempt id."""
         receives = {(tries.receive.holder, tries.receive.attempt) for tries in self._tries() if tries.receive is not None}
         return {(holder, attempt): self._of(holder, attempt) for holder, attempt in sorted(receives)}
 
@@ -61,7 +61,7 @@ class OutstandingMessages:
 
 
 def outstanding(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> OutstandingMessages:
-    """The messages that are out to some receives, and not due."""
+    """Only messages that are not due."""
 
     def is_out(tries: Tries) -> bool:
         return tries.state is MessageState.OUT and tries.due_ms > now_ms and tries.receive is not None and is_meant(tries.receive)
@@ -73,7 +73,7 @@ def outstanding(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: in
 
 
 def attempts_out(cell: QueueCell) -> set[int]:
-    """The attempt ids, as hashes, to which messages are out, due or not."""
+    """The hashes of attempt ids, due or not."""
     return {receive.attempt for receive in _named(cell) if receive.attempt}
 
 

@@ -1,4 +1,4 @@
-"""Acknowledgements by processes that do not own the queue: written into its cell beside the owner, who merges them."""
+"""Acknowledgements beside the queue's owner, who merges them."""
 
 from __future__ import annotations
 
@@ -18,36 +18,32 @@ from .receipt_handle import DeadLettersWait, ForeignReceipt, ReceiptOutdated, Re
 
 @dataclass(frozen=True, slots=True)
 class UncertainWrite:
-    """A write of a change whose outcome is not known."""
+    """A write whose outcome is unknown."""
 
     write: int
-    """The id of the write, as in `QueueCell.acks`."""
+    """The id, as in `QueueCell.acks`."""
     since: int
-    """The number of acknowledging writes before it, at least."""
+    """The least number of acknowledging writes before it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Waiting(Request[QueueCell, None]):
     tried: list[UncertainWrite]
-    """The writes that were tried. Each may have been carried out, but at most one."""
+    """The tried writes, of which at most one was carried out."""
     made: bool = False
-    """Whether one of them was carried out, so that there is nothing left to do."""
     in_doubt: bool = False
-    """Whether the cell does not tell any more about one of them."""
+    """Whether the cell has forgotten about one of the writes."""
     changes: bool = False
-    """Whether the change alters the cell."""
 
     def recall(self, cell: QueueCell) -> None:
-        """Learn the outcome from the cell. A change that was not carried out yet still may be, but by none of the writes before this
-        cell.
-        """
+        """Learn the outcome from the cell. Writes before this cell can no longer be carried out."""
         found = [cell.has_ack(one.write, one.since) for one in self.tried]
         self.made = self.made or True in found
         self.in_doubt = self.in_doubt or None in found
         self.tried = [UncertainWrite(one.write, cell.ack_writes) for one in self.tried]
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the change, or as it was when the change is refused, or was made before."""
+        """The cell, unchanged when the change is refused or was made before."""
         self.refusal, after = None, cell
         try:
             after = cell if self.made else self.change(cell)
@@ -60,8 +56,7 @@ class _Waiting(Request[QueueCell, None]):
 
 
 class RemoteAcks:
-    """Changes cells that others own, by receipt handle. Owner and epoch stay, so that the owner finds its own cell, with one more
-    write.
+    """Changes cells that others own, by receipt handle. Owner and epoch stay, so that the owner recognises its cell.
 
     Changes requested while a write is under way go into the next one together.
     """
@@ -75,11 +70,10 @@ class RemoteAcks:
     def change(
         self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: UncertainWrite | None = None
     ) -> asyncio.Future[None]:
-        """Change a cell; the future is done once the change is durable. Changes of one cell are made in the order of calls. ``tried``
-        is a write that may have made the change already.
+        """A future that is done once the change is durable. Changes of one cell keep the order of calls. ``tried`` may have made the change
+        already.
 
-        Raises the `ReceiptRefused` errors of ``change``, what the table raises, and `UnknownOutcome` when neither the table nor the
-        cell tells.
+        Raises the `ReceiptRefused` errors of ``change``, what the table raises, and `UnknownOutcome`.
         """
         waiting = _Waiting(change, tried=[tried] if tried else [])
         self._writes.add(key, waiting)

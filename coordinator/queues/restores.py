@@ -1,7 +1,7 @@
-"""Detects restores from backups that do not fit together: a log, or a group's record, that is older than the cells of its queues.
+"""Detects a log, or a group's record, restored without the cells of its queues.
 
-An owner writes into the cell what it knows (`LogWitness`), and the next owner compares. That costs no request if the process has folded the
-log from there on.
+An owner writes its `LogWitness` into the cell, and the next owner compares, without a request if the process has folded the log from there
+on.
 """
 
 from __future__ import annotations
@@ -22,25 +22,23 @@ _DIGEST_DIGITS = 16
 
 
 class InconsistentRestore(DataDamaged):
-    """The topic's log, or the consumer group's record, is older than the cells of the group's queues: it was restored without them."""
+    """The topic's log, or the consumer group's record, is older than the cells of the group's queues."""
 
     kind = "inconsistent_restore"
 
 
 def seen(state: TopicState, secret: str) -> LogWitness:
-    """The knowledge of an owner that has folded the log up to ``state``, of a group with this secret."""
+    """The knowledge of an owner that has folded the log up to ``state``."""
     return LogWitness(state.entry, _bits_of(state.digest), _group(secret))
 
 
 def is_ahead(cell: QueueCell, position: Position, queue: int) -> bool:
-    """Whether the cell is of a later generation than the record knows. This is also so for a moment where the record was read before
-    the cell.
-    """
+    """Whether the cell's generation is later than the record's, which may also have been read too early."""
     return cell.generation > position.generations[queue]
 
 
 def of_another_record(cell: QueueCell, position: Position, queue: int, secret: str) -> str | None:
-    """The evidence that the cell's generation is not the one that the record means. None: there is none."""
+    """The evidence that the record's generation is another one than the cell's."""
     if cell.seen is None or cell.generation != position.generations[queue]:
         return None
     if cell.seen.group != _group(secret):
@@ -51,7 +49,7 @@ def of_another_record(cell: QueueCell, position: Position, queue: int, secret: s
 
 
 def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
-    """Whether this process knows, without asking, that the log is the one for which the cell was written."""
+    """Whether the log is known, without asking, to be the one of the cell."""
     if not topic.is_current:
         return True  # a reader of it hears that it was deleted
     if _following(cell) > topic.tail.state.next_offsets[queue]:
@@ -63,10 +61,7 @@ def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
 
 
 async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | None:
-    """The evidence that the cell was written for another log, or for a longer one. None: there is none.
-
-    Raises what reading the log raises.
-    """
+    """The evidence that the log is another, or shorter. Raises what reading the log raises."""
     if agrees(topic, queue, cell):
         return None
     tail, last = topic.tail, cell.seen
@@ -88,7 +83,6 @@ async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | Non
 
 
 def inconsistent(why: str, *, group: str, topic: str, queue: int) -> InconsistentRestore:
-    """The error for an inconsistent restore, with what to do."""
     return InconsistentRestore(
         "what was put back from backups does not fit together, and to go on would pass messages over",
         operation="consume",
@@ -100,7 +94,6 @@ def inconsistent(why: str, *, group: str, topic: str, queue: int) -> Inconsisten
 
 
 def _following(cell: QueueCell) -> int:
-    """The offset after all that were handled."""
     return max(cell.settled.limit, cell.granted.limit)
 
 

@@ -1,8 +1,7 @@
-"""Moves waiting messages for which a queue's cell has no room out of it, and back. All decisions are pure.
+"""Moves waiting messages for which a queue's cell has no room out of it, and back. Pure.
 
-Messages that leave are written as an object before the write that names it (`Spill`). The object never changes. Its rows are sorted by
-due time and come back from the first on; the cell counts them. So each message is in one place, in the cell or in a row that is not
-counted yet, whichever process dies between any two writes.
+An immutable object is written before the write that names it (`Spill`). Its rows return by due time, and the cell counts them. So a crash
+between any two writes leaves each message in one place: the cell, or an uncounted row.
 """
 
 from __future__ import annotations
@@ -30,19 +29,17 @@ class WaitingRows:
 
     @staticmethod
     def of(waiting: Mapping[int, Tries]) -> WaitingRows:
-        """The rows of these tries, which are given by offset."""
         numbers = [(tries.due_ms, offset, tries.attempts, tries.strikes) for offset, tries in waiting.items()]
         return WaitingRows(*np.asarray(sorted(numbers), np.int64).reshape(-1, 4).T)
 
     @staticmethod
     def merged(parts: Iterable[WaitingRows]) -> WaitingRows:
-        """The rows of all parts together."""
         table = np.concatenate([part.table for part in parts], axis=1)
         return WaitingRows(*table[:, np.lexsort((table[1], table[0]))])
 
     @property
     def table(self) -> npt.NDArray[np.int64]:
-        """A table with a line for each column."""
+        """A line for each column."""
         return np.stack([self.due_ms, self.offset, self.attempts, self.strikes])
 
     def __len__(self) -> int:
@@ -50,44 +47,39 @@ class WaitingRows:
 
     @property
     def are_sound(self) -> bool:
-        """Whether the rows can be a result of `of` or `merged`: no number is negative, they are by due time, and each offset occurs
-        once.
-        """
+        """Whether no number is negative, rows are by due time, and offsets are distinct."""
         by_due = np.all(np.diff(self.due_ms) >= 0)
         return bool(self.table.min(initial=0) >= 0 and by_due and len(np.unique(self.offset)) == len(self))
 
     def part(self, start: int, limit: int | None = None) -> WaitingRows:
-        """A part of consecutive rows."""
         return WaitingRows(*self.table[:, start:limit])
 
     def count_due(self, until_ms: int) -> int:
-        """The number of rows that are due at ``until_ms``."""
         return int(np.searchsorted(self.due_ms, until_ms, "right"))
 
     def tries(self) -> dict[int, Tries]:
-        """The tries by offset, as a cell has them."""
         return {
             offset: Tries(MessageState.WAITING, attempts, strikes, due_ms)
             for due_ms, offset, attempts, strikes in zip(*self.table.tolist(), strict=True)
         }
 
     def spill(self, id: str, taken: int = 0) -> Spill:
-        """The cell's entry for an object with these rows, of which ``taken`` came back."""
+        """``taken`` rows came back before."""
         return Spill(id, taken, len(self) - taken, int(self.due_ms[taken]), int(self.offset[taken:].min()))
 
 
 @dataclass(frozen=True, slots=True)
 class SpillReturn:
-    """Rows of one object that come back into the cell together."""
+    """Rows of one object that return together."""
 
     before: Spill
     after: Spill | None
-    """The rest of the object. None: these were its last rows."""
+    """None: these were its last rows."""
     waiting: Mapping[int, Tries]
 
 
 def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
-    """The cell without these messages, which are in an object that was written before. The same cell after a reset."""
+    """The messages are in an object written before. The same cell after a reset."""
     if cell.generation != generation:
         return cell
     if any(cell.tries.get(offset) != tries for offset, tries in waiting.items()):
@@ -97,7 +89,7 @@ def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], ge
 
 
 def with_returned(cell: QueueCell, returning: Sequence[SpillReturn], generation: int) -> QueueCell:
-    """The cell with rows of objects back in it. The same cell after a reset."""
+    """The same cell after a reset."""
     if cell.generation != generation:
         return cell
     for one in returning:
@@ -107,7 +99,7 @@ def with_returned(cell: QueueCell, returning: Sequence[SpillReturn], generation:
 
 
 def with_merged(cell: QueueCell, before: Sequence[Spill], after: Spill, generation: int) -> QueueCell:
-    """The cell with one object in place of several. The same cell after a reset."""
+    """One object takes the place of several. The same cell after a reset."""
     return replace(cell, spills=_replaced(cell, before, after)) if cell.generation == generation else cell
 
 
@@ -119,7 +111,7 @@ def _replaced(cell: QueueCell, before: Sequence[Spill], after: Spill | None) -> 
 
 
 def nearest(found: Sequence[tuple[Spill, WaitingRows]], most: int, until_ms: int) -> list[SpillReturn]:
-    """The rows of these objects that are to come back: the first ones due by ``until_ms``, at most ``most``."""
+    """The first rows, due by ``until_ms``, at most ``most``."""
     parts = [rows.part(spill.taken, spill.taken + min(most, rows.count_due(until_ms) - spill.taken)) for spill, rows in found]
     due_ms = np.concatenate([np.empty(0, np.int64), *(part.due_ms for part in parts)])
     of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
@@ -132,7 +124,7 @@ def nearest(found: Sequence[tuple[Spill, WaitingRows]], most: int, until_ms: int
 
 
 def to_merge(spills: Iterable[Spill], most: int, rows_max: int) -> list[Spill]:
-    """The objects that are to become one: the smallest, which costs least, but not with more rows than allowed."""
+    """The smallest objects, which cost least to merge."""
     chosen: list[Spill] = []
     for spill in sorted(spills, key=lambda one: (one.count, one.id))[:most]:
         if sum(one.count for one in chosen) + spill.count <= rows_max:

@@ -1,1 +1,1 @@
-"""What a lake stores of its groups: records, progress of broadcasting members, and what retention and collection must spare for them."""
+"""The stored state of groups: records, broadcasting members' progress, and what retention and collection must spare."""

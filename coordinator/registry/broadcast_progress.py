@@ -1,4 +1,4 @@
-"""The progress of one named member of a broadcasting group: a separate cell for each topic."""
+"""The progress of one named member of a broadcasting group: a cell for each topic."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class BroadcastProgress:
-    """The stored progress."""
+    """A member's stored progress on one topic."""
 
     session: str
-    """The session that goes by the name now: the one that last opened it."""
+    """The session that last opened the name."""
     life: int
-    """The entry that created the topic: a topic that was deleted and made again has another."""
+    """The entry that created the topic."""
     offsets: tuple[int, ...]
-    """The next offset that the member is to get, for every queue."""
+    """The next offset by queue."""
 
 
 class MemberProgress:
-    """The progress of a member on one topic, held by the process that last opened the name."""
+    """A member's progress on one topic, held by the process that last opened the name."""
 
     def __init__(self, document: Document[BroadcastProgress]) -> None:
         self._document = document
         self.progress = document.value
-        """The progress as this process opened or saved it last."""
 
     async def save(self, offsets: tuple[int, ...]) -> None:
-        """Save the progress. Raises `FencedError` when another process goes by the name now, and what the table raises."""
+        """Raises `FencedError` when another process has opened the name, and what the table raises."""
         if offsets == self.progress.offsets:
             return
 
@@ -61,9 +60,9 @@ class MemberProgress:
 async def open_progress(
     cells: Cells, runtime: Runtime, *, group: str, topic: str, member: str, life: int, start: tuple[int, ...]
 ) -> MemberProgress:
-    """Take over a member's name on a topic. ``start`` is where a new member begins. The process that had the name before is fenced.
+    """Take over a member's name on a topic, and fence its former process. A new member begins at ``start``.
 
-    Raises `TopicDeleted` when the member has begun on a later topic of the name.
+    Raises `TopicDeleted` when the member has begun on a later topic.
     """
     key = member_key(group, topic, member)
     document = Document(cells, runtime.clock, key, _PROGRESS, absent=_NOBODY, write_s=LONG_WRITE_S)
@@ -77,7 +76,7 @@ async def open_progress(
 
 
 async def read_progress(cells: Cells, key: str) -> BroadcastProgress | None:
-    """The progress of a member. None for a member that is gone. Raises `DataDamaged`."""
+    """None for a missing member. Raises `DataDamaged`."""
     found = await cells.read(key)
     return None if found is None else _decode(found.data, where=key)
 
@@ -101,4 +100,3 @@ def _decode(data: bytes, *, where: str) -> BroadcastProgress:
 
 _PROGRESS = Codec(_encode, _decode)
 _NOBODY = BroadcastProgress(session="", life=-1, offsets=())
-"""The progress of a member that there is not: of no life of any topic."""

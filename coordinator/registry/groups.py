@@ -1,4 +1,4 @@
-"""The consumer groups of a lake: the shell that reads and writes their records."""
+"""Reads and writes the records of a lake's consumer groups."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ log = logging.getLogger("penstock.coordinator")
 
 _RECORD = Codec(encode_group, decode_group)
 _NEVER_MADE = GroupRecord(settings=GroupSettings(), deleted=True)
-"""A group that there never was is like one that was deleted, but that no numbers were given in it."""
+"""A group that never existed is like a deleted one, but without given numbers."""
 
 
 class GroupRegistry:
-    """The records of a lake's groups. Every change is one write of one record, carried out as a whole or not at all.
+    """The records of a lake's groups. Every change is one write of one record.
 
-    All methods raise `InvalidArgument` or `LimitExceeded` for an invalid group's name, `UnknownOutcome` when the table does not tell
-    the outcome of a write, and what the table raises.
+    All methods raise `InvalidArgument` or `LimitExceeded` for a bad name, `UnknownOutcome`, and what the table raises.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
@@ -51,20 +50,19 @@ class GroupRegistry:
     # --- Reading ----------------------------------------------------------------------------------------------------------------
 
     async def read(self, group: str) -> GroupRecord | None:
-        """The group's present record. None when there is no such group."""
         check_group_name(group)
         record = await self._document(group).read()
         return None if record.deleted else record
 
     async def get(self, group: str) -> GroupRecord:
-        """The group's present record. Raises `GroupNotFound`."""
+        """Raises `GroupNotFound`."""
         record = await self.read(group)
         if record is None:
             raise _not_found(group)
         return record
 
     async def all(self) -> dict[str, GroupRecord]:
-        """Every group's record, by name. It may read the whole table: for operators."""
+        """May read the whole table: for operators only."""
         found: dict[str, GroupRecord] = {}
         read = await self._cells.read_all([GROUPS])
         if read:
@@ -81,7 +79,7 @@ class GroupRegistry:
     # --- Settings ---------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
-        """Make a group. Nothing happens when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        """Does nothing when the group exists so. Raises `GroupExists`, showing both, when it has other settings."""
         check_group_name(group)
         await self._lake.claim()
         secret = self._runtime.new_id()
@@ -98,10 +96,10 @@ class GroupRegistry:
         return record
 
     async def ensure(self, group: str, stated: Mapping[str, object]) -> GroupRecord:
-        """The group of a consumer. If there is none, it is made with the stated settings over the defaults of its delivery order.
+        """A consumer's group, made if missing with the stated settings over the defaults.
 
-        For an existing group only the stated settings are compared: raises `InvalidArgument`, showing both, when it has others. A
-        stated filter is adopted for a topic that the group has not begun and has no filter for.
+        Raises `InvalidArgument`, showing both, when an existing group differs from what is stated. A stated filter is adopted for a topic
+        that the group has not begun and has no filter for.
         """
         check_group_name(group)
         settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
@@ -126,11 +124,10 @@ class GroupRegistry:
         return await self._write(group, agreed)
 
     async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write the result of ``change`` on the record, on top of what others write meanwhile.
+        """Write the result of ``change`` on the record.
 
-        Raises `GroupNotFound`, also when the group was deleted meanwhile, and made again.
-
-        ``change`` is called again when another's write came first, perhaps on its own result, which it must then leave unchanged.
+        It is called again after another's write, perhaps on its own result. Raises `GroupNotFound`, also when the group was made again
+        meanwhile.
         """
         check_group_name(group)
         lives: list[int] = []
@@ -144,10 +141,9 @@ class GroupRegistry:
         return await self._write(group, changed)
 
     async def delete(self, group: str, *, life: int | None = None, check: Callable[[GroupRecord], None] | None = None) -> None:
-        """Delete a group. A new one of its name begins anew.
+        """Delete a group; with a ``life`` (`GroupRecord.lives`) only that one.
 
-        Raises `GroupNotFound`, and what ``check`` raises on the record that is about to be deleted. With a ``life``
-        (`GroupRecord.lives`) only that life is deleted.
+        Raises `GroupNotFound`, and what ``check`` raises on the record.
         """
         deleted: list[GroupRecord] = []
 
@@ -166,11 +162,10 @@ class GroupRegistry:
     # --- Positions --------------------------------------------------------------------------------------------------------------
 
     async def begin(self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]]) -> GroupRecord:
-        """The record with a position on a topic: the one that ``resolve`` gives, unless the group has begun there before.
+        """The record with a position on a topic: an existing one, or the result of ``resolve``.
 
-        ``life`` is the entry that created the topic. A group that knew an earlier topic of the name begins at the first message of this
-        one. If several members begin at once, one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a
-        later topic.
+        ``life`` is the entry that created the topic. On a topic made again the group begins at the first message. Of members that begin at
+        once, one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a later topic.
         """
         record = await self.get(group)
         if topic in record.positions and record.positions[topic].life == life:
@@ -190,10 +185,7 @@ class GroupRegistry:
         return record
 
     async def _part(self, group: str, topic: str, position: Position) -> None:
-        """Void the cells of queues that a former topic of the name had and this one has not. Log what is lost with them.
-
-        Each member does so when it begins, so that it is done even if one of them dies.
-        """
+        """Void the cells of queues that only a former topic had, and log what is lost. Each member does so: one may die."""
         for queue in range(len(position.offsets), position.queues_max):
             if lost := await self._void(queue_key(group, topic, queue), position.since):
                 log.error(
@@ -206,7 +198,7 @@ class GroupRegistry:
                 )
 
     async def _void(self, key: str, since: int) -> tuple[int, ...]:
-        """Void a queue's cell, if there is one. Returns the dead letters that were assigned in it."""
+        """Returns the dead letters that were assigned in the voided cell."""
         lost: tuple[int, ...] = ()
 
         def void(before: QueueCell) -> QueueCell:
@@ -219,11 +211,7 @@ class GroupRegistry:
         return lost
 
     async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
-        """Begin a new generation at these offsets by queue, or of all ``queues`` of a topic that the group has not begun.
-
-        The members carry it out within seconds. Messages granted before do not count any more, nothing before the offsets is handed out
-        again, and nothing after them is lost.
-        """
+        """Begin a new generation at these offsets, or of all ``queues`` of a new topic; see `Operators.reset`."""
         first: list[GroupRecord] = []
         taken = await self._queue_cells(group, [(topic, queue) for queue in offsets])
         generation = max((cell.generation for cell in taken.values()), default=-1)
@@ -263,13 +251,10 @@ class GroupRegistry:
         *,
         generations: Mapping[tuple[str, int], int | None] | None = None,
     ) -> GroupRecord:
-        """Order the owners to release or skip parked message groups.
+        """Order the owners to release or skip these message groups: offsets with attempts, by (topic, queue).
 
-        The groups are named by (topic, queue), the offsets at which they are parked, and the attempts of the messages there. With
-        ``generations``, queues that are in another generation by now are left alone: groups parked there were not meant.
-
-        Earlier commands that were carried out leave the record at the same time. Raises `GroupNotFound`, and `LimitExceeded` for more
-        message groups than the record has room for.
+        Queues in another generation than in ``generations`` are left alone. Commands carried out leave the record. Raises `GroupNotFound`,
+        and `LimitExceeded` for a full record.
         """
         ordered = [(command.topic, command.queue) for command in (await self.get(group)).commands]
         taken = await self._queue_cells(group, list(dict.fromkeys([*ordered, *parked])))
@@ -304,7 +289,6 @@ class GroupRegistry:
         return await self.update(group, commanded)
 
     async def _queue_cells(self, group: str, queues: Sequence[tuple[str, int]]) -> dict[tuple[str, int], QueueCell]:
-        """The cells, of these (topic, queue), that somebody has taken."""
         keys = [queue_key(group, *queue) for queue in queues]
         stored = await asyncio.gather(*map(self._cells.read, keys))
         found = zip(queues, keys, stored, strict=True)
@@ -324,14 +308,12 @@ class GroupRegistry:
 
 
 class _GroupDocument(Document[GroupRecord]):
-    """The record of a group, in a table that is this lake's."""
-
     def __init__(self, cells: Cells, runtime: Runtime, group: str, lake: LakeCell) -> None:
         super().__init__(cells, runtime.clock, group_key(group), _RECORD, absent=_NEVER_MADE)
         self._lake = lake
 
     async def read(self) -> GroupRecord:
-        """The record as it stands. Raises `TableMismatch`, too."""
+        """Raises `TableMismatch`, too."""
         stored = await self._cells.read(self.key)
         # The check comes after the read: a process that makes a group has claimed the table for its lake before.
         await self._lake.check()
@@ -340,12 +322,11 @@ class _GroupDocument(Document[GroupRecord]):
 
 
 def _created(found: GroupRecord, settings: GroupSettings, secret: str) -> GroupRecord:
-    """The existing group, or a new one with this secret. A deleted one leaves the numbers that were given."""
+    """A new group keeps a deleted one's numbers."""
     return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
 
 
 def _check_room(before: GroupRecord, after: GroupRecord, group: str) -> None:
-    """Raise `LimitExceeded` where a change would enlarge a full record."""
     size_bytes, was_bytes = _settled_bytes(after), _settled_bytes(before)
     if size_bytes > max(GROUP_BYTES_MAX, was_bytes):
         raise LimitExceeded(
@@ -367,7 +348,7 @@ def _check_room(before: GroupRecord, after: GroupRecord, group: str) -> None:
 
 
 def _settled_bytes(record: GroupRecord) -> int:
-    """The size of a record without its members, which come and go."""
+    """The size without members."""
     return len(encode_group(replace(record, members=(), assigned=())))
 
 
@@ -379,7 +360,7 @@ def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> 
 
 
 def check_life(topic: str, *, known: int, life: int) -> None:
-    """Raise `TopicDeleted` when the topic of this life was followed by the one that a group knows."""
+    """Raise `TopicDeleted` when the group knows a later topic."""
     if known > life:
         raise TopicDeleted(
             "the topic was deleted and created again, and the consumer group has begun on the later one",

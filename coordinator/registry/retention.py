@@ -1,4 +1,4 @@
-"""The messages that retention must spare for consumer groups: those that are to run again, or that an operator is to decide on."""
+"""The messages that retention must spare for consumer groups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from .groups import GroupRegistry
 
 
 async def retention_guards(cells: Cells, groups: GroupRegistry, topic: str) -> Mapping[int, int]:
-    """The first offset, for each queue of a topic, that some group has blocked, parked, waiting, or given up but not buried yet.
+    """The first offset, by queue, that some group has blocked, parked, waiting, or given up without a dead letter.
 
-    Queues without any are left out. Messages that nobody has read yet are not spared: retention is independent of consumption. Raises
-    what the table raises.
+    Unread messages are not spared: retention is independent of consumption. Raises what the table raises.
     """
     found: dict[int, int] = {}
     for group, record in (await groups.all()).items():
@@ -37,6 +36,5 @@ async def retention_guards(cells: Cells, groups: GroupRegistry, topic: str) -> M
 
 
 def first_needed(cell: QueueCell) -> int | None:
-    """The first offset that is tracked individually, heads a blocked message group, or is an unwritten dead letter."""
     listed = [] if cell.first_listed is None else [cell.first_listed]
     return min([*listed, *cell.dead_letters.own], default=None)

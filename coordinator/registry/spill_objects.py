@@ -1,4 +1,4 @@
-"""The objects of waiting messages outside of the cells (`spills`): sealed Parquet files below ``waiting/``, each written once."""
+"""The objects of waiting messages outside of the cells: sealed Parquet files below ``waiting/``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from .groups import GroupRegistry
 
 WAITING = "waiting/"
 ORPHAN_AGE_MS = 48 * 3600 * 1000
-"""The age at which an object that no cell names is deleted."""
+"""The age at which an unnamed object is deleted."""
 NAMED_WITHIN_S = 3600.0
-"""The age up to which a cell may first name an object: far below `ORPHAN_AGE_MS`, so that an object that may still be named is not
-deleted."""
+"""The age up to which a cell may first name an object: far below `ORPHAN_AGE_MS`."""
 _SUFFIX = ".parquet"
 _COLUMNS = ("due_ms", "offset", "attempts", "strikes")
 _SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in _COLUMNS])
@@ -49,10 +48,7 @@ class SpillObjects:
         return f"{waiting_of(self.topic)}{self.group}/{self.queue}/{id}{_SUFFIX}"
 
     async def write(self, rows: WaitingRows) -> str:
-        """Make an object durable. Returns its id.
-
-        A failed write may leave an orphan. Raises what the store raises.
-        """
+        """Returns the object's id. A failed write may leave an orphan. Raises what the store raises."""
         name = self.runtime.new_id()
         columns = [pa.array(column) for column in (rows.due_ms, rows.offset, rows.attempts, rows.strikes)]
         data = write_file(pa.table(columns, schema=_SCHEMA), self._footer(name))
@@ -60,10 +56,7 @@ class SpillObjects:
         return name
 
     async def read(self, spill: Spill) -> WaitingRows:
-        """All rows of an object that a cell names.
-
-        Raises `DataDamaged` where it is missing or not what was written, and what the store raises.
-        """
+        """Raises `DataDamaged` for a missing or altered object, and what the store raises."""
         key = self.key(spill.id)
         try:
             data = (await self.store.get(key)).data
@@ -83,13 +76,13 @@ class SpillObjects:
         return waiting
 
     async def whole(self, cell: QueueCell) -> QueueCell:
-        """The cell as if it had room for all waiting messages, for lookups of single messages. Raises as `read` does."""
+        """The cell with all waiting messages in it, for lookups. Raises as `read` does."""
         rows = [(await self.read(spill)).part(spill.taken) for spill in cell.spills]
         waiting = {offset: tries for part in rows for offset, tries in part.tries().items()}
         return replace(cell, tries={**cell.tries, **waiting}, spills=()) if rows else cell
 
     async def delete(self, ids: list[str]) -> None:
-        """Delete objects that a cell named and, by a durable write, names no more. Raises what the store raises."""
+        """Delete objects that a cell, durably, names no more. Raises what the store raises."""
         await delete_all(self.store, map(self.key, ids))
 
     def _footer(self, id: str) -> dict[str, str]:
@@ -97,15 +90,13 @@ class SpillObjects:
 
 
 def waiting_of(topic: str) -> str:
-    """The prefix of all objects of a topic."""
     return f"{WAITING}{topic_folder(topic)}/"
 
 
 async def collect_spills(store: ObjectStore, cells: Cells, groups: GroupRegistry, topic: str) -> int:
-    """Delete a topic's objects that no group's cell names any more, once they are old. Returns how many. Raises what store and table
-    raise.
+    """Delete a topic's old objects that no cell names. Returns their number. Raises what store and table raise.
 
-    The objects are listed before the cells are read, so that an object named meanwhile is recognised.
+    The objects are listed before the cells are read, so that one named meanwhile is recognised.
     """
     listed = await store.list(waiting_of(topic))
     now_ms = await store.clock_ms() if listed else 0
@@ -127,9 +118,7 @@ async def collect_spills(store: ObjectStore, cells: Cells, groups: GroupRegistry
 
 
 async def _named(cells: Cells, key: str, generation: int | None) -> set[str]:
-    """The objects that a queue's cell names, in the present generation of its group. A cell of an earlier generation is reset before it
-    is used.
-    """
+    """The objects named in the group's present generation."""
     stored = None if generation is None else await cells.read(key)
     if generation is None or stored is None:
         return set()

@@ -1,4 +1,4 @@
-"""The tables that hold the coordinator's cells: one protocol, and a table for every kind of lake."""
+"""The tables that hold the coordinator's cells: one protocol, and its implementations."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Cells as items of a DynamoDB table: single-digit milliseconds, for workers anywhere in the region."""
+"""Cells as items of a DynamoDB table."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ THREADS = 16
 _WAIT_S = 1
 _WAITS_MAX = 120
 _DATA: dict[str, object] = {"ExpressionAttributeNames": {"#version": "version", "#data": "data"}}
-"""Both are reserved words in DynamoDB's expressions."""
+"""Reserved words in DynamoDB's expressions."""
 
 
 class DynamoDBClient(Protocol):
-    """The part of a boto3 client that is used; threads share it."""
+    """The used part of a boto3 client."""
 
     def get_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401 - boto3 has no types of its own
     def put_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
@@ -42,8 +42,7 @@ class DynamoDBClient(Protocol):
 class DynamoDBTable:
     """A cell is one item: ``pk`` (its key after ``prefix``), ``version`` (a number) and ``data`` (binary).
 
-    ``reader`` and ``writer`` reach the same table. The reader retries passing faults. The writer tries once, as a hidden second try
-    could meet its own first one. Reads are consistent. Calls run in threads of the table's own; a forked child must open its own table.
+    ``reader`` retries passing faults. ``writer`` tries once, as a hidden second try could meet its own first one. Reads are consistent.
     """
 
     lists_cheaply = False
@@ -59,7 +58,7 @@ class DynamoDBTable:
         runtime: Runtime,
         renew: Callable[[], tuple[DynamoDBClient, DynamoDBClient]] | None = None,
     ) -> None:
-        """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
+        """``renew`` makes both clients anew when their credentials are refused."""
         self._renew = renew
         self._renewed_s = -RENEWED_EVERY_S
         self._renewing = threading.Lock()
@@ -107,7 +106,7 @@ class DynamoDBTable:
     async def read_all(
         self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
     ) -> dict[str, Cell | CellVersion | PenstockError]:
-        """One scan, whose answers have 1 MB each."""
+        """One scan, in answers of 1 MB."""
         names = "pk, #version, #data"
         rows = await self._call(
             self._reads, "read all", " ".join(prefixes), lambda: self._scan("read all", prefixes, names, **_DATA)
@@ -115,7 +114,7 @@ class DynamoDBTable:
         return {self._key_of(item): Cell(bytes(item["data"]["B"]), version_of(item["version"]["N"])) for item in rows}
 
     async def create(self) -> None:
-        """Make the table, billed by request, and wait until it can be used. Nothing happens when it exists. Raises `TableMismatch`."""
+        """Make the table, billed by request, and wait for it, unless it exists. Raises `TableMismatch`."""
         await self._call(self._writes, "create table", "", self._create)
 
     async def close(self) -> None:

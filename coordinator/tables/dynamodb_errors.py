@@ -68,18 +68,17 @@ _MEANINGS: dict[str, _Meaning] = {
 
 
 def code_of(error: BaseException) -> str:
-    """The service's code of an error; empty when it did not come from the service."""
+    """The service's code of an error, or empty."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, exceptions.ClientError) else ""
 
 
 def translate(error: exceptions.BotoCoreError | exceptions.ClientError, *, operation: str, object: str) -> PenstockError:
-    """Our error for one of botocore's."""
     kind, message, hint = _answered(error) if isinstance(error, exceptions.ClientError) else _unanswered(error)
     return kind(message, operation=operation, object=object, observed=str(error)[:300], hint=hint)
 
 
 def mismatch(table: str, description: dict[str, object]) -> TableMismatch | None:
-    """The difference of a table's key from the expected one, by its description. None when there is none."""
+    """The difference of a table's key from the expected one."""
     expected = "partition key 'pk' of type S, no sort key"
     types = {one["AttributeName"]: one["AttributeType"] for one in _rows(description, "AttributeDefinitions")}
     keys = [f"{one['AttributeName']!r} of type {types.get(one['AttributeName'], '?')}" for one in _rows(description, "KeySchema")]

@@ -1,4 +1,4 @@
-"""A table in this process's memory: deterministic, for tests and the simulation."""
+"""A table in this process's memory, for tests and the simulation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .protocol import Cell, CellVersion, check_cell, check_cell_key
 
 
 class MemoryTable:
-    """Cells in a dictionary. Every call takes effect at once. Several threads, each with an event loop, may share the table."""
+    """Cells in a dictionary. Every call takes effect at once. Threads may share the table."""
 
     lists_cheaply = False
 
@@ -56,7 +56,7 @@ class MemoryTable:
             return {key: cell for key, cell in self._cells.items() if key.startswith(tuple(prefixes))}
 
     async def close(self) -> None:
-        """Do nothing: others that share the table go on."""
+        """Do nothing: others may share the table."""
 
     def _require(self, key: str, expected: CellVersion | None, operation: str) -> None:
         present = self._cells.get(key)

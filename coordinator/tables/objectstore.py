@@ -1,4 +1,4 @@
-"""Cells as objects of the lake itself: a bucket alone is enough."""
+"""Cells as objects of the lake itself."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _READS_AT_ONCE = 16
 class ObjectStoreTable:
     """A cell is the object ``coordination/<key>``, written by create and if-match.
 
-    Object stores give equal bytes equal versions, so every object starts with a fresh id. Not all stores honour a conditional delete. A
-    deleted cell is therefore an empty object, which stays; a recreated cell replaces it. The store is the lake's and is not closed
-    here. Before its first write the table checks that the store honours conditional writes, and raises `UnsafeStoreError` when it does
-    not.
+    Equal bytes have equal versions, so every object starts with a fresh id. A deleted cell is an empty object, which stays: not all stores
+    honour a conditional delete. Before its first write the table checks that the store honours conditional writes, or raises
+    `UnsafeStoreError`.
     """
 
     lists_cheaply = True
@@ -66,7 +65,7 @@ class ObjectStoreTable:
     async def read_all(
         self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
     ) -> dict[str, Cell | CellVersion | PenstockError]:
-        """One LIST for each 1,000 cells, and one GET for each cell that changed."""
+        """One LIST for each 1,000 cells, and one GET for each changed cell."""
         limit, found = asyncio.Semaphore(_READS_AT_ONCE), dict[str, Cell | CellVersion | PenstockError]()
 
         async def read(key: str) -> None:
@@ -92,7 +91,7 @@ class ObjectStoreTable:
         return found
 
     async def close(self) -> None:
-        """End the check of the store, if it still runs; the store stays open."""
+        """End the check of the store, which stays open."""
         if self._check is not None:
             self._check.cancel()
             await asyncio.gather(self._check, return_exceptions=True)
@@ -118,7 +117,7 @@ class ObjectStoreTable:
             return None
 
     async def _writable(self) -> None:
-        """Return once the store is known to honour conditional writes. After a passing fault the check is made again."""
+        """Return once the store honours conditional writes. A passing fault repeats the check."""
         check = self._check
         if check is None or (check.done() and (check.cancelled() or check.exception())):
             check = self._check = shared(asyncio.ensure_future(probe_conditional_writes(self._store, self._runtime)))

@@ -1,4 +1,4 @@
-"""Opens the table of cells that a URL names."""
+"""Opens the table that a URL names."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class InSqlite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDynamoDB:
-    """A DynamoDB table, or only those of its cells whose keys lie below ``prefix``."""
+    """A DynamoDB table, or its cells below ``prefix``."""
 
     table: str
     prefix: str = ""
@@ -74,22 +74,22 @@ Place: TypeAlias = InMemory | InStore | InSqlite | InDynamoDB
 
 
 def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options: Mapping[str, str] | None = None) -> CellTable:
-    """The coordination table of the lake in ``store``; nothing is read or written yet.
+    """The coordination table of the lake in ``store``.
 
-    =================================  ========================================================================================
-    ``None``                           beside a lake in a folder: SQLite, in its hidden folder; else ``store``
-    ``store``                          the lake's own object store
-    ``sqlite:///path``                 a file on a local file system, for the processes of one machine
-    ``dynamodb://table/prefix``        DynamoDB; several lakes may share a table if each has a prefix. Options: ``region``
-                                       (default ``AWS_REGION``), ``endpoint`` (default ``AWS_ENDPOINT_URL_DYNAMODB``),
-                                       ``timeout_s`` (one request, default 2). `create_table` makes the table.
-    ``memory://name``                  a new table in this process; the name is for people
-    =================================  ========================================================================================
+        =================================  ========================================================================================
+        ``None``                           beside a lake in a folder: SQLite, in its hidden folder; else ``store``
+        ``store``                          the lake's own object store
+        ``sqlite:///path``                 a file on a local file system, for the processes of one machine
+        ``dynamodb://table/prefix``        DynamoDB; several lakes may share a table if each has a prefix. Options: ``region``
+                                           (default ``AWS_REGION``), ``endpoint`` (default ``AWS_ENDPOINT_URL_DYNAMODB``),
+                                           ``timeout_s`` (one request, default 2). `create_table` makes the table.
+        ``memory://name``                  a new table in this process; the name is for people
+        =================================  ========================================================================================
 
-    Credentials for DynamoDB come from the environment, from the machine's role, or in ``options`` (``access_key_id``,
-    ``secret_access_key``, ``session_token``). In a URL they are refused, as URLs get logged.
+    Credentials for DynamoDB come from the environment, the machine's role, or ``options`` (``access_key_id``, ``secret_access_key``,
+    ``session_token``). They are refused in a URL, which may be logged.
 
-    Raises `InvalidArgument` for a bad URL, `MissingDependency` when boto3 is needed and not there.
+    Raises `InvalidArgument` for a bad URL, and `MissingDependency` without boto3.
     """
     match table_place(url, store.url):
         case InMemory(name):
@@ -103,9 +103,9 @@ def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options
 
 
 async def create_table(url: str, *, runtime: Runtime | None = None, options: Mapping[str, str] | None = None) -> None:
-    """Make a DynamoDB table for cells, billed by request, and wait until it can be used. Nothing happens when it exists.
+    """Make a DynamoDB table for cells, billed by request, and wait for it, unless it exists.
 
-    Raises `TableMismatch` when there is a table of that name with another key. All other tables are made by their first write.
+    Raises `TableMismatch` for a table with another key. Other tables are made by their first write.
     """
     place = table_place(url, "")
     if not isinstance(place, InDynamoDB):
@@ -118,7 +118,7 @@ async def create_table(url: str, *, runtime: Runtime | None = None, options: Map
 
 
 def table_place(url: str | None, store_url: str) -> Place:
-    """The place of a lake's cells, by the URL given for them (None: the default) and the lake's own. Pure."""
+    """The place of a lake's cells, by their URL and the lake's. Pure."""
     if url is None:
         lake = urlsplit(store_url)
         if lake.scheme == "file":
@@ -223,7 +223,6 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
 
     def client(session: Session, attempts: int) -> DynamoDBClient:
-        """A client with the credentials of now."""
         made: DynamoDBClient = session.client(
             "dynamodb",
             region_name=place.region or os.environ.get("AWS_REGION"),

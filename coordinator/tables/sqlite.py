@@ -1,4 +1,4 @@
-"""Cells in a SQLite file: the default beside a lake in a folder, for the processes of one machine."""
+"""Cells in a SQLite file, for the processes of one machine."""
 
 from __future__ import annotations
 
@@ -25,22 +25,19 @@ _TOGETHER_MAX = 64
 
 @dataclass(slots=True, eq=False)
 class _Change:
-    """A write on its way, and its outcome."""
-
     wanted: CellWrite | Deletion
     outcome: bool | PenstockError = False
     """Whether it changed a cell, or the error that leaves this unknown."""
 
 
 class SqliteTable:
-    """Cells in one file. The first write makes the file and its folder.
+    """Cells in one file, made by the first write.
 
-    An acknowledged write survives a power failure (write-ahead log, ``synchronous=FULL``). The processes that use a file share memory,
-    so they must be on one machine, and the file on a local file system. A process that finds the file locked tries again at random
-    intervals, and gives up with `StoreUnavailable` after ``lock_wait_max_s``. ``wait`` is the function that sleeps.
+    An acknowledged write survives a power failure (write-ahead log, ``synchronous=FULL``). The processes share memory, so the file must be
+    local. A locked file is tried again at random intervals, slept by ``wait``. Raises `StoreUnavailable` after ``lock_wait_max_s``.
 
-    One thread writes and another reads, each with its own connection, so that no read waits for a lock. Writes that wait for the one
-    before them go to the disk together, as one transaction.
+    One thread writes and another reads, each with its own connection, so that no read waits for a lock. Waiting writes are committed
+    together.
     """
 
     lists_cheaply = False
@@ -101,9 +98,7 @@ class SqliteTable:
         return found
 
     async def close(self) -> None:
-        """Give up writes that wait for a lock, and close the file. Nothing happens in a forked child, whose connections are its
-        parent's.
-        """
+        """Give up writes that wait for a lock, and close the file. Does nothing in a forked child."""
         if self._writes.forked:
             return
         self._closing.set()
@@ -133,7 +128,6 @@ class SqliteTable:
             )
 
     def _commit_waiting(self) -> None:
-        """Commit the waiting changes, and note the outcome with each. Runs in the writing thread."""
         with self._lock:
             changes = self._next_together()
         wanted = [change.wanted for change in changes]
@@ -152,7 +146,7 @@ class SqliteTable:
             change.outcome = outcome
 
     def _next_together(self) -> list[_Change]:
-        """The first waiting change and, if it is a put, the first puts of other cells. So none waits for many of one cell."""
+        """The first waiting change and, if a put, the first puts of other cells: no cell waits for many of another."""
         together: dict[str, _Change] = {}
         for change in self._waiting:
             if isinstance(change.wanted, CellWrite) or not together:

@@ -17,16 +17,15 @@ from ...log.errors import (
 )
 
 _PRIMARY = 0xFF
-"""The mask of an error code's kind: SQLite keeps it in the lowest byte, details above it."""
+"""Details are above it."""
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another connection holds the lock, or starts up or recovers the file. This passes, and nothing was written."""
+    """Whether another connection holds the lock, or starts up or recovers the file. Nothing was written."""
     return _kind(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}
 
 
 def translate(error: sqlite3.Error | OSError, *, operation: str, path: str) -> PenstockError:
-    """Our error for one of SQLite's, or of the system's when the folder is made."""
     kind, message, hint = _file_meaning(error, path) if _is_of_the_file(error) else _meaning(error)
     name = getattr(error, "sqlite_errorname", None)
     return kind(message, operation=operation, object=path, observed=f"{error} ({name})" if name else str(error), hint=hint)
@@ -68,7 +67,7 @@ def _is_of_the_file(error: BaseException) -> bool:
 
 
 def _file_meaning(error: BaseException, path: str) -> tuple[type[PenstockError], str, str | None]:
-    """The meaning of an error about the file. SQLite says only that it cannot open or use a file, so the file system is asked."""
+    """The file system gives the meaning of an error about the file."""
     folder = _nearest_folder(path)
     if os.path.isdir(path):
         return InvalidArgument, "the coordination database is a folder", "Name a file"
@@ -85,7 +84,6 @@ def _file_meaning(error: BaseException, path: str) -> tuple[type[PenstockError],
 
 
 def _nearest_folder(path: str) -> str:
-    """The nearest existing folder on the way to the file."""
     folder = os.path.dirname(path)
     while folder != os.path.dirname(folder) and not os.path.exists(folder):
         folder = os.path.dirname(folder)

@@ -1,4 +1,4 @@
-"""One connection to a SQLite file of cells, used by one thread: schema, locks, and files that change under it."""
+"""One connection to a SQLite file of cells, used by one thread."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 APPLICATION_ID = int.from_bytes(b"PSC1", "big")
 LOCK_WAIT_MAX_S = 2.0
-"""The longest wait for a lock: far above the longest seen (0.4 s beside processes that write as fast as they can), and below a lease."""
+"""The longest wait for a lock, below a lease. The longest seen is 0.4 s, beside busy writers."""
 _WAIT_IN_SQLITE_S = 0.018
-"""The wait inside SQLite. It tries after 1, 2, 5 and 10 ms; later its pauses become so long that others are always quicker."""
+"""The wait inside SQLite: after 1, 2, 5 and 10 ms its pauses are so long that others are always quicker."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
 _PUT_ALL = """
     INSERT INTO cells (key, version, data)
@@ -34,17 +34,17 @@ _PUT_ALL = """
 
 
 class CellWrite(NamedTuple):
-    """A cell that is to be written."""
+    """A put of a cell."""
 
     key: str
     version: int
     data: bytes
     expected: int | None
-    """The version that it replaces; None: there must be no such cell."""
+    """The version that it replaces; None for a missing cell."""
 
 
 class Deletion(NamedTuple):
-    """A cell that is to be removed."""
+    """A removal of a cell."""
 
     key: str
     expected: int
@@ -53,13 +53,13 @@ class Deletion(NamedTuple):
 class SqliteFile:
     """Opens the file when it is first needed, and anew when another one lies under its name.
 
-    A write is one statement, so the lock is held in one call into SQLite. A thread that waits for Python's interpreter lock between two
-    statements would keep all other processes waiting too.
+    A write is one statement, and holds the lock for one call into SQLite. Between two statements a thread that waits for Python's
+    interpreter lock would keep all other processes waiting.
 
-    For the same reason a wait for another's lock happens inside SQLite, where a busy process looks as often as an idle one. The wait is
-    never long at a time: SQLite's pauses grow until it starves beside a process that writes all the time.
+    A wait for another's lock happens inside SQLite, where a busy process looks as often as an idle one. It is short, as SQLite's pauses
+    grow until it starves beside a steady writer.
 
-    A statement that SQLite refuses because of a lock was not carried out; nothing else is ever tried twice.
+    A statement refused because of a lock was not carried out; nothing else is ever tried twice.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
 
     def read(self, operation: str, statement: str, *values: object) -> list[tuple[object, ...]]:
-        """The rows of a SELECT. None where there is no file yet, or an empty one."""
+        """The rows of a SELECT. None for a missing or empty file."""
 
         def read() -> list[tuple[object, ...]]:
             connection = self._opened(create=False)
@@ -89,9 +89,7 @@ class SqliteFile:
         return self._patiently(operation, read)
 
     def put(self, puts: Sequence[CellWrite]) -> list[bool]:
-        """Carry out, durably, those puts whose expectation holds, and make the file if needed. Returns which did. No two may be of one
-        cell.
-        """
+        """Carry out, durably, those puts whose expectation holds, and make the file if needed. Returns which did. No two are of one cell."""
 
         def put() -> list[bool]:
             connection = self._opened(create=True)
@@ -104,7 +102,7 @@ class SqliteFile:
         return self._patiently("put", put)
 
     def delete(self, deletion: Deletion) -> bool:
-        """Carry a deletion out, durably, if its expectation holds. Returns whether it did."""
+        """Returns whether the expectation held."""
 
         def delete() -> bool:
             connection = self._opened(create=True)
@@ -114,7 +112,6 @@ class SqliteFile:
         return self._patiently("delete", delete)
 
     def close(self) -> None:
-        """Close the connection, if there is one. The next call opens another."""
         connection, self._connection, self._identity = self._connection, None, None
         if connection is not None:
             connection.close()
@@ -135,7 +132,7 @@ class SqliteFile:
     # ---------------------------------------------------------------------------------------------------------- the file
 
     def _opened(self, *, create: bool) -> sqlite3.Connection | None:
-        """The connection to the file that now has the name. None when there is no file with cells and none is to be made."""
+        """The connection to the file that now has the name. None without cells, unless ``create``."""
         present = _identity(self._path)
         if self._connection is not None and present == self._identity:
             return self._connection
@@ -176,7 +173,7 @@ class SqliteFile:
 
 @cache
 def _put_all(count: int) -> str:
-    """A statement that carries out this many puts if each expectation holds, otherwise none."""
+    """A statement for this many puts: all, if each expectation holds, or none."""
     return _PUT_ALL.replace("(...)", ", ".join(["(?, ?, ?, ?)"] * count))
 
 
@@ -194,7 +191,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the schema exists; False for an empty database. Raises for any other content."""
+    """False for an empty database. Raises for other content."""
     if connection.in_transaction:
         application, version, things = _header(connection)
     else:
@@ -230,7 +227,7 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _make_cells(connection: sqlite3.Connection, path: str) -> None:
-    """Write the schema, unless another process does so at the same time."""
+    """Write the schema, unless another process does so meanwhile."""
     ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
     if mode != "wal":
         raise NotSupported(

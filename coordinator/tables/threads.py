@@ -1,4 +1,4 @@
-"""The threads of one table, for clients that block."""
+"""The threads of one table, for blocking clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TableThreads:
-    """Runs blocking calls off the event loop, at most ``threads`` at once. Their open connections do not survive a fork."""
+    """Runs blocking calls off the event loop, at most ``threads`` at once."""
 
     def __init__(self, name: str, threads: int, *, url: str) -> None:
         self._url = url
@@ -25,14 +25,13 @@ class TableThreads:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the threads, where they do not exist."""
+        """Whether this is a child of the process that has the threads."""
         return os.getpid() != self._pid
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread. Raises `ClosedError` after `close`, and `ForkedError` in a child of the process that made the
-        threads.
+        """Raises `ClosedError` after `close`, and `ForkedError` in a forked child.
 
-        A cancelled call leaves the work running. The outcome of a write is then unknown.
+        A cancelled call leaves ``work`` running. The outcome of a write is then unknown.
         """
         if self.forked:
             raise ForkedError(

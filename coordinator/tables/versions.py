@@ -1,4 +1,4 @@
-"""Versions that are numbers, for tables that count a cell's writes."""
+"""Versions that count a cell's writes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ...log.runtime.runtime import Runtime
 from .protocol import CellVersion
 
 _FIRST_BITS = 62
-"""The bits of a first number, which leave room to count on below 2**63."""
+"""The bits of a first number, with room to count below 2**63."""
 
 
 def first_number(runtime: Runtime) -> int:
-    """The number at which a new cell begins to count. It is random, so that a recreated cell has no version of its former life."""
+    """A random start of a new cell's count: a recreated cell has no version of its former life."""
     return runtime.random.getrandbits(_FIRST_BITS)
 
 

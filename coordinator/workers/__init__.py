@@ -1,4 +1,1 @@
-"""Processes that consume: leases, heartbeats, and who is alive.
-
-Which queues they own is in `rebalance`.
-"""
+"""Processes that consume: leases and heartbeats."""

@@ -1,7 +1,6 @@
-"""Messages held by this process's code: handed out by ``receive``, not acknowledged, and not expired.
+"""Messages handed out by ``receive`` to this process's code, neither acknowledged nor expired.
 
-They are in flight in the process like those in a handler. If one of them ends the process, the others in flight at the same time must
-not be blamed.
+If one of them ends the process, others in flight must not be blamed.
 """
 
 from __future__ import annotations
@@ -25,21 +24,17 @@ class _Delivery:
 
 
 class ReceivedInFlight:
-    """The held messages of one worker, whatever consumers received them. For the event loop's thread."""
+    """The held messages of one worker. For the event loop's thread."""
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
         self._worker = worker
         self._clock = clock
         self._deliveries: dict[str, _Delivery] = {}
-        """The deliveries by receipt handle."""
         self._timer: asyncio.TimerHandle | None = None
         self._look_ms = 0
-        """The time of the next look for expired ones."""
 
     def begin(self, receipts: Iterable[Sequence[str]], due_ms: int) -> None:
-        """Count these messages, each with those that become visible together with it. To be called before the write that hands them
-        out.
-        """
+        """Count these messages, each with those that become visible with it, before the write that hands them out."""
         for together in receipts:
             self._worker.started(len(together))
             delivery = _Delivery(due_ms)
@@ -47,11 +42,10 @@ class ReceivedInFlight:
             self._look_at(due_ms)
 
     def holds(self, receipt: str) -> bool:
-        """Whether this message is counted."""
         return receipt in self._deliveries
 
     def end(self, receipts: Iterable[str]) -> None:
-        """Stop counting these messages: they are acknowledged, or were given to nobody. Messages of other processes are ignored."""
+        """Stop counting these messages. Others are ignored."""
         for receipt in receipts:
             if self._deliveries.pop(receipt, None) is not None:
                 self._worker.finished(1)
@@ -63,7 +57,6 @@ class ReceivedInFlight:
             self._look_at(due_ms)
 
     def _look_at(self, due_ms: int) -> None:
-        """Look at ``due_ms``, or before."""
         if self._timer is not None:
             if self._look_ms <= due_ms:
                 return
@@ -72,7 +65,6 @@ class ReceivedInFlight:
         self._timer = asyncio.get_running_loop().call_later(max(0.0, (due_ms - self._clock.wall_ms()) / 1000), self._look)
 
     def _look(self) -> None:
-        """Stop counting messages whose time is over."""
         self._timer = None
         now_ms = self._clock.wall_ms()
         self.end([receipt for receipt, delivery in self._deliveries.items() if delivery.due_ms <= now_ms])

@@ -1,4 +1,4 @@
-"""Leases: what may be believed about a worker, and until when. Durations are on the reader's own clock; two clocks are never compared."""
+"""Leases of workers. Durations are on the reader's own clock; two clocks are never compared."""
 
 from __future__ import annotations
 
@@ -14,52 +14,51 @@ from ...log.format.stored_json import Number, TimeMs, damaged
 
 FORMAT = 1
 LEASE_S = 5.0
-"""The time after which a silent worker is replaced, plus a quarter."""
+"""The silence, plus a quarter, after which a worker is replaced."""
 LEASE_ON_STORE_S = 15.0
-"""The lease where every heartbeat is a request to S3."""
+"""The lease where heartbeats are requests to S3."""
 LEASE_IDLE_S = 60.0
 LEASE_MS_MAX = 7 * 24 * 3600 * 1000
-"""The longest lease. A longer one is damage: nobody would ever take the queues of such a worker."""
+"""The longest lease: a damaged one must not keep queues for ever."""
 IDLE_AFTER_S = 600.0
-"""The time without traffic, and with nothing in flight, after which a worker takes the idle lease."""
+"""The idle time after which a worker takes the idle lease."""
 MARGIN = 0.25
-"""The part of a lease that an observer waits longer, as clocks may run at different rates."""
+"""An observer's extra part of a lease, as clocks run at different rates."""
 BEATS_PER_LEASE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ListedMember:
-    """A live member, as its worker's heartbeat says."""
+    """A live member in its worker's heartbeat."""
 
     number: int
-    """The member's number in its worker, from 1; never given twice."""
+    """Counted from 1; never given twice within a worker."""
     group: str = ""
-    """The consumer group; empty for a member that only plays roles."""
+    """Empty for a member that only plays roles."""
     topics: tuple[str, ...] = ()
-    """The topics that it consumes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
-    """A worker's own cell. Only the worker renews it, and a process that takes its queues fences it first."""
+    """A worker's own cell, which only the worker renews. A process that takes its queues fences it first."""
 
     worker: str
     lease_ms: int
     beat: int = 0
-    """The number of the renewal, so that no two are alike."""
+    """Makes each renewal different."""
     fenced: bool = False
-    """Whether the worker was taken for dead. It starts nothing more, and opens a new session."""
+    """Whether the worker was taken for dead."""
     fenced_ms: int = 0
-    """The time of the fencing, by the clock of the process that did it."""
+    """The fencing process's clock."""
     members: tuple[ListedMember, ...] = ()
-    """The members that live in it. A member that is not here is over, for ever."""
+    """The members that live in it. A missing member is over, for ever."""
     label: str = ""
-    """The worker's name for people; two may have the same."""
+    """A name for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The time when another's heartbeat was first seen as it is now, by the observer's monotonic clock."""
+    """The time when a heartbeat was first seen as it is, by the observer's monotonic clock."""
 
     beat: int
     lease_ms: int
@@ -67,14 +66,14 @@ class Sighting:
 
 
 def sighted(before: Sighting | None, found: Heartbeat, now_s: float) -> Sighting:
-    """An observer's knowledge after reading a heartbeat; ``now_s`` is the time when the answer came."""
+    """``now_s`` is the time of the answer."""
     if before is not None and (before.beat, before.lease_ms) == (found.beat, found.lease_ms):
         return before
     return Sighting(found.beat, found.lease_ms, now_s)
 
 
 def is_expired(sighting: Sighting, now_s: float) -> bool:
-    """Whether the worker may be fenced: its heartbeat did not change for its own stated lease, and the margin."""
+    """Whether the heartbeat stood still for its stated lease and the margin."""
     return now_s - sighting.since_s > sighting.lease_ms / 1000 * (1 + MARGIN)
 
 
@@ -84,7 +83,7 @@ class LeaseHold:
 
     lease_s: float
     sent_s: float
-    """The time when the last confirmed renewal was sent: the answer does not say how long it was on its way."""
+    """When the last confirmed renewal was sent: its answer may have been long on its way."""
 
     @property
     def until_s(self) -> float:
@@ -93,24 +92,21 @@ class LeaseHold:
 
     @property
     def renew_s(self) -> float:
-        """The time of the next renewal."""
         return self.sent_s + self.lease_s / BEATS_PER_LEASE
 
 
 def lease_s(*, usual_s: float, idle_s: float, in_flight: bool) -> float:
-    """The lease that a worker should have now, after this much time without traffic."""
     return LEASE_IDLE_S if idle_s >= IDLE_AFTER_S and not in_flight else usual_s
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
-    """A heartbeat as bytes for the worker's cell."""
     members = [[one.number, one.group, *one.topics] for one in heartbeat.members]
     document = {"format": FORMAT, **asdict(heartbeat), "members": members}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 class _Form(Struct, frozen=True):
-    """The stored form of a heartbeat. Later versions may have more fields."""
+    """Later versions may have more fields."""
 
     worker: str
     lease_ms: Annotated[int, Meta(ge=1, le=LEASE_MS_MAX)]
@@ -122,7 +118,7 @@ class _Form(Struct, frozen=True):
 
 
 def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
-    """The inverse of `encode_heartbeat`, also for heartbeats of versions that know more. Raises `DataDamaged`."""
+    """Accepts fields of later versions. Raises `DataDamaged`."""
     try:
         form = decoded(data, _Form)
         members = tuple(_listed(*one) for one in form.members)

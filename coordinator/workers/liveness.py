@@ -1,4 +1,4 @@
-"""Finds out which workers live by watching their heartbeats for a while, for operators. Consumers know it at less cost, by `Watch`."""
+"""Finds out which workers live by watching their heartbeats, for operators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class WorkerState(StrEnum):
     FENCED = "fenced"
     """Others have taken it for dead."""
     LEFT = "left"
-    """It ended in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +39,19 @@ class WorkerStatus:
     worker: str
     state: WorkerState
     heartbeat: Heartbeat | None
-    """The newest heartbeat. None where there is none any more."""
 
     @property
     def may_live(self) -> bool:
-        """Whether it may be running anything."""
         return self.state in (WorkerState.LIVES, WorkerState.SILENT)
 
 
 async def workers(cells: Cells) -> list[str]:
-    """The names of all workers that have a heartbeat, dead ones included. It may read the whole table."""
+    """All workers with a heartbeat, dead ones included. May read the whole table."""
     return [key.removeprefix(WORKERS) for key in await cells.keys(WORKERS)]
 
 
 async def workers_of(cells: Cells, group: str) -> list[str]:
-    """The names of the workers whose heartbeats list a consumer of this group, dead ones included. All heartbeats are read at once, as many
-    side by side as the table allows.
-    """
+    """The workers whose heartbeats list a consumer of this group, dead ones included."""
     found: list[str] = []
     for key, stored in (await cells.read_all([WORKERS], {})).items():
         if isinstance(stored, PenstockError):
@@ -67,10 +62,10 @@ async def workers_of(cells: Cells, group: str) -> list[str]:
 
 
 async def forget_fenced(cells: Cells, runtime: Runtime) -> int:
-    """Remove the heartbeats of workers that were fenced more than a day ago, and return how many. It may read the whole table.
+    """Remove the heartbeats of workers fenced more than a day ago. Returns their number. May read the whole table.
 
-    A missing heartbeat says the same to everybody: the worker is over. The worker's own writes are conditional on its last one, and it
-    tries for no longer than a lease. The day is for a first heartbeat that a network held up.
+    A missing heartbeat also means that the worker is over. Its own writes are conditional and end with its lease. The day is for a first
+    heartbeat that a network held up.
     """
     until_ms, forgotten = runtime.clock.wall_ms() - _REMEMBERED_MS, 0
     for name in await workers(cells):
@@ -90,9 +85,9 @@ async def watched(
     patience_s: float = math.inf,
     enough: Callable[[WorkerStatus], bool] = lambda _: False,
 ) -> list[WorkerStatus]:
-    """Watch these workers until it is known of each whether it lives.
+    """Watch these workers until each is known to live or not: for a dead one's lease and a quarter.
 
-    That takes a dead one's lease and a quarter more. The watch ends after ``patience_s``, or when ``enough`` holds for one of them.
+    The watch ends after ``patience_s``, or when ``enough`` holds for one of them.
     """
     clock = runtime.clock
     until_s = clock.monotonic_s() + patience_s
@@ -115,7 +110,7 @@ async def watched(
 
 
 def state_of(found: Heartbeat | None, before: Sighting | None, now: Sighting | None, now_s: float) -> WorkerState:
-    """What two sightings of a worker's heartbeat tell, the last of them at ``now_s``."""
+    """The state by two sightings, the last of them at ``now_s``."""
     if found is None:
         return WorkerState.LEFT
     if found.fenced:  # a worker that leaves fences itself once nobody lives in it

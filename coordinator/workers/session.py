@@ -1,7 +1,7 @@
-"""A worker as others see it: a heartbeat cell that lists its members, renewed until it has none or the lease is lost.
+"""A worker's session: a heartbeat cell that lists its members, renewed until it has none or the lease is lost.
 
-A session never comes back. Every renewal is conditional on the version that the session wrote last, so a process that fences it in
-between ends it. Once its deadline has passed it ends itself, without asking. Later work is done under a new id.
+A session never comes back. Every renewal is conditional on the last, so a process that fences the session ends it. It ends itself at its
+deadline, without asking. Later work has a new id.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ..limits import HEARTBEAT_BYTES_MAX
 from .lease import BEATS_PER_LEASE, Heartbeat, LeaseHold, ListedMember, decode_heartbeat, encode_heartbeat
 
 _ATTEMPTS_PER_LEASE = 6
-"""The number of tries within a lease: a request that hangs must not cost the lease, so after that part of it the next one is sent."""
+"""The number of tries within a lease: a request that hangs must not cost the lease."""
 _PAUSE_S = 0.02
 
 
 class LeaseLost(ReopenError):
-    """The worker may have been taken for dead: nothing more may be started under this id."""
+    """Nothing more may be started: the worker may have been taken for dead."""
 
     kind = "lease_lost"
 
 
 class SessionMember:
-    """One live consumer, or holder of roles. Its `id` is the owner in the cells of its queues."""
+    """One live consumer, or holder of roles. Its `id` is the owner in its queues' cells."""
 
     def __init__(self, session: Session, listed: ListedMember, clock: Clock) -> None:
         self.id = f"{session.id}/{listed.number}"
         self.listed = listed
         self.ended = asyncio.Event()
-        """Set once it may start nothing more: it left, was taken off, or its worker lost the lease."""
+        """Set once it may start nothing more."""
         self.error: PenstockError | None = None
-        """The reason why it ended. None when it left."""
+        """None when it left."""
         self.busy = False
-        """Whether it has work, or a loop that runs anyway. Then it must call `progressed`, or it is taken off."""
+        """Whether it has work, or a loop, and so must call `progressed`."""
         self._session = session
         self._clock = clock
         self._over = False
@@ -50,24 +50,22 @@ class SessionMember:
 
     @property
     def until_s(self) -> float:
-        """The time, by the monotonic clock, until which it may believe itself alive."""
         return -math.inf if self._over else self._session.until_s
 
     def may_start(self) -> bool:
-        """Whether a handler may be started now. To be asked before every start, from any thread: it costs next to nothing."""
+        """Whether a handler may be started now. Cheap; ask before every start, from any thread."""
         return not self._over and self._clock.monotonic_s() < self._session.until_s
 
     def progressed(self) -> None:
-        """Note that it makes progress. A busy member that makes none for a lease is taken off."""
+        """A busy member without progress for a lease is taken off."""
         self._progressed_s = self._clock.monotonic_s()
         self._beats_still = 0
 
     def follow(self, task: asyncio.Future[None]) -> None:
-        """End when the task of the consumer's loop does. An end that is no `leave` is an error."""
+        """End with the task of the consumer's loop: an error, unless by `leave`."""
         task.add_done_callback(lambda _: self.end(LeaseLost("the loop of the consumer ended", object=self.id)))
 
     def end(self, error: PenstockError | None) -> None:
-        """Start nothing more from now on; the next heartbeat tells the others."""
         if not self._over:
             self._over = True
             self.error = error
@@ -75,26 +73,26 @@ class SessionMember:
             self._session.dropped(self)
 
     async def leave(self) -> None:
-        """End, and return when the others can see it, or the session is over. Queues are to be released before."""
+        """Release queues before. Returns when the others can see the end, or the session is over."""
         self.end(None)
         await self._session.stands(lambda heartbeat: self.listed not in heartbeat.members)
 
     def is_stuck(self, lease_s: float) -> bool:
-        """Whether it has work, but made no progress for a lease. Asked once a heartbeat.
+        """Whether a busy member made no progress for a lease.
 
-        After a pause of the whole process everybody would seem stuck by the clock alone, so several heartbeats must have passed too.
+        Several heartbeats must have passed too: after a pause of the process every member would seem stuck.
         """
         self._beats_still = self._beats_still + 1 if self.busy else 0
         return self._beats_still > BEATS_PER_LEASE and self._clock.monotonic_s() - self._progressed_s > lease_s
 
 
 class Session:
-    """One id, one heartbeat cell, one lease. ``lease_s`` is called before each heartbeat and gives the lease's present length."""
+    """One id, one heartbeat cell, one lease, whose length ``lease_s`` gives before each heartbeat."""
 
     def __init__(self, cells: Cells, runtime: Runtime, *, usual_s: float, lease_s: Callable[[], float], label: str) -> None:
         self.id = runtime.new_id()
         self.until_s = math.inf
-        """The time when the lease ends, by the monotonic clock; finite from the first heartbeat on."""
+        """The lease's end by the monotonic clock; infinite before the first heartbeat."""
         self.over = False
         self.error: PenstockError | None = None
         self.lease_s = usual_s
@@ -111,7 +109,7 @@ class Session:
         self._leaving = False
         self._beat = 0
         self._sent_s: dict[int, float] = {}
-        """The heartbeats that may be in the cell, as far as is known, with the times when they were sent."""
+        """The times of sending, of heartbeats that may be in the cell."""
         self._stored: StoredCell | None = None
         self._standing: Heartbeat | None = None
         """The last confirmed heartbeat."""
@@ -127,9 +125,7 @@ class Session:
         return not self.over and not self._leaving
 
     def admit(self, group: str, topics: Sequence[str]) -> SessionMember:
-        """A new member, which may do nothing before a heartbeat that lists it `stands`. Raises `LimitExceeded` for a consumer without
-        room.
-        """
+        """A new member, which may do nothing before a heartbeat lists it. Raises `LimitExceeded` for a consumer without room."""
         listed = ListedMember(self._numbers + 1, group, tuple(topics))
         if group:
             self._check_room(listed)
@@ -149,11 +145,10 @@ class Session:
         self.renew_soon()
 
     def renew_soon(self) -> None:
-        """Write a heartbeat now, or after the one on its way, because something changed."""
         self._nudge.set()
 
     async def stands(self, condition: Callable[[Heartbeat], bool]) -> bool:
-        """Wait for a confirmed heartbeat that meets the condition. Returns False when the session ended first."""
+        """Wait for a confirmed heartbeat that meets the condition. False when the session ended first."""
         while not self.over:
             if self._standing is not None and condition(self._standing):
                 return True
@@ -163,7 +158,7 @@ class Session:
         return False
 
     async def finished(self) -> None:
-        """Wait until it has no member any more and the others can see that, or the lease ran out."""
+        """Wait until the others can see the session without members, or the lease ran out."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -240,7 +235,7 @@ class Session:
             )
 
     def _adopt(self, stored: StoredCell | None) -> None:
-        """Go on from the heartbeat in the cell: one of this session's own, perhaps not the last one sent, unless it was fenced."""
+        """Go on from the heartbeat in the cell, unless fenced. It may not be the last one sent."""
         found = decode_heartbeat(stored.data, where=self._key) if stored is not None else None
         sent_s = self._sent_s.get(found.beat) if found is not None else None
         if found is None or (found.fenced and not self._leaving) or sent_s is None:
@@ -268,7 +263,6 @@ class Session:
             )
 
     async def _rest(self) -> None:
-        """Wait until the next heartbeat is due, somebody wants one, or the lease is over."""
         now_s = self._clock.monotonic_s()
         if self._trouble is not None:
             await asyncio.sleep(min(self._backoff.next_s(), self.until_s - now_s))
@@ -294,7 +288,7 @@ class Session:
 
 
 def _named(url: str) -> str:
-    """The table, and the usual reason why one of its kind does not answer: a request is given up before the table says so itself."""
+    """The table, and the usual reason why it does not answer: requests are given up before its own error."""
     if url.startswith("sqlite:"):
         return (
             f"{url}; does another process hold the file's lock, one that was stopped in the middle of a write, a shell, a backup?"

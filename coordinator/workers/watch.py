@@ -1,6 +1,6 @@
-"""Other workers as their heartbeats show them: which live, which are over, and which may be fenced.
+"""Other workers by their heartbeats: which live, which are over, and which may be fenced.
 
-All consumers of a process share this knowledge. A heartbeat is read when its next change is due, or when nothing read so far can tell.
+All consumers of a process share this knowledge.
 """
 
 from __future__ import annotations
@@ -28,42 +28,37 @@ from .lease import (
 )
 
 _EARLY = 0.9
-"""The part of the time between two heartbeats after which the next may come, as clocks run at different rates."""
+"""The part of a heartbeat's interval after which the next may come: clocks run at different rates."""
 _LOOKS_PER_LEASE = 20
 _LOOKS_PER_IDLE_LEASE = 9
 _STEP_MAX_S = 0.5
 _TICK_S = 0.001
 _PATIENCE_S = 2.0
-"""The timeout of one request: a later one may be luckier than one that hangs."""
+"""The timeout of one request."""
 _FORGET_S = 600.0
 
 
 @dataclass(slots=True)
 class _Watched:
-    """One worker."""
-
     heartbeat: Heartbeat | None = None
     stored: StoredCell | None = None
     sighting: Sighting | None = None
-    """The last sighting. None before the first look, and for a worker that is over."""
     over: bool = False
-    """Whether it is fenced, or gone, and so never comes back."""
+    """Whether it is fenced or gone."""
     members_over: set[str] = field(default_factory=set)
     looked_s: float = -math.inf
-    """The time when the last successful look began."""
+    """The beginning of the last successful look."""
     look_s: float = -math.inf
-    """The time when the next look is due."""
     asked_s: float = 0.0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def alive(self) -> dict[str, ListedMember]:
-        """The members it lists, by their ids."""
         return (
             {f"{self.heartbeat.worker}/{one.number}": one for one in self.heartbeat.members} if self.heartbeat is not None else {}
         )
 
     def must_be_looked_at(self, asked: Collection[str], now_s: float) -> bool:
-        """Whether the next heartbeat may have come, or the known one does not tell whether a member is new or over."""
+        """Whether the next heartbeat may have come, or the known one is not enough."""
         if self.over:
             return False
         return now_s >= self.look_s or not {*self.members_over, *self.alive()}.issuperset(asked)
@@ -78,9 +73,9 @@ class LeaseWatch:
         self._workers: dict[str, _Watched] = {}
 
     async def look(self, owners: Collection[str]) -> None:
-        """Read the heartbeats that are due, of these members' workers. A worker whose heartbeat cannot be read is left as it was known.
+        """Read the due heartbeats of these members' workers. Unreadable ones stay as known.
 
-        Ask only for members whose names were read before the call: a member that a later heartbeat does not list is over.
+        The names must be older than the call: a member missing in a later heartbeat is over.
         """
         now_s = self._clock.monotonic_s()
         self._forget(now_s)
@@ -90,7 +85,7 @@ class LeaseWatch:
         await asyncio.gather(*(self._look_at(worker, asked) for worker, asked in members.items()))
 
     def is_dead(self, owner: str) -> bool:
-        """Whether a member is over, or its worker may be fenced: its heartbeat is gone, fenced, does not list it, or stands still."""
+        """Whether a member is over, or its worker may be fenced."""
         watched = self._workers.get(worker_of(owner))
         if watched is None:
             return False
@@ -99,7 +94,7 @@ class LeaseWatch:
         return watched.sighting is not None and is_expired(watched.sighting, self._clock.monotonic_s())
 
     async def fence(self, owner: str) -> bool:
-        """Make sure that a dead member never comes back. False when its worker beat again, or the outcome is unknown: look again later."""
+        """Make sure that a dead member never comes back. False when its worker beat again, or the outcome is unknown."""
         watched = self._workers.get(worker_of(owner))
         if watched is None or not self.is_dead(owner):
             return False
@@ -122,17 +117,16 @@ class LeaseWatch:
             return watched.over
 
     def listed(self, owner: str) -> ListedMember | None:
-        """The heartbeat's entry for a member, as far as it was read."""
         watched = self._workers.get(worker_of(owner))
         return watched.alive().get(owner) if watched is not None else None
 
     def beat(self, owner: str) -> int | None:
-        """The number of the heartbeat that was last read of a member's worker. It lives if that changes."""
+        """The last read number of a heartbeat. A rise proves life."""
         watched = self._workers.get(worker_of(owner))
         return watched.heartbeat.beat if watched is not None and watched.heartbeat is not None else None
 
     def due_s(self, owners: Iterable[str]) -> float:
-        """The time of the next look at them, by the monotonic clock; infinite for those that are over."""
+        """The monotonic time of the next look at them; infinite for those that are over."""
         watched = [self._workers.get(worker_of(owner)) for owner in owners]
         return min((-math.inf if one is None else math.inf if one.over else one.look_s for one in watched), default=math.inf)
 
@@ -155,7 +149,6 @@ class LeaseWatch:
             watched.members_over.update(set(asked) - watched.alive().keys())
 
     def _saw(self, watched: _Watched, worker: str, stored: StoredCell | None, began_s: float) -> None:
-        """Take in the result of a look."""
         now_s = self._clock.monotonic_s()
         found = decode_heartbeat(stored.data, where=worker_key(worker)) if stored is not None else None
         watched.heartbeat, watched.stored = found, stored
@@ -182,7 +175,7 @@ class LeaseWatch:
 
 
 def _step_s(lease_s: float) -> float:
-    """The time between two looks while the next heartbeat is due. An idle worker has nothing to take over, and is not worth many."""
+    """The time between two looks at a due heartbeat; longer for an idle worker, which has nothing to take over."""
     if lease_s >= LEASE_IDLE_S:
         return lease_s / _LOOKS_PER_IDLE_LEASE
     return min(lease_s / _LOOKS_PER_LEASE, _STEP_MAX_S)

@@ -1,4 +1,4 @@
-"""A consuming process: its lease, the members that live in it, and what is in flight in it."""
+"""A consuming process: its lease, its members, and its messages in flight."""
 
 from __future__ import annotations
 
@@ -18,39 +18,36 @@ __all__ = ["LeaseLost", "SessionMember", "Worker"]
 class Worker:
     """The worker of one open lake. Its heartbeat begins with the first member and ends with the last.
 
-    Its methods are for the event loop's thread. ``label`` is for people only; ids are random, and new for every session.
+    For the event loop's thread. ``label`` is for people; ids are random, and new for every session.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, *, lease_s: float = LEASE_S, label: str = "") -> None:
         self.lease_s = lease_s
-        """The usual lease; a worker without traffic takes a longer one."""
+        """An idle worker takes a longer one."""
         self.in_flight = 0
-        """The number of messages granted in this process, of all members, past ones too: their handlers may still run."""
+        """The messages granted in this process, also to past members."""
         self._cells = cells
         self._runtime = runtime
         self._label = label
         self._session: Session | None = None
         self._traffic_s = runtime.clock.monotonic_s()
         self._alone: list[object] = []
-        """The one that runs alone, then those that wait to; first come, first served."""
+        """The one that runs alone, then those that wait to, in order."""
         self._left: asyncio.TimerHandle | None = None
-        """Runs while the one that is alone has left, and its message is still in flight."""
+        """Runs while the one alone has left, and its message is in flight."""
         self._moved = asyncio.Event()
         self.quiet_listeners: list[Callable[[], None]] = []
-        """Callbacks for the time when somebody wants to run alone, so that granted messages that have not begun are taken back, and for
-        its end."""
+        """Callbacks when a member wants to run alone, so that grants are taken back, and at its end."""
         self._closed = False
 
     @property
     def id(self) -> str:
-        """The id of the present session, or empty."""
         return self._session.id if self._session is not None and not self._session.over else ""
 
     async def join(self, group: str, topics: Sequence[str] = ()) -> SessionMember:
         """A new member, which all others can see.
 
-        Raises `LeaseLost` when the table could not be reached for a lease, and `LimitExceeded` for a consumer that the heartbeat has no
-        room for.
+        Raises `LeaseLost` when the table was out of reach for a lease, and `LimitExceeded` for a consumer without room in the heartbeat.
         """
         if self._closed:
             raise ClosedError("the worker was closed", operation="join", object=group)
@@ -71,7 +68,6 @@ class Worker:
         return member
 
     async def close(self) -> None:
-        """Let all members leave."""
         self._closed = True
         if self._session is not None:
             for member in self._session.members():
@@ -81,10 +77,7 @@ class Worker:
     # --- Traffic ----------------------------------------------------------------------------------------------------------------
 
     async def awake(self) -> None:
-        """Return once the lease is not the long one of an idle worker. To be called before anything is granted.
-
-        It also returns when the lease is lost. Then no member may start anything.
-        """
+        """Return once the lease is not an idle worker's, or is lost. Call it before a grant."""
         self._touch()
         session = self._session
         if session is not None and session.lease_s > self.lease_s:
@@ -92,7 +85,7 @@ class Worker:
             await session.stands(lambda _: session.lease_s <= self.lease_s)
 
     def started(self, messages: int) -> None:
-        """Count messages about to be granted. To be called before a grant is sent, unless the worker is `quiet` for another."""
+        """Count messages before their grant, unless the worker is `quiet` for another."""
         if messages and self._alone and self.in_flight + messages > 1:
             raise InternalError("a message must run alone", operation="grant", observed=self.in_flight + messages)
         self._touch()
@@ -110,7 +103,7 @@ class Worker:
 
     @property
     def quiet(self) -> bool:
-        """Whether somebody runs alone or waits to. Then nobody else may grant anything."""
+        """Whether a member runs alone or waits to: no other may grant anything."""
         return bool(self._alone)
 
     @asynccontextmanager
@@ -124,11 +117,10 @@ class Worker:
     ) -> AsyncIterator[bool]:
         """Keep all others from starting anything, and wait until nothing is in flight in this process.
 
-        Yields whether that succeeded. It does not when the member ended, or something was still running after ``patience_s``, or
-        ``unless`` holds, which is asked whenever something finished. Then the others go on. By default it waits as long as it takes,
-        and everybody else waits too.
+        Yields whether that succeeded. It fails when the member ended, when something still ran after ``patience_s`` (default: no limit), or
+        when ``unless`` holds, asked at each end of a message. Then the others go on.
 
-        Who is cancelled while its message is in flight, as its lease is lost, is alone until that message is finished, for ``left_s`` at most.
+        A member cancelled with its message in flight stays alone until that message is finished, for ``left_s`` at most.
         """
         mine = object()  # queues of one member run alone too, one after the other
         succeeded = stays = False
@@ -158,7 +150,6 @@ class Worker:
                 self._tell_quiet()
 
     def _end_alone(self) -> None:
-        """End the time of who left while its message was in flight."""
         assert self._left is not None, "somebody left"
         self._left.cancel()
         self._left = None
