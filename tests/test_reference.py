@@ -17,6 +17,7 @@ REFERENCE = ROOT / "docs" / "reference"
 
 # Errors that no call of a user's raises, each with the reason.
 INSIDE = {
+    "CaptureRetry": "what a capture waits for: one of its kinds is told",
     "TableUnfollowed": "an event of a table that stands still",
     "CellChanged": "the reply of a table to a conditional write",
     "CellFull": "a queue's owner makes room",

@@ -6,8 +6,7 @@ begins. How it works: docs/0019-capturing-by-debezium.md.
 
 from .capture import EngineCapture, EngineOptions
 from .configuration import Connector, connector_of, read_properties
-from .errors import BinlogLost, ConnectorStopped, EventUnreadable, HistoryLost, SourceReplaced
-from .source_capture import SourceProgress
+from .errors import BinlogLost, ConnectorStopped, EventUnreadable, HistoryLost
 from .state import EngineStateStore
 
 __all__ = [
@@ -19,8 +18,6 @@ __all__ = [
     "EngineStateStore",
     "EventUnreadable",
     "HistoryLost",
-    "SourceProgress",
-    "SourceReplaced",
     "connector_of",
     "read_properties",
 ]

@@ -17,22 +17,26 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Unpack
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
+from ..capture.chosen_tables import CHOOSING
+from ..capture.errors import SourceReplaced
+from ..capture.options import SourceCaptureOptions
+from ..capture.outbox import table_of
+from ..capture.readings import reading_of, rows_go_on_at
+from ..capture.source_capture import CaptureResources, SourceCapture
 from ..scratch import scratch_folder
 from .binlog_listener import BinlogListener
 from .configuration import Connector, for_stream, without_tables
 from .effects import Effects
 from .engine import EmbeddedEngine, java_ms, offsets_file
-from .errors import DateUnreadable, HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
+from .errors import DateUnreadable, HistoryLost, TableUnfollowed, binlog_lost, engine_error
 from .follower import EngineFollower, boundary
 from .history import SchemaHistory, has_known, lines_of
-from .outbox import table_of
-from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
+from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number
 from .records import KeylessTable
 from .records import stop_record as stopped_record
 from .rows import RowsReader
 from .source import BinlogServer
-from .source_capture import CaptureResources, SourceCapture, SourceCaptureOptions
-from .state import CHOOSING, EngineState, RelearnedTable
+from .state import EngineState, EngineStateStore, RelearnedTable
 from .statements import Name
 
 log = logging.getLogger("penstock.cdc.debezium")
@@ -61,15 +65,17 @@ class SchemaSnapshot(NamedTuple):
     history: bytes
 
 
-class EngineCapture(SourceCapture):
+class EngineCapture(SourceCapture[EngineState]):
     """One database into one topic by Debezium's engine."""
+
+    _states: EngineStateStore
 
     def __init__(
         self,
         connector: Connector,
         properties: Mapping[str, str],
         options: EngineOptions,
-        **parts: Unpack[CaptureResources],
+        **parts: Unpack[CaptureResources[EngineStateStore]],
     ) -> None:
         self._connector, self._properties = connector, dict(properties)
         self._server = BinlogServer(connector, properties)
@@ -113,6 +119,9 @@ class EngineCapture(SourceCapture):
                     return
 
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
+
+    def _new_state(self, server: str, opened: tuple[int, int], former: EngineState | None) -> EngineState:
+        return EngineState(self._life, self._kind, server, opened=opened, chosen=self._chosen, renewed=former is not None)
 
     def _check_beginning(self) -> None:
         """Refuse a log that ends before what is in the topic: its changes would seem to be there already."""

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ...log.errors import LimitExceeded, NotSupported
+from ..capture.records import ChangeRecord
 from .binlog_listener import BinlogEvent, BinlogListener
 from .positions import between, file_number
 from .prepared_transactions import PreparedTransactions
-from .records import ChangeRecord, record_at, truncate_record
+from .records import record_at, truncate_record
 from .source import BinlogServer
 from .state import EngineState
 from .statements import BinlogStatement, Name

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ...log.errors import InternalError, MissingDependency, PenstockError
+from ..capture.records import ConnectSchemas
 from .binlog_listener import BinlogListener
 from .converters import CharactersOf, install, with_converter
 from .errors import load_jpype
 from .java import find_jvm
 from .memory import give_back
-from .records import ConnectSchemas, schemas_of
+from .records import schemas_of
 
 log = logging.getLogger("penstock.cdc.debezium")
 

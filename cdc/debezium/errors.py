@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...log.errors import CallError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
-from ..postgres.errors import SourceUnavailable
+from ...log.errors import CallError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied
+from ..capture.errors import CaptureRetry, SourceUnavailable
 
 
 class BinlogLost(CallError):
@@ -21,13 +21,7 @@ class HistoryLost(CallError):
     kind = "history_lost"
 
 
-class SourceReplaced(CallError):
-    """The server is another one than the topic has changes of, or its log has begun anew: positions say nothing beside each other."""
-
-    kind = "source_replaced"
-
-
-class ConnectorStopped(RetryError):
+class ConnectorStopped(CaptureRetry):
     """The connector has stopped by itself."""
 
     kind = "connector_stopped"

@@ -6,21 +6,22 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from ...log.errors import PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from ..postgres.errors import SourceUnavailable
+from ..capture.errors import CaptureRetry, SourceUnavailable
+from ..capture.outbox import Boundary, RecordOutbox
+from ..capture.progress import ProgressListener
+from ..capture.records import ChangeRecord, heartbeat
 from .configuration import Connector
 from .effects import Effects
 from .engine import EmbeddedEngine, RecordBatch
-from .errors import ConnectorStopped
 from .history import SchemaHistory
 from .memory import BurstDetector
-from .outbox import Boundary, RecordOutbox
 from .positions import between, file_number
-from .records import ChangeRecord, KeylessTable, heartbeat, heartbeat_ms, record_of
+from .records import KeylessTable, heartbeat_ms, record_of
 from .state import EngineState, EngineStateStore
 
 log = logging.getLogger("penstock.cdc.debezium")
@@ -31,12 +32,6 @@ _IDLE_S, _BUSY_S = 0.25, 0.01
 _SILENT_S, _START_S = 20.0, 600.0
 """A connector that lives tells so by a heartbeat, every second or so. It connects once it has read the history of all tables' columns."""
 _OF_PLACE = ("ts_sec", "file", "pos", "gtids", "server_id")
-
-
-class ProgressListener(Protocol):
-    """Is told of progress since the last time."""
-
-    def __call__(self, *, events: int, duplicates: int, position: str | None) -> None: ...
 
 
 def boundary(offset: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +104,7 @@ class EngineFollower:
             self._effects.set_end(self._ends_at)
         try:
             state, asked = self._run(state, stopped, until, ended)
-        except (SourceUnavailable, ConnectorStopped):
+        except CaptureRetry:
             self._outbox.settle(wait=True)  # the next life has to know what is there
             raise
         if asked or self._effects.ends:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .records import ChangeRecord
+from ..capture.records import ChangeRecord
 
 HELD_BYTES_MAX = 16 * 1024 * 1024
 

@@ -7,34 +7,20 @@ columns' types is kept: connectors repeat in each the form of the envelope itsel
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from ...log.errors import DataDamaged, InvalidArgument
+from ..capture.records import ChangeRecord, ConnectSchemas, RecordSource
+from ..capture.row_keys import key_text, lookup_keys, message_group_of, tag_of
 from ..events.stop_message import STOPPED
-from ..postgres.envelopes import message_group_of
-from ..postgres.values import key_text
 from .positions import sequence_of
 from .statements import Name
-
-_KEY_CHARS_MAX = 1024
 
 
 class KeylessTable(InvalidArgument):
     """A table, the error's object, whose rows nothing tells apart."""
-
-
-class RecordSource(msgspec.Struct, gc=False):
-    """Where in the source a record is of."""
-
-    db: str | None = None
-    table: str | None = None
-    file: str | None = None
-    pos: int = 0
-    row: int | None = None
-    snapshot: str | None = None
 
 
 class _Value(msgspec.Struct, gc=False):
@@ -53,36 +39,6 @@ _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder(_Value)
 _ANY = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
-
-
-class ChangeRecord(NamedTuple):
-    """A change of a row, or a truncate, on its way into the topic."""
-
-    sequence: int
-    body: bytes
-    message_group: str
-    tag: str | None
-    keys: tuple[str, ...]
-    op: str
-    table: str
-    key: Mapping[str, Any] | None
-    """Values by the columns' names; None of a truncate."""
-    source: RecordSource
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectSchemas:
-    """Connect's schemas of the keys and rows of a table, as JSON."""
-
-    key: bytes
-    value: bytes
-
-    def body(self, key: bytes | None, value: bytes) -> bytes:
-        """The message of a key and an envelope. A truncate has no key: its schema would say nothing that the rows' does not."""
-        if key is None:
-            return b"".join((b'{"key":null,"value":{"schema":', self.value, b',"payload":', value, b"}}"))
-        parts = (b'{"key":{"schema":', self.key, b',"payload":', key, b'},"value":{"schema":', self.value, b',"payload":', value)
-        return b"".join((*parts, b"}}"))
 
 
 def schemas_of(key: str | None, value: str) -> ConnectSchemas:
@@ -132,29 +88,13 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, ConnectSchemas], s
         sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),
         schemas[schema].body(None if values is None else key, value),
         message_group_of(source.db, source.table, said),
-        _tag_of(source.table),
+        tag_of(source.table),
         lookup_keys(source.table, said),
         op,
         table,
         values,
         source,
     )
-
-
-def _tag_of(table: str) -> str | None:
-    return table if table.isprintable() and "|" not in table else None
-
-
-def lookup_keys(table: str, said: str | None) -> tuple[str, ...]:
-    """The key under which a row's messages are found."""
-    lookup = f"{table}-{said}"
-    return () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
-
-
-def heartbeat(name: str, sequence: int, now_ms: int) -> ChangeRecord:
-    """The message that tells of nothing but the stream itself, as Debezium's heartbeats do."""
-    body = _encode({"key": {"serverName": name}, "value": {"ts_ms": now_ms}})
-    return ChangeRecord(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, RecordSource())
 
 
 def record_at(record: ChangeRecord, file: str, pos: int, row: int) -> ChangeRecord:
@@ -211,4 +151,4 @@ def snapshot_truncate(
     source = RecordSource(*table, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
     said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
     body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
-    return ChangeRecord(0, body, message_group_of(*table, None), _tag_of(table[1]), (), "t", ".".join(table), None, source)
+    return ChangeRecord(0, body, message_group_of(*table, None), tag_of(table[1]), (), "t", ".".join(table), None, source)

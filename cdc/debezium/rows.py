@@ -14,16 +14,18 @@ from typing import Any
 from ...log.errors import InvalidArgument, PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
+from ..capture.outbox import table_of
+from ..capture.readings import rows_go_on_at
+from ..capture.records import ChangeRecord, ConnectSchemas
+from ..capture.state import RowsChunk
 from ..events.row_refusals import send_events
 from .configuration import as_written
 from .engine import EmbeddedEngine
 from .errors import ConnectorStopped
-from .outbox import table_of
-from .positions import rows_go_on_at
 from .queries import KeyColumn, ServerTable, pattern_of, quoted_table, rows_query
-from .records import ChangeRecord, ConnectSchemas, record_of, row_fields, snapshot_truncate
+from .records import record_of, row_fields, snapshot_truncate
 from .source import BinlogServer
-from .state import EngineState, EngineStateStore, RowsChunk
+from .state import EngineState, EngineStateStore
 
 CHUNK_ROWS_MAX = 10_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
@@ -170,12 +172,7 @@ class RowsReader:
         return state
 
     def _finished(self, state: EngineState, table: str) -> EngineState:
-        state = replace(
-            state,
-            pending=tuple(one for one in state.pending if one != table),
-            emptied=tuple(one for one in state.emptied if one != table),
-            chunk=None,
-        )
+        state = state.without_pending(table)
         self._states.save(state)
         self._going_on = self._after = None
         self._reached("table done")

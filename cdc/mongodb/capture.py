@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 from ...log.errors import InvalidArgument
-from ..debezium.errors import SourceReplaced
-from ..debezium.positions import reading_of
-from ..debezium.source_capture import CaptureResources, SourceCapture, SourceCaptureOptions
-from ..debezium.state import EngineState
+from ..capture.errors import SourceReplaced
+from ..capture.options import SourceCaptureOptions
+from ..capture.readings import reading_of
+from ..capture.source_capture import CaptureResources, SourceCapture
 from .follower import ChangeFollower
 from .places import StreamPlace
 from .positions import time_of
 from .rows import DocumentsReader
 from .server import MongoServer
+from .state import MongoState, MongoStateStore
 
 log = logging.getLogger("penstock.cdc.mongodb")
 
@@ -40,14 +41,16 @@ class MongoOptions(SourceCaptureOptions):
     """Names of collections, also with the database before them. None: all that the database has, or will have."""
 
 
-class MongoCapture(SourceCapture):
+class MongoCapture(SourceCapture[MongoState]):
     """One database of a MongoDB into one topic."""
+
+    _states: MongoStateStore
 
     def __init__(
         self,
         server: MongoServer,
         options: MongoOptions,
-        **parts: Unpack[CaptureResources],
+        **parts: Unpack[CaptureResources[MongoStateStore]],
     ) -> None:
         self._server = server
         self._named = {name.removeprefix(f"{server.database}.") for name in options.collections}
@@ -92,6 +95,12 @@ class MongoCapture(SourceCapture):
         for name in left_out:
             log.warning("%s is left out: it is a collection of time series, of which MongoDB tells no changes", name)
 
+    def _new_state(self, server: str, opened: tuple[int, int], former: MongoState | None) -> MongoState:
+        known = () if former is None else former.known
+        return MongoState(
+            self._life, self._kind, server, opened=opened, chosen=self._chosen, renewed=former is not None, known=known
+        )
+
     def _check_beginning(self) -> None:
         last = self._producer.last_sequence
         # Seconds, for the last of many changes of one transaction has a number of a time behind that, though none of a later second.
@@ -105,7 +114,7 @@ class MongoCapture(SourceCapture):
                 hint="its changes would seem to be there already: capture into a new topic",
             )
 
-    def _begin(self, state: EngineState) -> EngineState:
+    def _begin(self, state: MongoState) -> MongoState:
         """Learn the collections and a time before them: the beginning of all that follows."""
         place = StreamPlace(self._server.now())
         collections = tuple(filter(self._wanted, self._server.collections()))
@@ -126,7 +135,7 @@ class MongoCapture(SourceCapture):
         self._reached("begun")
         return state
 
-    def _read(self, state: EngineState, stopped: Callable[[], bool]) -> EngineState:
+    def _read(self, state: MongoState, stopped: Callable[[], bool]) -> MongoState:
         reader = DocumentsReader(
             self._server,
             self._options.name,
@@ -142,7 +151,7 @@ class MongoCapture(SourceCapture):
             self._reached("rows done")
         return state
 
-    def _follow(self, state: EngineState, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
+    def _follow(self, state: MongoState, stopped: Callable[[], bool]) -> tuple[MongoState, bool]:
         now = self._server.now()
         follower = ChangeFollower(
             self._server,

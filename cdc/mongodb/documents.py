@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from ..debezium.records import ChangeRecord, ConnectSchemas, RecordSource, lookup_keys
+from ..capture.records import ChangeRecord, ConnectSchemas, RecordSource
+from ..capture.row_keys import lookup_keys, message_group_of, tag_of
 from ..events.debezium import UNSENT
-from ..postgres.envelopes import message_group_of
 from .positions import envelope_position, time_of
 
 CONNECTOR = "mongodb"
@@ -133,7 +133,7 @@ def record_of(
         sequence,
         _SCHEMAS.body(None if said is None else _encode({"_id": said}), _encode(value)),
         message_group_of(database, collection, said),
-        collection if collection.isprintable() and "|" not in collection else None,
+        tag_of(collection),
         lookup_keys(collection, said),
         op,
         f"{database}.{collection}",

@@ -17,8 +17,7 @@ from ...log.errors import (
     PenstockError,
     PermissionDenied,
 )
-from ..debezium.errors import SourceReplaced
-from ..postgres.errors import SourceUnavailable
+from ..capture.errors import SourceReplaced, SourceUnavailable
 
 _DENIED, _NOT_KNOWN = 13, 18
 _LOST = (136, 222, 280, 286)

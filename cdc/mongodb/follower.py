@@ -16,16 +16,16 @@ from typing import Any
 from ...log.errors import DataDamaged
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from ..debezium.follower import ProgressListener
-from ..debezium.outbox import Boundary, RecordOutbox
-from ..debezium.records import ChangeRecord, heartbeat
-from ..debezium.state import EngineState, EngineStateStore
-from ..postgres.errors import SourceUnavailable
+from ..capture.errors import CaptureRetry
+from ..capture.outbox import Boundary, RecordOutbox
+from ..capture.progress import ProgressListener
+from ..capture.records import ChangeRecord, heartbeat
 from .documents import identity_text, record_of
 from .errors import translated
 from .places import StreamPlace, parse_place, token_text
 from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
+from .state import MongoState, MongoStateStore
 
 _SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
 _REST_S = 60.0
@@ -64,7 +64,7 @@ class ChangeFollower:
         name: str,
         wanted: Callable[[str], bool],
         producer: Producer,
-        states: EngineStateStore,
+        states: MongoStateStore,
         clock: Clock,
         *,
         reached: Callable[[str], None],
@@ -104,7 +104,7 @@ class ChangeFollower:
         self._told_until = ClusterTime(0, 0)
         """The time until which the stream has told everything."""
 
-    def run(self, state: EngineState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[EngineState, bool]:
+    def run(self, state: MongoState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[MongoState, bool]:
         """Follow until ``stopped()``, until all up to ``until`` is in the topic, or until documents are to be read: those of a collection that was
         renamed, or that a signal asks for. Then everything before the stored place is durable. Returns the state, and whether there are any.
         """
@@ -144,7 +144,7 @@ class ChangeFollower:
                 if until is not None and self._told_until >= until and self._may_end(now_s):
                     break
             return self._save(self._finish(state, self._clock.monotonic_s()), None), False
-        except SourceUnavailable:
+        except CaptureRetry:
             self._outbox.settle(wait=True)  # the next life has to know what is there
             raise
         finally:
@@ -218,7 +218,7 @@ class ChangeFollower:
     def _is_full(self) -> bool:
         return len(self._gathered) >= _GATHERED_MAX or self._gathered_bytes >= _GATHERED_BYTES_MAX
 
-    def _flush(self, state: EngineState, now_s: float) -> EngineState:
+    def _flush(self, state: MongoState, now_s: float) -> MongoState:
         """Send what is gathered; the last part with the place behind it."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         self._flushed_s = now_s
@@ -230,7 +230,7 @@ class ChangeFollower:
         self._flushed = self._boundary
         return state
 
-    def _note_new(self, state: EngineState, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> EngineState:
+    def _note_new(self, state: MongoState, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> MongoState:
         """Note new collections before anything of them is sent: should the log be lost, and they be gone by then, it is to go from the topic too."""
         new = dict.fromkeys(change.collection for change, _ in gathered if change.collection not in state.known)
         if new:
@@ -288,13 +288,13 @@ class ChangeFollower:
 
     # --- The state ----------------------------------------------------------------------------------------------------------------
 
-    def _finish(self, state: EngineState, now_s: float) -> EngineState:
+    def _finish(self, state: MongoState, now_s: float) -> MongoState:
         state = self._flush(state, now_s)
         self._outbox.settle(wait=True)
         self._say()
         return state
 
-    def _read_next(self, state: EngineState, now_s: float, collections: Sequence[str], *, empty: bool) -> EngineState:
+    def _read_next(self, state: MongoState, now_s: float, collections: Sequence[str], *, empty: bool) -> MongoState:
         """The state in which these collections are read next, and all that came before the newest event's time is behind."""
         if empty:  # a rename has a time of its own, at which the topic lacks what is read next
             self._whole_behind(self._time, self._token)
@@ -311,7 +311,7 @@ class ChangeFollower:
         self._reached("signal taken")
         return state
 
-    def _save(self, state: EngineState, now_s: float | None) -> EngineState:
+    def _save(self, state: MongoState, now_s: float | None) -> MongoState:
         """Store the place to go on, now and then. None: now."""
         offset = self._outbox.offset
         events = self._outbox.events + self._outbox.duplicates

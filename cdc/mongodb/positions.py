@@ -1,7 +1,7 @@
 """Times of a MongoDB's cluster, and the one number under which an event of its change stream is sent.
 
 A change stands at (cluster time, order among the events of that time): a transaction has one time, and so may several inserts of one command.
-Both are packed into 63 bits, whose lowest 14 are laid out as those of a binlog's positions: what lies between transactions can be told alike.
+Both are packed into 63 bits. Numbers between transactions are those of `penstock.cdc.capture.readings`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...log.errors import LimitExceeded
+from ..capture.readings import CHANGE_BITS, CHANGES, place_number
 
 EPOCH_S = 1_577_836_800
 """2020-01-01. The seconds since fit into 31 bits until 2088."""
-SECOND_BITS, ORDINAL_BITS, INDEX_BITS = 31, 18, 14
-_PLACE_BITS = 7
+SECOND_BITS, ORDINAL_BITS = 31, 18
 _ORDER_BITS = 20
 _READ = 2
-"""How many of the numbers within a cluster time are kept for rows that were read with all changes of that time."""
-CHANGES = (1 << INDEX_BITS) - (1 << _PLACE_BITS)
-"""How many changes have a number within one cluster time. Further changes take the numbers of the next cluster times. MongoDB leaves those
-free: a transaction takes a cluster time for each of its operations.
+"""How many of the numbers within a cluster time are kept for rows that were read with all changes of that time.
+
+Changes that have no number within their time take those of the next cluster times. MongoDB leaves those free: a transaction takes a cluster time
+for each of its operations.
 """
 
 
@@ -48,7 +48,7 @@ def _number(time: ClusterTime) -> int:
 def sequence_of(time: ClusterTime, index: int) -> int:
     """The number of an event, above that of every one before it in the stream. Raises `LimitExceeded`."""
     more, index = divmod(index, CHANGES - _READ)
-    return _number(time) + more << INDEX_BITS | index
+    return _number(time) + more << CHANGE_BITS | index
 
 
 def envelope_position(position: int) -> tuple[int, int]:
@@ -59,15 +59,15 @@ def envelope_position(position: int) -> tuple[int, int]:
 
 def read_at(time: ClusterTime, *, emptied: bool = False) -> int:
     """The position of a document that was read with all changes up to a time, or that of the truncate before: above that of each such change."""
-    return _number(time) << INDEX_BITS | CHANGES - 1 - emptied
+    return _number(time) << CHANGE_BITS | CHANGES - 1 - emptied
 
 
 def between(time: ClusterTime, reading: int, *, last: int = -1) -> int:
     """The number of the place behind a time: above that of every change until then, the ``last`` of which is given, and below every other's.
 
-    ``reading`` is the number of the last reading of collections, as `penstock.cdc.debezium.positions` counts them.
+    ``reading`` is the number of the last reading of collections.
     """
-    return max(_number(time), last >> INDEX_BITS) << INDEX_BITS | CHANGES | reading % (1 << _PLACE_BITS)
+    return place_number(max(_number(time), last >> CHANGE_BITS), reading)
 
 
 def before(time: ClusterTime) -> ClusterTime:
@@ -77,7 +77,7 @@ def before(time: ClusterTime) -> ClusterTime:
 
 def time_of(position: int) -> ClusterTime:
     """The time that a number has."""
-    second, ordinal = divmod(position >> INDEX_BITS, 1 << ORDINAL_BITS)
+    second, ordinal = divmod(position >> CHANGE_BITS, 1 << ORDINAL_BITS)
     return ClusterTime(second + EPOCH_S, ordinal)
 
 

@@ -11,14 +11,15 @@ from dataclasses import replace
 
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from ..debezium.outbox import table_of
-from ..debezium.positions import rows_go_on_at
-from ..debezium.records import ChangeRecord
-from ..debezium.state import EngineState, EngineStateStore, RowsChunk
+from ..capture.outbox import table_of
+from ..capture.readings import rows_go_on_at
+from ..capture.records import ChangeRecord
+from ..capture.state import RowsChunk
 from ..events.row_refusals import send_events
 from .documents import key_of, record_of, value_of
 from .positions import ClusterTime, read_at
 from .server import MongoServer
+from .state import MongoState, MongoStateStore
 
 CHUNK_ROWS_MAX = 10_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
@@ -32,7 +33,7 @@ class DocumentsReader:
         server: MongoServer,
         name: str,
         producer: Producer,
-        states: EngineStateStore,
+        states: MongoStateStore,
         clock: Clock,
         *,
         since: ClusterTime,
@@ -44,7 +45,7 @@ class DocumentsReader:
         self._since, self._reached = since, reached
         self._next = rows_go_on_at(producer.last_sequence, followed)
 
-    def read(self, state: EngineState, stopped: Callable[[], bool], tell: Callable[[int], None]) -> EngineState:
+    def read(self, state: MongoState, stopped: Callable[[], bool], tell: Callable[[int], None]) -> MongoState:
         """Send the documents of all pending collections; ``tell`` is told how many. Ends early when it is told to stop."""
         there = set(self._server.collections())
         for collection in state.pending:
@@ -69,17 +70,12 @@ class DocumentsReader:
                     records, size_bytes, after = [], 0, last
             if records:
                 state = self._send(state, collection, after, last, records, tell)
-            state = replace(
-                state,
-                pending=tuple(one for one in state.pending if one != collection),
-                emptied=tuple(one for one in state.emptied if one != collection),
-                chunk=None,
-            )
+            state = state.without_pending(collection)
             self._states.save(state)
             self._reached("table done")
         return state
 
-    def _left_at(self, state: EngineState, collection: str) -> str | None:
+    def _left_at(self, state: MongoState, collection: str) -> str | None:
         """The id behind which an earlier process would have gone on."""
         chunk = state.chunk
         if chunk is None or chunk.table != collection:
@@ -103,13 +99,13 @@ class DocumentsReader:
 
     def _send(
         self,
-        state: EngineState,
+        state: MongoState,
         collection: str,
         after: str | None,
         last: str | None,
         records: list[ChangeRecord],
         tell: Callable[[int], None],
-    ) -> EngineState:
+    ) -> MongoState:
         def key(text: str | None) -> tuple[str] | None:
             return None if text is None else (text,)
 

@@ -4,7 +4,7 @@ Needs the extra ``postgres`` (psycopg), which is imported when a capture begins.
 """
 
 from .capture import PostgresCapture, PostgresOptions, PostgresProgress
-from .errors import SlotInUse, SlotLost, SourceUnavailable
+from .errors import SlotInUse, SlotLost
 from .state import StateStore, TypesStore
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "PostgresProgress",
     "SlotInUse",
     "SlotLost",
-    "SourceUnavailable",
     "StateStore",
     "TypesStore",
 ]

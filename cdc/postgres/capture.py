@@ -10,20 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Literal, Protocol
+from typing import Protocol
 
 from ...log.errors import InvalidArgument
-from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ...log.schema.fields import Field
 from ...log.schema.topic_schema import TopicSchema
+from ..capture.errors import SourceUnavailable
+from ..capture.options import CaptureOptions, check_name
+from ..capture.progress import CaptureProgress
 from .captured_tables import CapturedTables
 from .catalog import SETTINGS, Catalog, ReplicationSlot, check_history
 from .catalog_tables import CapturePlan, Name, plan_capture
 from .envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin
-from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
+from .errors import SlotInUse, SlotLost, load_psycopg, slot_lost
 from .follower import SlotFollower
 from .outbox import Outbox
 from .pgoutput import UNCHANGED, Row
@@ -49,29 +50,19 @@ _VISIBLE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PostgresOptions:
-    """What is captured, and how."""
+class PostgresOptions(CaptureOptions):
+    """What is captured of a PostgreSQL, and how."""
 
     tables: tuple[str, ...] = ()
     """``schema.table``, or a table of the schema public. None: the tables of the publication if it is there, otherwise all."""
     slot: str = "penstock"
     publication: str = "penstock"
-    snapshot: Literal["initial", "never", "again"] = "initial"
-    """The tables to snapshot: those that are new to the capture, none, or all once more."""
-    once: bool = False
-    """End once all changes that were committed when it began to follow are in the topic."""
     typed: bool = False
     """Whether the topic has a schema, made from the one table's columns."""
-    heartbeat: bool = False
-    """Whether a message of its own says where the topic equals the source when no row's batch does: behind a snapshot, and after a restart."""
-    patience: DurationField = field_default(timedelta(minutes=5))
-    """How long to wait for a database that does not answer."""
 
     def __post_init__(self) -> None:
-        set_durations(self, "patience", most=WAIT_MAX, operation="capture")
-        if not self.slot or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.slot) or len(self.slot) > 63:
-            raise InvalidArgument("bad slot name", operation="capture", object=self.slot, expected="at most 63 of a-z, 0-9 and _")
-
+        CaptureOptions.__post_init__(self)
+        check_name(self.slot, "bad slot name")
         if self.typed and self.heartbeat:
             raise InvalidArgument(
                 "a typed topic has rows of its table only, and no heartbeats",
@@ -87,14 +78,9 @@ class PostgresOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresProgress:
-    """How far a capture is."""
+class PostgresProgress(CaptureProgress):
+    """How far a capture of a PostgreSQL is."""
 
-    snapshot_rows: int
-    events: int
-    """The number of the stream's events that this process sent."""
-    duplicates: int
-    """The number of events that an earlier process sent."""
     confirmed_lsn: str | None
     lag_bytes: int | None
     """The bytes of the write-ahead log from what is durable in the topic to the end that the server has told."""
@@ -184,7 +170,7 @@ class PostgresCapture:
                     return self._told
                 except (SourceUnavailable, SlotInUse) as error:
                     now_s = self._clock.monotonic_s()
-                    if now_s - self._answered_s > self._options.patience.total_seconds():
+                    if now_s - self._answered_s > self._options.patience_s:
                         raise
                     log.warning("the database is waited for: %s", error)
                 self._outbox.forget()

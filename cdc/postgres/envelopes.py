@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ..capture.row_keys import key_text, lookup_keys, message_group_of, tag_of
 from ..events.debezium import UNSENT
 from ..events.stop_message import STOPPED
 from ..events.table_types import TableTypes
@@ -30,10 +30,8 @@ from .pgoutput import (
     Update,
 )
 from .positions import PositionCounter, split
-from .values import TypeConversions, ValueConversion, key_text
+from .values import TypeConversions, ValueConversion
 
-_GROUP_BYTES_MAX = 63
-_KEY_CHARS_MAX = 1024
 _encode = msgspec.json.Encoder().encode
 
 
@@ -121,16 +119,6 @@ class EventOrigin:
 
 Reread = Callable[[EnvelopeTable, Row, Sequence[int], int], Row | None]
 """The values that these columns (by place) of the row with this key have now; None when there is no such row."""
-
-
-def message_group_of(schema: str, table: str, key: str | None) -> str:
-    """The message group of a table or of a row, at most 63 bytes. A longer one is cut, with a hash of the whole."""
-    group = f"{schema}.{table}" if key is None else f"{schema}.{table}-{key}"
-    data = group.encode()
-    if len(data) <= _GROUP_BYTES_MAX and group.isprintable():
-        return group
-    shown = "".join(char for char in data[:40].decode(errors="ignore") if char.isprintable())
-    return f"{shown}~{blake2b(data, digest_size=8).hexdigest()}"
 
 
 class EnvelopeEncoder:
@@ -351,8 +339,5 @@ class EnvelopeEncoder:
         else:
             body = _encode({"key": key, "value": value})
         said = None if key is None else key_text(list(key.values()))
-        lookup = f"{table.name}-{said}"
-        keys = () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
-        tag = table.name if table.name.isprintable() and "|" not in table.name else None
-        group = message_group_of(table.schema, table.name, said)
-        return EnvelopeMessage(position, body, group, tag, keys, op, value if self._typed else None, key, not_sent)
+        group, keys = message_group_of(table.schema, table.name, said), lookup_keys(table.name, said)
+        return EnvelopeMessage(position, body, group, tag_of(table.name), keys, op, value if self._typed else None, key, not_sent)

@@ -6,19 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
+from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied
+from ..capture.errors import CaptureRetry, SourceUnavailable
 
 _NO_CHARACTERS = ("22021", "22P05")
 """character_not_in_repertoire, untranslatable_character."""
 
 
-class SourceUnavailable(RetryError):
-    """The database does not answer, or has ended the connection. A capture goes on where it was once the database answers again."""
-
-    kind = "source_unavailable"
-
-
-class SlotInUse(RetryError):
+class SlotInUse(CaptureRetry):
     """Another process reads from the replication slot."""
 
     kind = "slot_in_use"

@@ -6,16 +6,17 @@ The stream's progress is not in it: the producer's last sequence and the slot's 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from ...log.errors import FencedError
 from ...log.format.stored_json import Number, StoredForm, parse_stored
 from ...log.paths import topic_folder
-from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ...log.stores.protocol import ObjectStore, Put
+from ..capture.state_object import AsyncRunner, StateObject
 from ..events.table_types import CAPTURES, TableTypes, types_key
 
 FORMAT = 2
@@ -154,31 +155,25 @@ class CaptureState:
         return any(table.is_read for table in self.tables) or self.chunk is not None
 
 
-class AsyncRunner(Protocol):
-    """Runs something asynchronous to its end."""
-
-    def __call__(self, work: Callable[[], Awaitable[Any]], /) -> Any: ...  # noqa: ANN401
-
-
 class StateStore:
     """Reads and writes the object. Only the process that read or wrote it last may write it next."""
 
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
         self._folder = f"{CAPTURES}{topic_folder(topic)}/"
-        self.key = f"{self._folder}{slot}.json"
-        self._version: Version | None = None
+        self._object = StateObject(store, run, f"{self._folder}{slot}.json")
         self._writes = 0
+
+    @property
+    def key(self) -> str:
+        """The key of the state."""
+        return self._object.key
 
     def load(self) -> CaptureState | None:
         """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
-        try:
-            found = self._run(lambda: self._store.get(self.key))
-        except ObjectMissing:
-            self._version, self._writes = None, 0
-            return None
-        state = parse_state(found.data, self.key)
-        self._version, self._writes = found.version, state.writes
+        data = self._object.read()
+        state = None if data is None else parse_state(data, self.key)
+        self._writes = 0 if state is None else state.writes
         return state
 
     def take_over(self) -> CaptureState | None:
@@ -214,18 +209,7 @@ class StateStore:
     def save(self, state: CaptureState) -> None:
         """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
         state = replace(state, writes=self._writes + 1)
-        data = json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":")).encode()
-        mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
-        try:
-            self._version = self._run(lambda: self._store.put(self.key, data, mode=mode))
-        except Conflict as error:
-            try:
-                found = self._run(lambda: self._store.get(self.key))
-            except ObjectMissing:
-                raise error from None
-            if found.data != data:  # our own write, whose answer was lost, would be the same
-                raise FencedError("another capture of this slot runs", operation="capture", object=self.key) from error
-            self._version = found.version
+        self._object.write(json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":")).encode())
         self._writes = state.writes
 
 

@@ -14,7 +14,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import SourceUnavailable, ended, load_psycopg, translated, translation
+from ..capture.errors import SourceUnavailable
+from .errors import ended, load_psycopg, translated, translation
 from .pgoutput import EPOCH_US, PROTOCOL_VERSION
 
 if TYPE_CHECKING:

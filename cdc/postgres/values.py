@@ -19,7 +19,7 @@ Times before Christ and infinite ones stay as PostgreSQL writes them. A domain's
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -225,8 +225,3 @@ def _quoted(text: str, place: int) -> tuple[str, int]:
 
 def _no_array(text: str) -> DataDamaged:
     return DataDamaged("this is no array as PostgreSQL writes them", expected="{…}", observed=text[:64])
-
-
-def key_text(values: Sequence[object]) -> str:
-    """The values of a key as one text."""
-    return "-".join(map(str, values))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from ...cdc.debezium.state import KINDS
+from ...cdc.capture.state import KINDS
 from ...cdc.events.table_types import CAPTURES, types_folder
 from ...cdc.sync.lease import SYNCS, sync_group
 from ...consumers.dead_letters.redrive_cell import REDRIVES

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner
 
-from penstock.cdc.connection_retry import first_answer
-from penstock.cdc.postgres.errors import SlotInUse, SourceUnavailable
+from penstock.cdc.capture.errors import SourceUnavailable
+from penstock.cdc.capture.retry import first_answer
+from penstock.cdc.postgres.errors import SlotInUse
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cdc.capture.state import RowsChunk
 from penstock.cdc.debezium import state as engine
 from penstock.cdc.postgres import state as capture
 from penstock.coordinator.access.codec import decode_access, encode_access
@@ -120,17 +121,17 @@ ENGINE = engine.EngineState(
     "mariadb",
     "7 uid",
     json.dumps({"ts_sec": 1, "file": "binlog.000007", "pos": 1234, "gtids": "0-7-9", "server_id": 7}),
-    2,
     ("a.b", "a.c"),
     ("a.b",),
-    engine.RowsChunk("a.b", True, (1,), (7,), 6),
+    RowsChunk("a.b", True, (1,), (7,), 6),
+    history=2,
 )
 
 Decode = Callable[..., object]
 
 
 def engine_state(data: bytes, where: str) -> engine.EngineState:
-    found = engine.parse_engine_state(data, where)
+    found = engine.EngineStateStore.parse(data, where)
     assert found.place is None or ":" in found.place
     return found
 

@@ -20,13 +20,16 @@ from ...console.values import DurationParam
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....cdc.debezium import EngineCapture, EngineOptions, SourceProgress
-    from ....cdc.debezium.source_capture import CaptureResources, SourceCaptureOptions
-    from ....cdc.postgres import PostgresOptions
+    from ....cdc.capture.options import CaptureOptions, SourceCaptureOptions
+    from ....cdc.capture.progress import SourceProgress
+    from ....cdc.capture.source_capture import CaptureResources
+    from ....cdc.capture.state import SourceStateStore
+    from ....cdc.debezium import EngineCapture, EngineOptions
     from ....log.produce.producer import Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+States = TypeVar("States", bound="SourceStateStore[Any]")
 
 _BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
@@ -217,7 +220,7 @@ def _spare_imports() -> None:
 def _opened(
     session: CommandSession, properties: dict[str, str], topic: str, options: EngineOptions, driver_jar: str | None
 ) -> Iterator[EngineCapture]:
-    from ....cdc.debezium import EngineCapture, connector_of
+    from ....cdc.debezium import EngineCapture, EngineStateStore, connector_of
     from ....cdc.debezium.configuration import check_own
     from ....cdc.debezium.engine import start_java
     from ....cdc.debezium.jars import ensure, find_driver
@@ -232,27 +235,25 @@ def _opened(
         answer(session, server.check, options)  # before anything is made
     finally:
         server.close()
-    with opened_topic(session, topic, options) as parts:
+    with opened_topic(session, topic, options, EngineStateStore) as parts:
         yield EngineCapture(connector, properties, options, **parts)
 
 
-def answer(session: CommandSession, ask: Callable[[], T], options: SourceCaptureOptions | PostgresOptions) -> T:
+def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOptions) -> T:
     """The first answer of a database, which may just be starting again. A signal ends the wait at once: nothing has begun."""
-    from ....cdc.connection_retry import first_answer
+    from ....cdc.capture.retry import first_answer
 
-    patience_s = options.patience.total_seconds()
-    return session.signals.interruptible(lambda: first_answer(ask, patience_s, now_s=time.monotonic, pause=time.sleep))
+    return session.signals.interruptible(lambda: first_answer(ask, options.patience_s, now_s=time.monotonic, pause=time.sleep))
 
 
 @contextmanager
 def opened_topic(
-    session: CommandSession, topic: str, options: SourceCaptureOptions, *, body_bytes: int = _BODY_BYTES
-) -> Iterator[CaptureResources]:
+    session: CommandSession, topic: str, options: SourceCaptureOptions, states: type[States], *, body_bytes: int = _BODY_BYTES
+) -> Iterator[CaptureResources[States]]:
     """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
 
-    ``body_bytes``: the limit of a topic that is made.
+    ``states``: what keeps the capture's state. ``body_bytes``: the limit of a topic that is made.
     """
-    from ....cdc.debezium import EngineStateStore
     from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
     from ....log.runtime.portal import Portal
 
@@ -277,7 +278,7 @@ def opened_topic(
             yield {
                 "producer": producer,
                 "rows_producer": rows_producer,
-                "states": EngineStateStore(lake.store, portal.run, topic=topic, name=options.name, kind=options.kind),
+                "states": states(lake.store, portal.run, topic=topic, name=options.name),
                 "life": life,
                 "clock": lake.runtime.clock,
                 "pause": time.sleep,
@@ -301,7 +302,7 @@ def signal(session: CommandSession, /, *, tables: tuple[str, ...], topic: str, n
     that are in the topic; none is removed.
     """
     from ....cdc.debezium import EngineStateStore
-    from ....cdc.debezium.state import KINDS
+    from ....cdc.mongodb.state import MongoStateStore
     from ....log import InvalidArgument
     from ....log.runtime.portal import Portal
 
@@ -309,7 +310,7 @@ def signal(session: CommandSession, /, *, tables: tuple[str, ...], topic: str, n
     try:
         lake = portal.run(lambda: _open(session))
         try:
-            kept = [EngineStateStore(lake.store, portal.run, topic=topic, name=name, kind=kind) for kind in KINDS]
+            kept = (states(lake.store, portal.run, topic=topic, name=name) for states in (EngineStateStore, MongoStateStore))
             found = [states for states in kept if states.load() is not None]
             if not found:
                 raise InvalidArgument(

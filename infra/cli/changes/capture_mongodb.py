@@ -41,6 +41,7 @@ def mongodb(
     table has the columns _id and document, both JSON text. Needs a replica set, and the role read.
     """
     from ....cdc.mongodb import MongoCapture, MongoOptions, MongoServer
+    from ....cdc.mongodb.state import MongoStateStore
 
     in_line = click.get_current_context().get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
     if in_line and _has_password(url):
@@ -50,7 +51,7 @@ def mongodb(
     try:
         answer(session, server.check, options)  # before anything is made
         shown = CaptureOutput(session, topic)
-        with session.signals.held(), opened_topic(session, topic, options, body_bytes=_BODY_BYTES) as parts:
+        with session.signals.held(), opened_topic(session, topic, options, MongoStateStore, body_bytes=_BODY_BYTES) as parts:
             capture = MongoCapture(server, options, **parts)
             shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
     finally:

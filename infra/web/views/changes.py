@@ -9,10 +9,13 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from ....aio import Lake
-from ....cdc.debezium.state import name_of, parse_engine_state
+from ....cdc.capture.state import SourceStateStore, name_of
+from ....cdc.debezium import EngineStateStore
 from ....cdc.events.table_types import CAPTURES
+from ....cdc.mongodb.state import MongoStateStore
 from ....cdc.postgres.state import parse_state, slot_of
 from ....cdc.sync.lease import SyncRecord, read_records, sync_group
 from ....coordinator.cells.cells import StoredCell
@@ -27,6 +30,7 @@ from ..faults import ErrorView, PagePart
 from ..lakes.source import LakeSnapshot
 from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
+_STORES: Mapping[str, type[SourceStateStore[Any]]] = {one.kind: one for one in (EngineStateStore, MongoStateStore)}
 SYNCS_SHOWN = 6
 """The syncs on a page: each costs two or three requests."""
 CAPTURES_SHOWN = 10
@@ -322,12 +326,12 @@ def capture_of(key: str, data: bytes) -> CaptureDetails:
             waiting=0,
             last_stored=None,
         )
-    engine = parse_engine_state(data, key)
-    pending = tuple(dict.fromkeys((*(() if engine.chunk is None else (engine.chunk.table,)), *engine.pending)))
+    kept = _STORES[key.split("/")[-3]].parse(data, key)
+    pending = tuple(dict.fromkeys((*(() if kept.chunk is None else (kept.chunk.table,)), *kept.pending)))
     return CaptureDetails(
-        connector=engine.connector,
-        source=f"server {engine.server}",
-        follows=engine.place,
+        connector=kept.connector,
+        source=f"server {kept.server}",
+        follows=kept.place,
         tables=None,
         snapshot=pending[0] if pending else None,
         waiting=max(len(pending) - 1, 0),

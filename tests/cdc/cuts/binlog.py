@@ -15,16 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.cdc.capture.errors import SourceUnavailable
+from penstock.cdc.capture.readings import reading_of
+from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.debezium.capture import said
 from penstock.cdc.debezium.configuration import MARIADB
 from penstock.cdc.debezium.engine import RecordBatch
 from penstock.cdc.debezium.follower import EngineFollower
-from penstock.cdc.debezium.positions import reading_of
 from penstock.cdc.debezium.queries import KeyColumn, ServerTable, quoted_table
-from penstock.cdc.debezium.records import ConnectSchemas
 from penstock.cdc.debezium.rows import RowsReader
 from penstock.cdc.debezium.state import EngineState
-from penstock.cdc.postgres.errors import SourceUnavailable
 from tests.cdc.cuts.topic import Died, Topic
 from tests.cdc.debezium.silence import effects_of
 

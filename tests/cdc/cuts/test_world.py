@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.capture import outbox as engine_outbox
+from penstock.cdc.capture import readings
+from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.cuts import alignment, cut, log, places
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut, Goal
 from penstock.cdc.debezium import follower as engine_follow
-from penstock.cdc.debezium import outbox as engine_outbox
 from penstock.cdc.debezium import positions as binlog
 from penstock.cdc.debezium import rows as engine_rows
-from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
 from penstock.cdc.delta import merge_rules
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.outbox import Outbox
@@ -208,7 +209,7 @@ def rows_read_again_in_silence(patch: Patch) -> None:
 
 
 def rows_that_changes_have_not_caught_up_with(patch: Patch) -> None:
-    patch.setattr(binlog, "has_caught_up", lambda position, rows: True)
+    patch.setattr(readings, "has_caught_up", lambda position, rows: True)
 
 
 def amid_a_transaction_of_the_binlog(patch: Patch) -> None:

@@ -7,14 +7,15 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from penstock.cdc.capture.records import ChangeRecord, RecordSource
 from penstock.cdc.debezium import prepared_transactions
 from penstock.cdc.debezium.binlog_listener import ROWS, WITHOUT_ROWS, BinlogEvent
 from penstock.cdc.debezium.configuration import without_tables
 from penstock.cdc.debezium.history import lines_of
 from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.debezium.prepared_transactions import PreparedTransactions
-from penstock.cdc.debezium.records import ChangeRecord, RecordSource, record_at, snapshot_truncate, stop_record
-from penstock.cdc.debezium.state import EngineState, RelearnedTable, StoppedTable, parse_engine_state
+from penstock.cdc.debezium.records import record_at, snapshot_truncate, stop_record
+from penstock.cdc.debezium.state import EngineState, EngineStateStore, RelearnedTable, StoppedTable
 from penstock.cdc.debezium.statements import BinlogStatement, statement_of, xid_text
 from penstock.cdc.events.debezium import decode_event, parse_change
 from penstock.cdc.events.stop_message import stop_reason
@@ -245,7 +246,7 @@ def test_nothing_takes_effect_behind_the_end_of_a_life() -> None:
 def test_tables_whose_columns_are_asked_for_are_kept_in_the_state_until_they_stand_still() -> None:
     learnt = RelearnedTable("shop.b", '{"file":"binlog.000007","pos":900}', "lines")
     state = EngineState("1", "mariadb", "7 x", unknown=(("shop.a", "why"),), learnt=(learnt,))
-    assert parse_engine_state(json.dumps({"format": 1, **asdict(state)}).encode(), "x") == state
+    assert EngineStateStore.parse(json.dumps({"format": 1, **asdict(state)}).encode(), "x") == state
     stopped_both = state.with_stopped({"shop.a": "why", "shop.b": "why"})
     assert (stopped_both.unknown, stopped_both.learnt) == ((), ())
 
@@ -287,7 +288,7 @@ def test_a_stopped_table_is_neither_read_nor_stopped_twice() -> None:
     assert (state.pending, state.emptied) == (("shop.b",), ())
     assert state.with_stopped({"shop.a": "again"}).stopped == (StoppedTable("shop.a", "why"),)
     said = json.dumps({"format": 1, **asdict(state)}).encode()
-    assert parse_engine_state(said, "x") == state
+    assert EngineStateStore.parse(said, "x") == state
 
 
 @pytest.mark.parametrize(

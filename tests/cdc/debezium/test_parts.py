@@ -12,31 +12,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.debezium import outbox as debezium_outbox
+from penstock.cdc.capture import outbox as debezium_outbox
+from penstock.cdc.capture.outbox import Boundary, RecordOutbox
+from penstock.cdc.capture.readings import has_caught_up, is_between, reading_of, rows_go_on_at
+from penstock.cdc.capture.records import ConnectSchemas
+from penstock.cdc.capture.records import heartbeat as make_beat
+from penstock.cdc.capture.state import RowsChunk
 from penstock.cdc.debezium.errors import HistoryLost
 from penstock.cdc.debezium.follower import boundary
 from penstock.cdc.debezium.history import SchemaHistory
 from penstock.cdc.debezium.java import find_jvm, java_version
 from penstock.cdc.debezium.memory import EVENTS_MIN, QUIET_S, BurstDetector
-from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
 from penstock.cdc.debezium.positions import (
     FILE_BITS,
     POS_BITS,
     ROW_BITS,
     between,
     file_number,
-    has_caught_up,
-    is_between,
     place_text,
-    reading_of,
-    rows_go_on_at,
     sequence_of,
 )
 from penstock.cdc.debezium.queries import KeyColumn, ServerTable, SourceColumn, table_behind
-from penstock.cdc.debezium.records import ConnectSchemas, heartbeat_ms, record_of, schemas_of, snapshot_truncate
-from penstock.cdc.debezium.records import heartbeat as make_beat
+from penstock.cdc.debezium.records import heartbeat_ms, record_of, schemas_of, snapshot_truncate
 from penstock.cdc.debezium.rows import RowsReader, whole_key
-from penstock.cdc.debezium.state import EngineState, EngineStateStore, RowsChunk
+from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.cdc.events.debezium import decode_event, parse_change
 from penstock.cdc.events.standard_envelope import standard_change
 from penstock.log.errors import DataDamaged, FencedError, InvalidArgument, LimitExceeded, MissingDependency
@@ -342,10 +341,10 @@ def test_the_state_is_what_was_saved_and_only_one_process_writes_it(states: Any)
         "mariadb",
         "7 x",
         '{"file":"binlog.000007","pos":4}',
-        2,
         ("a.b", "a.c"),
         ("a.b",),
         RowsChunk("a.b", False, (1, 2), (3, 4), 17),
+        history=2,
     )
     first.save(state)
     assert second.load() == state
@@ -497,7 +496,7 @@ def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> 
     reader = RowsReader(
         "mariadb", "p", server, Sent(last_sequence), None, None, followed=-1, reached=lambda point: None  # type: ignore[arg-type]
     )  # fmt: skip
-    state, more = reader.plan(EngineState("l", "mariadb", "s", "{}", 1, ("a.b", "a.c"), (), chunk))
+    state, more = reader.plan(EngineState("l", "mariadb", "s", "{}", ("a.b", "a.c"), (), chunk, history=1))
     return state, more["snapshot.select.statement.overrides.`a`.`b`"]
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from penstock import aio
+from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.debezium.configuration import MYSQL
 from penstock.cdc.debezium.engine import RecordBatch
 from penstock.cdc.debezium.follower import EngineFollower
 from penstock.cdc.debezium.history import SchemaHistory
 from penstock.cdc.debezium.positions import file_number
-from penstock.cdc.debezium.records import ConnectSchemas
 from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.log import InternalError, MessageType, TopicSettings
 from penstock.log.produce.producer import Producer
@@ -89,7 +89,9 @@ class Recorded:
         lake = self._portal.run(self._opened)
         try:
             states = EngineStateStore(lake.store, self._portal.run, topic="changes", name="shop")
-            state = states.load() or EngineState("life", "mysql", "7 uid", json.dumps({"file": "binlog.000001", "pos": 4}), 1)
+            state = states.load() or EngineState(
+                "life", "mysql", "7 uid", json.dumps({"file": "binlog.000001", "pos": 4}), history=1
+            )
             states.save(state)
             engine = RecordedEngine(self.lines, place_of(json.loads(state.offset or "")))
             left = iter(range(dies_at)) if dies_at is not None else iter(int, 1)

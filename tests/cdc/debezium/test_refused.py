@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.debezium import configuration, errors, jars
 from penstock.cdc.debezium.errors import ConnectorStopped, engine_error
-from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import InvalidArgument, MissingDependency, PermissionDenied
 from tests.cdc.debezium.conftest import TOPIC, Capturing, counted

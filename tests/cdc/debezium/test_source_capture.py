@@ -13,19 +13,21 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from penstock.cdc.capture.chosen_tables import may_overlap
+from penstock.cdc.capture.errors import SourceUnavailable
+from penstock.cdc.capture.records import ConnectSchemas
+from penstock.cdc.capture.source_capture import CaptureResources, SourceCapture
 from penstock.cdc.debezium.capture import EngineOptions, server_id_of
 from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
 from penstock.cdc.debezium.engine import EmbeddedEngine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.follower import EngineFollower
 from penstock.cdc.debezium.positions import sequence_of
-from penstock.cdc.debezium.records import ConnectSchemas
 from penstock.cdc.debezium.source import BinlogServer
-from penstock.cdc.debezium.source_capture import CaptureResources, SourceCapture
-from penstock.cdc.debezium.state import EngineState, EngineStateStore, may_overlap
+from penstock.cdc.debezium.state import EngineState
 from penstock.cdc.mongodb.capture import MongoCapture, MongoOptions
 from penstock.cdc.mongodb.positions import EPOCH_S, ClusterTime
-from penstock.cdc.postgres import SourceUnavailable
+from penstock.cdc.mongodb.state import MongoState, MongoStateStore
 from penstock.log.errors import InvalidArgument, PermissionDenied
 from penstock.log.runtime.portal import Portal
 from penstock.log.runtime.runtime import Clock
@@ -47,7 +49,7 @@ class Times:
         self.now_s += time_s
 
 
-class Failing(SourceCapture):
+class Failing(SourceCapture[EngineState]):
     """A capture whose connector stops by itself in each of its lives."""
 
     def __init__(self, life: Callable[[Failing], None], times: Times) -> None:
@@ -69,6 +71,9 @@ class Failing(SourceCapture):
         self.lives += 1
         self.life(self)
         raise ConnectorStopped("the connector has stopped by itself", operation="capture", observed="parsing 'ALTER …'")
+
+    def _new_state(self, server: str, opened: tuple[int, int], former: EngineState | None) -> EngineState:
+        raise NotImplementedError
 
     def _check_beginning(self) -> None:
         raise NotImplementedError
@@ -112,10 +117,10 @@ def mongo_capture(tmp_path: Path, portal: Portal, entry: int, options: MongoOpti
     )
     nothing: Any = None
     producer: Any = SimpleNamespace(last_sequence=-1, epoch=SimpleNamespace(entry=entry, position=0))
-    parts: CaptureResources = {
+    parts: CaptureResources[MongoStateStore] = {
         "producer": producer,
         "rows_producer": producer,
-        "states": EngineStateStore(open_store(str(tmp_path / "lake")), portal.run, topic="t", name=options.name, kind="mongodb"),
+        "states": MongoStateStore(open_store(str(tmp_path / "lake")), portal.run, topic="t", name=options.name),
         "life": "1",
         "clock": nothing,
         "pause": nothing,
@@ -126,7 +131,7 @@ def mongo_capture(tmp_path: Path, portal: Portal, entry: int, options: MongoOpti
 def test_what_is_read_again_is_emptied_also_where_the_topic_has_forgotten_the_names(tmp_path: Path, portal: Portal) -> None:
     """Names are forgotten after a while, in which the source's log may have been lost."""
 
-    def begun(entry: int, known: tuple[str, ...], options: MongoOptions) -> EngineState:
+    def begun(entry: int, known: tuple[str, ...], options: MongoOptions) -> MongoState:
         capture = mongo_capture(tmp_path, portal, entry, options)
         state = capture._begin(capture._prepared())
         capture._states.save(replace(state, known=known))
@@ -180,13 +185,13 @@ def test_a_connector_that_says_nothing_has_lost_its_connection_once_it_had_one(c
     times, nothing = Times(), cast("Any", None)
     follower = _quiet_follower(times, connects_s, {})
     with pytest.raises(SourceUnavailable, match="lost its connection"):
-        follower.run(EngineState("life", "mariadb", "7 x", "{}", 1), lambda: False, until=None, ended=nothing)
+        follower.run(EngineState("life", "mariadb", "7 x", "{}", history=1), lambda: False, until=None, ended=nothing)
     assert lost_s < times.now_s < lost_s + 5
 
 
 def test_a_signal_for_a_table_that_stands_still_says_so(caplog: pytest.LogCaptureFixture) -> None:
     follower = _quiet_follower(Times(), 0.0, {"one": ("shop.a", "shop.b")})
-    state = EngineState("life", "mariadb", "7 x", "{}", 1).with_stopped({"shop.a": "no key"})
+    state = EngineState("life", "mariadb", "7 x", "{}", history=1).with_stopped({"shop.a": "no key"})
     state, asked = follower.run(state, lambda: False, until=None, ended=cast("Any", None))
     assert (state.pending, asked) == (("shop.b",), True)
     (said,) = caplog.messages
@@ -198,7 +203,7 @@ def test_a_signal_for_a_table_that_stands_still_says_so(caplog: pytest.LogCaptur
 def test_nothing_behind_an_event_that_could_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connector's client goes on behind it, until the connector ends: the next life would begin behind what is missing."""
     file, saved, sent = "binlog.000007", list[EngineState](), list[Any]()
-    monkeypatch.setattr("penstock.cdc.debezium.outbox.send_events", lambda producer, table, through: sent.append(table))
+    monkeypatch.setattr("penstock.cdc.capture.outbox.send_events", lambda producer, table, through: sent.append(table))
 
     def row(pos: int) -> bytes:
         return json.dumps({"op": "d", "source": {"db": "shop", "table": "a", "file": file, "pos": pos, "row": 0}}).encode()
@@ -224,7 +229,10 @@ def test_nothing_behind_an_event_that_could_not_be_read_is_told(monkeypatch: pyt
     follower = _quiet_follower(times, 0.0, {}, engine=Unread(times, 0.0), saved=saved, unread=(file, 500))
     with pytest.raises(ConnectorStopped):
         follower.run(
-            EngineState("life", "mariadb", "7 x", "{}", 1), lambda: False, until=None, ended=lambda: ConnectorStopped("it ended")
+            EngineState("life", "mariadb", "7 x", "{}", history=1),
+            lambda: False,
+            until=None,
+            ended=lambda: ConnectorStopped("it ended"),
         )
     assert [json.loads(state.offset or "")["pos"] for state in saved] == [300]
     assert [number for table in sent for number in table["sequence"].to_pylist()] == [sequence_of(file, 400, 0, "d")]

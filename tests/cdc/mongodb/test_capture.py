@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
+from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.mongodb import follower, rows, server
 from penstock.cdc.mongodb.documents import key_of
 from penstock.cdc.mongodb.server import MongoServer

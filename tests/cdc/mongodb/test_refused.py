@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.mongodb.errors import OplogLost, translation
-from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import InternalError, InvalidArgument, LimitExceeded, PermissionDenied
 from tests.cdc.mongodb.conftest import Capturing

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin, message_group_of
+from penstock.cdc.capture.row_keys import message_group_of
+from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin
 from penstock.cdc.postgres.pgoutput import (
     UNCHANGED,
     Begin,

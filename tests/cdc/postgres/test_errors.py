@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.cdc.postgres.errors import SlotInUse, SlotLost, SourceUnavailable, translated
+from penstock.cdc.capture.errors import SourceUnavailable
+from penstock.cdc.postgres.errors import SlotInUse, SlotLost, translated
 from penstock.log.errors import InternalError, InvalidArgument, PenstockError, PermissionDenied
 
 

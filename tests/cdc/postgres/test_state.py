@@ -40,7 +40,7 @@ def test_who_has_read_it_writes_it_next() -> None:
     first.save(STATE)
     assert second.load() == STATE
     second.save(CaptureState("life", "system", "db", "publication"))
-    with pytest.raises(FencedError, match="another capture of this slot runs"):
+    with pytest.raises(FencedError, match="another capture of this name runs"):
         first.save(STATE)
     assert first.load() == CaptureState("life", "system", "db", "publication")
     first.save(STATE)
@@ -80,10 +80,10 @@ class Late(StateStore):
                 taken.append((key, data, mode))
                 raise StoreUnavailable("no answer", operation="put", object=key)
 
-        self._store = Silent()  # type: ignore[assignment]
+        self._object._store = Silent()  # type: ignore[assignment]
         with pytest.raises(StoreUnavailable):
             self.save(state)
-        self._store = store
+        self._object._store = store
         return taken[0]
 
 
@@ -130,7 +130,7 @@ def test_another_capture_that_writes_all_the_time_is_told() -> None:
         async def get(self, key: str) -> StoredObject:
             return await store.get(key)
 
-    with pytest.raises(FencedError, match="another capture of this slot"):
+    with pytest.raises(FencedError, match="another capture of this name"):
         states(Restless()).take_over()
 
 

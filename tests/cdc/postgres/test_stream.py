@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.errors import SourceUnavailable
+from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.postgres.stream import Keepalive, ReplicationStream, XLogData
 
 

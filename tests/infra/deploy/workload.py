@@ -15,6 +15,7 @@ import pytest
 from penstock.aio import Lake
 from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.cdc.events.table_types import TableTypes
+from penstock.cdc.mongodb.state import MongoStateStore
 from penstock.cdc.postgres.state import CapturedTable, CaptureState, StateStore, TypesStore
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
 from penstock.cdc.sync.lease import read_record as read_record_of_sync
@@ -168,12 +169,12 @@ class World:
         assert engines.load() is None
         engines.expect_history(0)
         engines.add_history(0, b"{}\n")
-        engines.save(EngineState("1", "mariadb", "7 x", '{"file":"binlog.000001","pos":4}', 1))
+        engines.save(EngineState("1", "mariadb", "7 x", '{"file":"binlog.000001","pos":4}', history=1))
         assert engines.history(1) == b"{}\n"
         assert not engines.others()
         engines.signal("once", ["shop.orders"])
         engines.forget_signals(engines.signals())
-        documents = EngineStateStore(store, _at_once, topic="shop", name="penstock", kind="mongodb")
+        documents = MongoStateStore(store, _at_once, topic="shop", name="penstock")
         documents.signal("once", ["shop.orders"])
         documents.forget_signals(documents.signals())
         self.stores[ProcessRole.CAPTURE].allowed += store.allowed

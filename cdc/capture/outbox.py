@@ -15,7 +15,7 @@ from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
 from ..events.row_refusals import send_events
-from .positions import is_between, is_of_same_reading
+from .readings import is_between, is_of_same_reading
 from .records import ChangeRecord
 
 PENDING_BATCHES_MAX = 8

@@ -5,73 +5,24 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import ClassVar, Literal, NotRequired, Protocol, TypedDict
+from dataclasses import replace
+from typing import Any, Generic, NotRequired, Protocol, TypedDict, TypeVar
 
 from ...log.errors import InvalidArgument
-from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from ..postgres.errors import SourceUnavailable
-from .errors import ConnectorStopped, SourceReplaced
-from .state import ChosenTables, EngineState, EngineStateStore, choice_text, may_overlap, name_of
+from .chosen_tables import ChosenTables, choice_text, may_overlap
+from .errors import CaptureRetry, SourceReplaced
+from .options import SourceCaptureOptions
+from .progress import SourceProgress
+from .state import S, SourceStateStore, name_of
 
-log = logging.getLogger("penstock.cdc.debezium")
+log = logging.getLogger("penstock.cdc.capture")
 
 _LOOK_S = 0.1
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
 _STEADY_S = 60.0
 """A life that lasted for so long was a good one, also where the source had nothing to tell."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceCaptureOptions:
-    """What is captured, and how."""
-
-    kind: ClassVar[str]
-    """What stands before the slash in the names of its producers."""
-
-    name: str = "penstock"
-    """The name of the capture: of its producers, its state, and Debezium's topic prefix."""
-    snapshot: Literal["initial", "never", "again"] = "initial"
-    """The tables to read first: those that the connector captures at its beginning, none, or all once more."""
-    once: bool = False
-    """End once all changes that were committed when it began to follow are in the topic."""
-    heartbeat: bool = False
-    """Send a message of its own, for the cuts of a sync, where no change tells that the topic equals the source."""
-    patience: DurationField = field_default(timedelta(minutes=5))
-    """How long to wait for a database that does not answer, or a connector that stops."""
-
-    def __post_init__(self) -> None:
-        set_durations(self, "patience", most=WAIT_MAX, operation="capture")
-        if not self.name or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.name) or len(self.name) > 63:
-            raise InvalidArgument(
-                "bad name of a capture", operation="capture", object=self.name, expected="at most 63 of a-z, 0-9 and _"
-            )
-
-    @property
-    def producer_name(self) -> str:
-        """The name under which changes are sent."""
-        return f"{self.kind}/{self.name}"
-
-    @property
-    def rows_producer_name(self) -> str:
-        """The name under which rows that a snapshot has read are sent."""
-        return f"{self.kind}/{self.name}/rows"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceProgress:
-    """How far a capture is."""
-
-    snapshot_rows: int
-    events: int
-    """The number of changes that this process sent."""
-    duplicates: int
-    """The number of changes that came again, and were left out."""
-    position: str | None
-    """The place in the source's log before which everything is in the topic."""
 
 
 class SourceServer(Protocol):
@@ -88,12 +39,15 @@ class SourceServer(Protocol):
         ...
 
 
-class CaptureResources(TypedDict):
+States_co = TypeVar("States_co", bound=SourceStateStore[Any], covariant=True)
+
+
+class CaptureResources(TypedDict, Generic[States_co]):
     """What a capture works with in the lake."""
 
     producer: Producer
     rows_producer: Producer
-    states: EngineStateStore
+    states: States_co
     life: str
     """The life of the topic."""
     clock: Clock
@@ -101,7 +55,7 @@ class CaptureResources(TypedDict):
     reached: NotRequired[Callable[[str], None]]
 
 
-class SourceCapture(ABC):
+class SourceCapture(ABC, Generic[S]):
     """One database into one topic. ``reached`` is told of the points between steps, for tests."""
 
     def __init__(
@@ -112,7 +66,7 @@ class SourceCapture(ABC):
         *,
         producer: Producer,
         rows_producer: Producer,
-        states: EngineStateStore,
+        states: SourceStateStore[S],
         life: str,
         clock: Clock,
         pause: Callable[[float], None],
@@ -131,6 +85,10 @@ class SourceCapture(ABC):
     @abstractmethod
     def _run(self, stopped: Callable[[], bool]) -> None:
         """Capture until it is told to stop, or the source goes away."""
+
+    @abstractmethod
+    def _new_state(self, server: str, opened: tuple[int, int], former: S | None) -> S:
+        """The state of a capture that begins; ``former``: what it was before all is read again."""
 
     @abstractmethod
     def _check_beginning(self) -> None:
@@ -165,11 +123,11 @@ class SourceCapture(ABC):
                 try:
                     self._run(stopped)
                     return self.progress
-                except (SourceUnavailable, ConnectorStopped) as error:
+                except CaptureRetry as error:
                     now_s = self._clock.monotonic_s()
                     if self._moved != reached or now_s - began_s >= _STEADY_S:
                         pause_s, failing_since_s, reached = _PAUSE_FIRST_S, now_s, self._moved
-                    if now_s - failing_since_s > self._options.patience.total_seconds():
+                    if now_s - failing_since_s > self._options.patience_s:
                         raise
                     log.warning("the database is waited for: %s", error)
                 self._wait(pause_s, stopped)
@@ -186,7 +144,7 @@ class SourceCapture(ABC):
 
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
 
-    def _prepared(self) -> EngineState:
+    def _prepared(self) -> S:
         """The state, made where there is none, or where all is to be read again. Each life asks whose it is: an earlier process that connects
         once more would end the later one's connection.
         """
@@ -232,15 +190,7 @@ class SourceCapture(ABC):
         old = state
         if state is None or again:
             self._check_beginning()
-            state = EngineState(
-                self._life,
-                self._kind,
-                server,
-                opened=opened,
-                chosen=self._chosen,
-                renewed=state is not None,
-                known=() if state is None else state.known,
-            )
+            state = self._new_state(server, opened, state)
             self._states.save(state)
             self._renewed = True
             self._reached("renewed")
@@ -255,7 +205,7 @@ class SourceCapture(ABC):
                 raise
         return state
 
-    def _may_have_rows(self, state: EngineState) -> bool:
+    def _may_have_rows(self, state: S) -> bool:
         """Whether the topic may have rows of an earlier beginning, which are to go before tables are read."""
         return state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from .postgres.errors import SlotInUse, SourceUnavailable
+from .errors import CaptureRetry
 
 log = logging.getLogger("penstock.cdc")
 
@@ -16,12 +16,12 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 5.0
 
 
 def first_answer(ask: Callable[[], T], patience_s: float, *, now_s: Callable[[], float], pause: Callable[[float], None]) -> T:
-    """The answer of a database, which is asked again for so long. Raises `SourceUnavailable` or `SlotInUse` when it has not answered by then."""
+    """The answer of a database, which is asked again for so long. Raises `CaptureRetry` when it has not answered by then."""
     until_s, pause_s = now_s() + patience_s, PAUSE_FIRST_S
     while True:
         try:
             return ask()
-        except (SourceUnavailable, SlotInUse) as error:
+        except CaptureRetry as error:
             left_s = until_s - now_s()
             if left_s <= 0:
                 raise

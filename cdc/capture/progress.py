@@ -1,0 +1,31 @@
+"""How far a capture is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureProgress:
+    """How far a capture is."""
+
+    snapshot_rows: int
+    events: int
+    """The number of changes that this process sent."""
+    duplicates: int
+    """The number of changes that came again, and were left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress(CaptureProgress):
+    """How far a capture is whose place in the source's log is kept in the lake."""
+
+    position: str | None
+    """The place in the source's log before which everything is in the topic."""
+
+
+class ProgressListener(Protocol):
+    """Is told of progress since the last time."""
+
+    def __call__(self, *, events: int, duplicates: int, position: str | None) -> None: ...
