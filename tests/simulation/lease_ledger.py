@@ -35,6 +35,13 @@ class Ledger(MemoryTable):
         self._fleet = fleet
         self.takes: list[Take] = []
         self.released_s: dict[str, float] = {}
+        self._removed: set[str] = set()
+        """Keys of workers' cells that were deleted: a late repetition of a worker's first write brings no worker back."""
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        await super().delete(key, expected=expected)
+        if key.startswith(WORKERS):
+            self._removed.add(key)
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self._cells.get(key)
@@ -57,8 +64,11 @@ class Ledger(MemoryTable):
 
     def is_over(self, member: str) -> bool:
         """For certain: nothing can bring it back."""
-        found = self.heartbeat(worker_of(member))
-        return found is None or found.fenced or not any(f"{found.worker}/{one.number}" == member for one in found.members)
+        worker = worker_of(member)
+        found = self.heartbeat(worker)
+        if found is None or worker_key(worker) in self._removed:
+            return True
+        return found.fenced or not any(f"{found.worker}/{one.number}" == member for one in found.members)
 
     def _judge_queue(self, key: str, old: QueueCell, new: QueueCell) -> None:
         if new.epoch < old.epoch:

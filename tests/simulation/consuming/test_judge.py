@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from penstock.consumers.feed.rows import group_hash
+from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.groups.record import DeadLetterPolicy, GroupSettings
 from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.workers.lease import Heartbeat, ListedMember, encode_heartbeat
+from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.records import (
     Altered,
@@ -30,6 +34,8 @@ from tests.simulation.consuming.records import (
     Token,
     Wrote,
 )
+from tests.simulation.consuming.witness import Witness
+from tests.simulation.kernel import Kernel
 
 LINE = ("billing", "orders", 0)
 TAKEN = QueueCell().taken_by("w/1")
@@ -339,3 +345,17 @@ def test_what_was_sent_must_stand_where_the_producer_was_told() -> None:
     history = forged(*GOOD)
     history.sends.append(Send(b"0", ("orders", 0, 1)))
     assert [one[:2] for one in judge(history)] == ["C3"]
+
+
+def test_a_worker_that_has_left_is_over_though_its_first_heartbeat_lands_once_more() -> None:
+    witness = Witness(History(), Kernel(0).loop, [], MemoryStore())
+
+    async def leave() -> None:
+        beat = bytes(16) + encode_heartbeat(Heartbeat(worker="a", lease_ms=1000, members=(ListedMember(1),)))
+        version = await witness.put(worker_key("a"), beat, expected=None)
+        assert not witness.is_over("a/1")
+        await witness.delete(worker_key("a"), expected=version)
+        await witness.put(worker_key("a"), beat, expected=None)
+
+    asyncio.run(leave())
+    assert witness.is_over("a/1")

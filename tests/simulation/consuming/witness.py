@@ -36,6 +36,13 @@ class Witness(MemoryTable):
         self.bare: dict[Line, QueueCell] = {}
         """The same without."""
         self.cell_bytes_max = 0
+        self._removed: set[str] = set()
+        """Keys of workers' cells that were deleted: a late repetition of a worker's first write brings no worker back."""
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        await super().delete(key, expected=expected)
+        if key.startswith(WORKERS):
+            self._removed.add(key)
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self._cells.get(key)
@@ -58,6 +65,7 @@ class Witness(MemoryTable):
     def put_back(self, backup: Mapping[str, Cell]) -> None:
         """Let them stand so again. No version comes twice, whatever was written meanwhile."""
         self._cells = dict(backup)
+        self._removed -= backup.keys()
         self._records = {
             key.removeprefix(GROUPS): decode_group(cell.data[_ID_BYTES:], where=key)
             for key, cell in backup.items()
@@ -69,8 +77,9 @@ class Witness(MemoryTable):
 
     def is_over(self, member: str) -> bool:
         """For certain: nothing can bring it back."""
-        found = self._cells.get(worker_key(worker_of(member)))
-        if found is None:
+        key = worker_key(worker_of(member))
+        found = self._cells.get(key)
+        if found is None or key in self._removed:
             return True
         heartbeat = decode_heartbeat(found.data[_ID_BYTES:], where=member)
         return heartbeat.fenced or not any(f"{heartbeat.worker}/{one.number}" == member for one in heartbeat.members)
