@@ -1,1 +1,1 @@
-"""Timed messages: those that wait until their delivery time, and the players that deliver them (docs/0013)."""
+"""Timed messages, which wait until their delivery time, and their players (docs/0013)."""

@@ -1,4 +1,4 @@
-"""Appends due messages to their topic. Each claim is one batch, under one producer name, with the sequences of the cell."""
+"""Appends due messages to their topic: each claim is one batch of one producer, with the cell's sequences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(secon
 
 
 class ClaimAppender:
-    """Appends claims. It fences any other process that does so for the topic; the next one to open the name sees what was written."""
+    """Appends claims, and fences any other process that does so for the topic."""
 
     def __init__(self, lake: LogLake, topic: Topic, cell: TimerCell) -> None:
         self._lake = lake
@@ -36,9 +36,9 @@ class ClaimAppender:
         self._had_begun = preconditions.has_begun(topic.tail.state)  # the state is read before the cell
 
     async def append(self, claim: Claim, rows: pa.Table) -> bool:
-        """Return when a claim's messages are in the topic, once. False: another process has settled it, and the cell is read anew.
+        """Return when a claim's messages are in the topic, once. False: another process has settled it, and the cell must be read anew.
 
-        ``rows`` are the rows of the timer log, in delivery order. Raises what sending raises; then the same call may be made again.
+        ``rows`` are in delivery order. Raises what sending raises; then call again.
         """
         try:
             if self._producer is None:
@@ -59,14 +59,14 @@ class ClaimAppender:
         return True
 
     async def close(self) -> None:
-        """Close the producer. The outcome of its sends is seen when its name is opened again."""
+        """Close the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(PenstockError):
                 await producer.close()
 
     async def _open(self, claim: Claim) -> None:
-        """Open the name, which fences all others. Only then check whether there is still something to append."""
+        """Open the name, which fences all others, then check whether the claim is still open."""
         name, mine = self._topic.paths.topic, self._topic.record
         before = await self._lake.topic(name, writable=True)
         producer = await self._lake.producer(
@@ -90,7 +90,7 @@ class ClaimAppender:
             )
 
     async def _unwritten(self, rows: pa.Table) -> pa.Table:
-        """The rows without those that were written before the name was forgotten. The name is open, so nobody adds to them."""
+        """The rows without those written before the name was forgotten. The open name keeps others from adding to them."""
         wanted = rows.column("message_id").combine_chunks()
         written: list[pa.Array] = []
         reader = await self._lake.reader(self._topic.paths.topic)
@@ -104,15 +104,13 @@ class ClaimAppender:
 
 
 def numbered(rows: pa.Table, claim: Claim) -> pa.Table:
-    """The rows with the sequences of a claim, in this order."""
     return rows.append_column("sequence", pa.array(np.arange(claim.sequence, claim.sequence + rows.num_rows)))
 
 
 def fired(rows: pa.Table, queues: int) -> pa.Table:
-    """Rows of the timer log as they go into the topic, without their sequences.
+    """Rows of the timer log as they go into the topic, without sequences.
 
-    The queue is the one that the sender named, if the topic has it. Otherwise it is the message group's, or else one by the offset in
-    the timer log. So every repetition finds the same queue.
+    The queue is the sender's, if the topic has it, else the message group's, else one by the offset: every repetition finds the same.
     """
     in_turn = pa.array((rows.column("offset").to_numpy() % queues).astype(np.int32))
     own = pc.if_else(pc.is_valid(rows.column("message_group")), pa.scalar(None, pa.int32()), in_turn)

@@ -1,6 +1,6 @@
 """Plays a topic's timers: due messages go from the timer log into the topic, each once, in order and never early.
 
-Any number of processes may do so at once; one is enough. The next process finishes what another has claimed in the cell (docs/0013).
+Any number of processes may do so at once; one is enough. Each finishes what others have claimed in the cell (docs/0013).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from .player import OnStep, TimerPlayer, TimerStatistics
 _DEFAULTS = TimerOptions()
 
 
-async def _unwatched(statistics: TimerStatistics) -> None:
-    """Ignore a step: the default."""
+async def _unwatched(statistics: TimerStatistics) -> None: ...
 
 
 async def play(
@@ -30,10 +29,10 @@ async def play(
     *,
     on_step: OnStep = _unwatched,
 ) -> None:
-    """Deliver due messages of a topic of type DELAY until ``stop`` is set. The step under way is finished first.
+    """Deliver due messages of a topic of type DELAY until ``stop`` is set, then finish the step under way.
 
-    Raises `TopicNotFound` or `TopicDeleted` when there is no such topic, and `DataDamaged` when a waiting message cannot be read.
-    Raises the store's errors if they repeat; then it may be played again. ``on_step`` is awaited after every step.
+    Raises `TopicNotFound`, `TopicDeleted`, and `DataDamaged` for an unreadable waiting message. Raises the store's errors if they repeat;
+    then call again. ``on_step`` is awaited after every step.
     """
     async with _player(lake, cells, topic, options) as player:
         await player.run(stop, on_step)

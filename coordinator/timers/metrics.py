@@ -24,11 +24,10 @@ CATALOGUE = (
     TIMERS_FIRED,
     TIMER_CLAIMS,
 )
-"""All metrics of timers."""
 
 
 def timer_samples(timers: Mapping[str, TimerStatistics]) -> Iterator[Sample]:
-    """The metrics of the topics whose delayed messages this process delivers, as a lake's ``timer_statistics`` names them."""
+    """The metrics of the topics whose delayed messages this process delivers."""
     for topic, statistics in timers.items():
         yield Sample(TIMING_MESSAGES, (topic,), statistics.waiting)
         yield Sample(TIMERS_LATE, (topic,), statistics.late_ms)

@@ -13,30 +13,29 @@ CLAIM_ROWS_MAX = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimerOptions:
-    """The intervals and sizes of the player's steps. The defaults are for S3; tests with few messages want small numbers."""
+    """The intervals and sizes of the player's steps, by default for S3."""
 
     tick: DurationField = field_default(timedelta(milliseconds=500))
-    """The interval between two steps that deliver messages, unless more is due than one step may take. Where much is sent, new messages
-    are also read this much later. A shorter one costs more requests."""
+    """The interval between two steps that deliver messages, unless more is due than fits into one."""
     probe: DurationField = field_default(timedelta(seconds=1))
-    """The interval between looks at a silent timer log. A message that is due at once is found this much later."""
+    """The interval between looks at a silent timer log."""
     settle: DurationField = field_default(timedelta(minutes=1))
     """The silence after which arrived messages are noted by a separate write."""
     claim_rows: int = 4_000
     claim_bytes: int = 4 * MIB
-    """The most that one step delivers, but at least one message. It is appended as one batch."""
+    """The most that one step delivers, as one batch, but at least one message."""
     flush_rows: int = 100_000
     flush_bytes: int = 32 * MIB
     flush_age: DurationField = field_default(timedelta(days=1))
     """The limits of waiting messages in memory, or of the time since the last flush, at which they go to a run."""
     merge_runs: int = 4
-    """The number of runs of about one size that are merged into one."""
+    """The number of runs of about one size that are merged."""
     run_bytes: int = 64 * MIB
     """The largest size of a merged run."""
     group_bytes: int = 2 * MIB
-    """The size of the rows that are read from a run at a time."""
+    """The size of the rows read from a run at a time."""
     recalled_rows: int = 1_024
-    """The number of recalled messages with time still to come at which they leave the cell for an object."""
+    """The number of waiting recalled messages at which they leave the cell for an object."""
     ahead: DurationField = field_default(timedelta(seconds=5))
     """How long before they are due messages are fetched from the runs."""
 

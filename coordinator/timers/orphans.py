@@ -1,4 +1,4 @@
-"""Tells the maintenance of a timer log what to spare, and removes unused objects of timers."""
+"""Spares what a timer log's maintenance must keep, and removes unused objects."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .cell.state import TimerState
 
 
 async def still_needed(lake: LogLake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
-    """The offset from which nothing of a timer log may expire, however old it is: those messages are stored nowhere else."""
+    """The offset from which nothing of a timer log may expire: those messages are stored nowhere else."""
     return {QUEUE: preconditions.needed_from(await _state(lake, timer_log, record))}
 
 
 async def remove_orphans(lake: LogLake, timer_log: str) -> int:
-    """Remove runs that no cell names and that were written 48 hours ago or more, also of the topic's earlier lives. Returns how many."""
+    """Remove unnamed runs written 48 hours ago or more, also of the topic's earlier lives. Returns their number."""
     store, topic = lake.store, topic_of(timer_log)
     listed = await store.list(timer_folders(topic))
     if not listed:

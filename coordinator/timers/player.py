@@ -1,4 +1,4 @@
-"""One process's play of one topic's timers, step by step: claim what is due, append it to the topic, gather what waits long."""
+"""One process's play of one topic's timers: claim what is due, append it, gather what waits long."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ T = TypeVar("T")
 _AGAIN_S = 0.1
 _ATTEMPTS_MAX = 5
 _READ_S = 60.0
-"""The interval between looks at recalled messages while messages wait. That long after recalls filled the cell there is room again,
-though nothing is due."""
+"""The interval between looks at recalled messages, so that a full cell has room again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +49,21 @@ class TimerStatistics:
     """The work of one player."""
 
     fired: int = 0
-    """The messages that it has appended, or found appended."""
+    """The messages appended, or found appended."""
     claims: int = 0
     flushed: int = 0
-    """The runs that it wrote of rows in memory."""
+    """The runs written of rows in memory."""
     merged: int = 0
-    """The runs that it wrote in place of smaller ones."""
+    """The runs written in place of smaller ones."""
     late_ms: int = 0
-    """The greatest lateness of the last claim: from a message's time, or from its sending if that was later, until it was in the topic."""
+    """The greatest lateness in the last claim, from a message's time, or later sending, to the topic."""
     waiting: int = 0
-    """The messages that wait now, including recalled ones with time still to come. Approximate where runs are partly done."""
+    """The messages that wait, including recalled ones. Approximate where runs are partly done."""
     idle_s: float = 0.0
-    """The time until the next of them is due, or is to be fetched from its run; infinite when nothing waits."""
+    """The time until the next message is due, or is to be fetched; infinite without any."""
 
 
 OnStep = Callable[[TimerStatistics], Awaitable[None]]
-"""A callback that is awaited after every step."""
 
 
 class TimerPlayer:
@@ -89,26 +87,23 @@ class TimerPlayer:
         self._runs: dict[str, OpenRun] = {}
         self._work: asyncio.Task[UnnamedRun | RecallSpill] | None = None
         self._work_of: TimerState | None = None
-        """The state of the cell when that began."""
         self._arrived: Claim | None = None
         self._claimed_s = 0.0
         self._read_s = lake.runtime.clock.monotonic_s()
         self._paced = False
-        """Whether the last step delivered all that was due then, so that later messages may wait for the next tick."""
+        """Whether the last step delivered all that was due."""
         self._flushed_s = lake.runtime.clock.monotonic_s()
         self.statistics = TimerStatistics()
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Read how far the timers are, and follow the timer log from there."""
         state = await self._cell.read()
         self._log = TimerLogFollower(
             self._reader, state.gathered, rows_max=2 * self._options.flush_rows, bytes_max=2 * self._options.flush_bytes
         )
 
     async def run(self, stop: asyncio.Event, on_step: OnStep) -> None:
-        """Run step by step until ``stop`` is set."""
         failures, backoff, is_stale = 0, Backoff(_AGAIN_S), False
         while not stop.is_set():
             try:
@@ -138,7 +133,6 @@ class TimerPlayer:
             await self._settle()
 
     async def run_out(self) -> None:
-        """Run until nothing is due of what was sent before."""
         log = self._following
         await self._log_topic.tail.catch_up()
         await log.reach(self._log_topic.tail.state.next_offsets[QUEUE])
@@ -150,7 +144,6 @@ class TimerPlayer:
             await self._settle()
 
     async def close(self) -> None:
-        """Release all that it has open."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -159,9 +152,9 @@ class TimerPlayer:
             await self._log.close()
 
     async def step(self) -> float:
-        """Run one step. Returns for how many seconds there is nothing to do unless something is sent. 0: more is due.
+        """Run one step. Returns the seconds without work unless something is sent; 0: more is due.
 
-        Raises `CellChanged` when another process changed the cell meanwhile. The next step goes on from the new state.
+        Raises `CellChanged` for another process's change, from which the next step goes on.
         """
         log = self._following
         log.wakeup.clear()
@@ -203,7 +196,6 @@ class TimerPlayer:
     # --- What is here -----------------------------------------------------------------------------------------------------------
 
     async def _keep_to(self, state: TimerState) -> None:
-        """Drop the rows that were settled or gathered, and open the runs that the cell names."""
         log = self._following
         log.rows.drop(state.settled)
         log.rows.drop_below(state.gathered)
@@ -220,7 +212,6 @@ class TimerPlayer:
             one.rows.drop(state.settled)
 
     async def _load(self, until: DuePosition, *, rows_most: int, bytes_most: int) -> None:
-        """Read from the runs the messages due before ``until``, or as many of them as one step takes."""
         while (following := next_unloaded(self._runs.values())) is not None and following.next is not None:
             if following.next > until:
                 return
@@ -232,7 +223,7 @@ class TimerPlayer:
             await self._there(following.load())
 
     async def _there(self, reading: Awaitable[T], known: TimerState | None = None) -> T:
-        """The result of reading a run that the cell names, or named when the reading began; ``known`` is the state of that moment."""
+        """The result of reading a run named in the state ``known`` when the reading began."""
         known = known or self._cell.state
         try:
             return await reading
@@ -250,7 +241,6 @@ class TimerPlayer:
         return len(here) - int(within(here, state.bounds).sum()) + sum(one.left for one in self._runs.values())
 
     def _idle_s(self, state: TimerState, now_us: int) -> float:
-        """The time until the next message is due, or is to be fetched from its run."""
         here = self._together().waiting
         left = here.only(~within(here, state.bounds))
         soon = [int(left.time_us.min())] if len(left) else []
@@ -263,7 +253,7 @@ class TimerPlayer:
     # --- Letting go -------------------------------------------------------------------------------------------------------------
 
     async def _claim(self, state: TimerState, now_us: int) -> bool:
-        """Claim what is due, and append it to the topic. Returns whether anything was due."""
+        """Returns whether anything was due."""
         options = self._options
         ahead = DuePosition(now_us + int(1e6 * options.ahead.total_seconds()), 0)
         await self._load(ahead, rows_most=options.claim_rows, bytes_most=options.claim_bytes)
@@ -282,9 +272,7 @@ class TimerPlayer:
         return True
 
     def _forgetful(self, state: TimerState) -> TimerState:
-        """The state with everything marked as gathered that was delivered before the first message in memory: a successor need not read
-        it.
-        """
+        """The state with everything gathered that was delivered before the first message in memory: a successor need not read it."""
         if self._work is not None:
             return state
         rows, arrived = self._following.rows.waiting, state.with_arrived()
@@ -293,7 +281,7 @@ class TimerPlayer:
         return arrived.with_run(None, first) if first > arrived.gathered else state
 
     def _choose(self, together: CombinedRows, state: TimerState, now_us: int) -> tuple[DeliveredBounds, WaitingIndex, bool]:
-        """The next bounds, and the messages that are new within them, at most one step's; and whether more may be due."""
+        """The next bounds, one step's new messages within them, and whether more may be due."""
         candidates = together.waiting.only(~within(together.waiting, state.bounds))
         following = next_unloaded(self._runs.values())
         horizon = FOREVER if following is None or following.next is None else following.next
@@ -306,7 +294,6 @@ class TimerPlayer:
             most = len(chosen) // 2
 
     async def _finish(self, state: TimerState, claim: Claim) -> None:
-        """Append a claim's messages to the topic."""
         await self._load(claim.bounds.due, rows_most=2**62, bytes_most=2**62)
         together = self._together()
         within_claim = together.waiting.within(claim.bounds)
@@ -328,7 +315,6 @@ class TimerPlayer:
             self.statistics = replace(self.statistics, fired=self.statistics.fired + claim.count, late_ms=max(0, late_ms))
 
     async def _settle(self) -> None:
-        """Note that claimed messages have arrived."""
         state = self._cell.state
         if state.claim is not None and state.claim == self._arrived:
             await self._cell.write(state.with_arrived())
@@ -336,7 +322,7 @@ class TimerPlayer:
     # --- Gathering --------------------------------------------------------------------------------------------------------------
 
     async def _gather(self, state: TimerState) -> bool:
-        """Name a run that was written, or begin to write one beside the other steps. Returns whether the cell changed."""
+        """Name a written run, or begin to write one. Returns whether the cell changed."""
         if self._work is not None:
             if not self._work.done():
                 return False
@@ -370,7 +356,7 @@ class TimerPlayer:
         return self._following.known > self._cell.state.gathered and age_s >= options.flush_age.total_seconds()
 
     async def _note_known(self, state: TimerState) -> bool:
-        """Mark everything that was read as known. Returns False while some of it is late, which goes first."""
+        """Mark everything that was read as known. False while some of it is late, which goes first."""
         raised = state.with_claim(DeliveredBounds(self._following.known, state.bounds.due), 0).with_arrived()
         here = self._following.rows.waiting
         if (within(here, raised.settled) & ~within(here, state.bounds)).any():
@@ -379,7 +365,7 @@ class TimerPlayer:
         return True
 
     async def _begin_flush(self, state: TimerState) -> bool:
-        """Begin to write the rows in memory as a run. Only known rows are gathered, so none of them may be late."""
+        """Begin to write the rows in memory as a run. Only known rows are gathered, so none may be late."""
         if state.bounds.known < self._following.known:
             if not await self._note_known(state):
                 return False

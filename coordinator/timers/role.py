@@ -1,4 +1,4 @@
-"""The timers of a lake as a role: its players deliver the waiting messages of the topics of type DELAY."""
+"""The timers of a lake as a role."""
 
 from __future__ import annotations
 
@@ -22,23 +22,18 @@ from .player import TimerStatistics
 from .young_topics import YoungTopics, seconds_until_known, with_young_topics
 
 TIMERS = "timers"
-"""The role's name."""
 OnError = Callable[[str, PenstockError], None]
-"""A callback for errors, with the topic (or ``-``)."""
+"""A callback with the topic (or ``-``) and the error."""
 _LOOK_S = 60.0
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.25
 _AGAIN_S = 5.0
 _SOON_S = 900.0
-"""The idle time below which a process that delivers something should be replaced quickly when it dies."""
+"""The idle time below which a dead player should be replaced quickly."""
 
 
 class Timers:
-    """Plays the timers of one lake. Any number of processes may do so at once; one is enough.
-
-    It is told which topics exist: by the lake's maintenance, by senders and consumers of a topic in this process, and by other
-    processes that have such.
-    """
+    """Plays the timers of one lake. Any number of processes may do so at once; one is enough."""
 
     def __init__(self, lake: LogLake, *, cells: Cells | None = None, options: TimerOptions | None = None) -> None:
         self._lake = lake
@@ -47,22 +42,21 @@ class Timers:
         self._seen: frozenset[str] = frozenset()
         self._noticed: set[str] = set()
         self._sent_to: dict[str, asyncio.Event] = {}
-        """The topics that are played here, with events that are set when something was sent to them since."""
+        """Events set by sends, by topic played here."""
         self._young = YoungTopics(lake.runtime.clock)
         self._awake: Callable[[], Awaitable[None]] | None = None
         self._wakeup = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
-        """The statistics of the topics that this process plays."""
 
     def see(self, topics: Collection[str]) -> None:
-        """Take note of the topics that exist. Topics of other types are ignored."""
+        """Take note of the topics that exist. Other types than DELAY are ignored."""
         logs = frozenset(topic_of(name) for name in topics if is_timer_log(name))
         if logs - self._seen:
             self._wakeup.set()
         self._seen = logs
 
     def notice(self, topic: str, made_ms: int) -> None:
-        """Take note of a topic that this process sends to or consumes, and when it was made."""
+        """Take note of a topic that this process sends to or consumes."""
         self._young.notice(topic, made_ms)
         self._take_notice(topic)
 
@@ -74,11 +68,10 @@ class Timers:
             self._wakeup.set()
 
     async def topics(self) -> Collection[str]:
-        """The topics that are known."""
         return self._seen | self._noticed
 
     async def run(self, coordination: Coordination, stop: asyncio.Event, *, on_error: OnError) -> None:
-        """Play the role for a fair share of the topics until ``stop`` is set, once there is a topic."""
+        """Play a fair share of the topics until ``stop`` is set."""
         if await self._wanted(stop):
             await asyncio.gather(self._share(coordination, stop, on_error), self._tell(coordination, stop, on_error))
 
@@ -108,9 +101,9 @@ class Timers:
     async def stand_in(
         self, coordination: Coordination, topic: str, made_ms: int, stop: asyncio.Event, *, on_error: OnError
     ) -> None:
-        """Play a topic that was made a moment ago until its players know of it. For a process that sends to it and takes no part.
+        """Play a young topic until its players know of it, for a process that sends to it and takes no part.
 
-        The players are told, too. Returns where one that lives has the topic already. Raises `PermissionDenied`.
+        Returns where a live player has the topic already. Raises `PermissionDenied`.
         """
         clock, backoff = self._lake.runtime.clock, Backoff(_PAUSE_S)
         players = Players(coordination.cells, self._lake.runtime)
@@ -139,9 +132,7 @@ class Timers:
                 return
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
-        """Deliver what is due until ``stop`` is set, or the topic was deleted. A deleted topic is to be played again, as it may have
-        been made anew.
-        """
+        """Deliver what is due until ``stop`` is set, or the topic was deleted; play it again, as it may be made anew."""
         sent_to = self._sent_to[topic] = asyncio.Event()
         try:
             with suppress(TopicDeleted):
@@ -160,7 +151,6 @@ class Timers:
             self.statistics.pop(topic, None)
 
     async def once(self, topic: str) -> TimerStatistics:
-        """Deliver what is due now."""
         return await play_once(self._lake, self._cells, topic, self._options)
 
     async def _step(self, topic: str, statistics: TimerStatistics) -> None:
@@ -171,7 +161,7 @@ class Timers:
     async def _let_others(self, coordination: Coordination, stop: asyncio.Event, on_error: OnError) -> None:
         """Keep a process that opens the lake for a moment from taking part while others play.
 
-        Where nobody plays, a message sent now may be due in a second. So the heartbeats of others are watched from the first moment.
+        Their heartbeats are watched from the first moment: without players a message sent now may be due in a second.
         """
         clock, watch = self._lake.runtime.clock, coordination.watch
         players = Players(coordination.cells, self._lake.runtime)

@@ -1,7 +1,7 @@
-"""A lower bound of the store's time: messages delivered by it are never early, whatever this machine's clock says.
+"""A lower bound of the store's time: messages delivered by it are never early, whatever this machine's clock shows.
 
-`StoreClock` is right to a few seconds, which is enough for what may be a little early. Here every answer of the store counts from its
-arrival, since the store's clock had shown it before. The best of several answers is as close as the quickest of them.
+Every answer of the store counts from its arrival, since the store's clock had shown it before. Of several the best is as close as the
+quickest.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ log = logging.getLogger("penstock.coordinator")
 
 ASK_EVERY_S = 60.0
 _KEEP_S = 300.0
-"""The age above which answers count only while there is no other: the store's clock may be set back."""
+"""The age above which answers count only without newer ones: the store's clock may be set back."""
 _FIRST_ASKS = 4
 _ODD_PAUSE_S = 0.27
-"""The pause between the first questions: stores that cut their time to the second are asked at different parts of it."""
+"""The pause between the first requests, which meet different parts of a second."""
 _DRIFT_MAX = 0.0005
-"""The most by which a machine's clock may run faster than the store's. Quartz is ten times better."""
+"""The most by which a machine's clock may run faster than the store's."""
 _CUT_MS = 500
-"""The part that is subtracted from times cut to the second. Such a store gives the middle of it, so its time was half a second less, at
-the least."""
+"""Subtracted from times cut to the second, given as its middle."""
 
 
 class StoreTimeBound(NamedTuple):
-    """A time that the store's clock had shown, at the latest, when its answer arrived."""
+    """A time that the store's clock had shown when its answer arrived."""
 
     store_ms: int
     arrived_s: float
-    """The time of arrival by the monotonic clock."""
+    """The arrival by the monotonic clock."""
 
     def least_us(self, now_s: float) -> int:
         """The least that the store's clock shows now."""
@@ -44,12 +43,12 @@ class StoreTimeBound(NamedTuple):
 
 
 def least_us(answers: Iterable[StoreTimeBound], now_s: float) -> int | None:
-    """The least that the store's clock shows now, by the best of these answers. None without any."""
+    """The best of these answers."""
     return max((answer.least_us(now_s) for answer in answers), default=None)
 
 
 class StoreTime:
-    """Follows one store. ``clock`` is only asked for its monotonic time."""
+    """Follows one store, by the monotonic time of ``clock``."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
@@ -57,9 +56,9 @@ class StoreTime:
         self._answers: list[StoreTimeBound] = []
 
     async def now_us(self) -> int:
-        """Microseconds since the epoch that the store's clock has reached for certain. Asks the store once a minute.
+        """Microseconds since the epoch that the store's clock has certainly reached. Asks the store once a minute.
 
-        Raises the store's errors until it has answered once. Later it goes on by the answers it has.
+        Raises the store's errors until its first answer.
         """
         now_s = self._clock.monotonic_s()
         if not self._answers:

@@ -15,14 +15,14 @@ _AGAIN_S = 0.1
 
 
 class TimerLogFollower:
-    """Reads a timer log from an offset on, as messages are sent, while there is room in memory."""
+    """Reads a timer log from an offset on, while there is room in memory."""
 
     def __init__(self, reader: Reader, start: int, *, rows_max: int, bytes_max: int) -> None:
         self.rows = TimedRows()
         self.known = start
-        """The offset of the next message to be read."""
+        """The next offset to be read."""
         self.wakeup = asyncio.Event()
-        """Set when messages were read, or none can be any more."""
+        """Set when messages were read, or reading has ended."""
         self._reader = reader
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._wanted = 0
@@ -32,7 +32,7 @@ class TimerLogFollower:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is read before `make_room`."""
+        """Whether reading waits for `make_room`."""
         return self.known >= self._wanted and self._has_much
 
     @property
@@ -40,7 +40,6 @@ class TimerLogFollower:
         return len(self.rows) >= self._rows_max or self.rows.size_bytes >= self._bytes_max
 
     def make_room(self) -> None:
-        """Read on, after some rows were dropped."""
         self._room.set()
 
     def check(self) -> None:
@@ -50,7 +49,6 @@ class TimerLogFollower:
             raise ClosedError("the timer log is not read any more", operation="play timers")
 
     async def reach(self, offset: int) -> None:
-        """Return when all rows below an offset were read, however many."""
         self._wanted = max(self._wanted, offset)
         while self.known < offset:
             self.check()

@@ -1,4 +1,4 @@
-"""The progress of one delayed message, by its row in the timer log and the timers' cell."""
+"""The progress of one delayed message, by the timer log and the timers' cell."""
 
 from __future__ import annotations
 
@@ -20,30 +20,26 @@ class DelayState(StrEnum):
     """The state of a delayed message."""
 
     WAITING = "waiting"
-    """It is to be delivered when it is due."""
     ON_ITS_WAY = "on its way"
-    """Its time is over, and it is being appended to its topic."""
+    """The message is due, and is being appended to its topic."""
     RECALLED = "recalled"
-    """It was called back, and its time is not over."""
+    """The message was recalled, and its time is not over."""
     DELIVERED = "delivered"
-    """It is in its topic."""
     OVER = "over"
-    """Its time is over, and it is not in its topic: it was delivered, and retention has taken it, or it was called back before."""
+    """Its time is over, and it is not in its topic: retention has taken it, or it was recalled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayTrace:
-    """A delayed message that waits, or waited."""
+    """A delayed message."""
 
     topic: str
-    """The topic to which it goes."""
     due: datetime
     delay: DelayState
 
 
 async def delay_of(lake: LogLake, log: Topic, message: MessageView, *, delivered: bool) -> DelayTrace | None:
-    """The trace of ``message``, which is in the timer log ``log``. None when it has no delivery time. ``delivered``: it was seen in its
-    topic.
+    """The trace of ``message``, which is in the timer log ``log``; None without a delivery time. ``delivered``: it was seen in its topic.
 
     Raises `DataDamaged`.
     """
@@ -61,7 +57,6 @@ async def delay_of(lake: LogLake, log: Topic, message: MessageView, *, delivered
 
 
 def delay_in(state: TimerState, due: DuePosition) -> DelayState:
-    """The state of a message by the cell."""
     if due in state.recalled:
         return DelayState.RECALLED
     if state.waits(due):

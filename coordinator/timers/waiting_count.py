@@ -1,4 +1,4 @@
-"""Counts the waiting messages of a topic's timers and finds the next one, at a small cost, however many they are."""
+"""Counts the waiting messages of a topic's timers and finds the next one, at a small cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .runs.memtable import due_times
 from .waiting_messages import read_timer_state, waiting
 
 READ_ROWS_MAX = 1_000
-"""The number of rows that are read to be counted one by one, or to find the next."""
+"""The most rows that are read for counting, or for the next message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +22,15 @@ class WaitingCount:
 
     messages: int = 0
     exact: bool = True
-    """Whether the count is exact. Otherwise it includes messages that were recalled and whose time is over."""
+    """Otherwise the count includes recalled messages whose time is over."""
     next_due_us: int | None = None
-    """The time when the first of them is due, since the epoch. None: nothing waits, or too much was sent lately to be searched."""
+    """The due time of the first since the epoch; None without any, or if too much was sent lately."""
 
 
 async def sent_and_waiting(lake: LogLake, cells: Cells, topic: str) -> int:
-    """The number of waiting messages by the timers' cell and the end of the timer log: two requests, however many they are.
+    """The waiting messages by the timers' cell and the end of the timer log: two requests.
 
-    It includes messages that were recalled and whose time is over. Raises `TopicNotFound` where there are no timers, and `DataDamaged`.
+    Includes recalled messages whose time is over. Raises `TopicNotFound` and `DataDamaged`.
     """
     _, log = await lake.timer_log(topic)
     await log.tail.catch_up()
@@ -41,10 +41,9 @@ async def sent_and_waiting(lake: LogLake, cells: Cells, topic: str) -> int:
 
 
 async def count_waiting(lake: LogLake, cells: Cells, topic: str) -> WaitingCount:
-    """Count the waiting messages of a topic of type DELAY.
+    """Count the waiting messages of a topic of type DELAY; more than `READ_ROWS_MAX` by numbers in the cell.
 
-    More than `READ_ROWS_MAX` are counted by the cell: how many were sent, delivered and recalled. Raises `TopicNotFound` and
-    `DataDamaged`.
+    Raises `TopicNotFound` and `DataDamaged`.
     """
     try:
         _, log = await lake.timer_log(topic)

@@ -1,4 +1,4 @@
-"""Lists the waiting messages of a topic's timers, and recalls them. Any process with the lake open may do so; no player is needed."""
+"""Lists and recalls the waiting messages of a topic's timers, in any process, without a player."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ _ROWS_AT_ONCE = 50_000
 
 
 async def read_timer_state(cells: Cells, clock: Clock, topic: str, log_incarnation: str) -> TimerState:
-    """The present state of the timers of one life of a topic."""
     return await TimerCell(cells, clock, topic, log_incarnation).read()
 
 
 async def recall(
     cells: Cells, clock: Clock, topic: str, log_incarnation: str, due: DuePosition, *, lake: LogLake | None = None
 ) -> None:
-    """Call back a message that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
+    """Recall a message that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
 
-    The caller checks that there is such a message. With ``lake`` a recall of long ago is recognised too.
+    The caller checks that the message exists. With ``lake`` a recall of long ago is recognised too.
     """
     cell = TimerCell(cells, clock, topic, log_incarnation)
     gone = None if lake is None else RecallObjects(lake.store, lake.runtime, topic, log_incarnation)
@@ -72,12 +71,10 @@ async def waiting(
     limit: int | None = None,
     message_id: str | None = None,
 ) -> pa.Table:
-    """The waiting rows of the timer log, by delivery time and then as they were sent: those due from ``from_us`` on, before
-    ``until_us``.
+    """The waiting rows of the timer log, in delivery order: those due from ``from_us`` on, before ``until_us``.
 
-    ``limit`` takes only the first ones, ``message_id`` those with this id. Messages that were delivered, are on their way or were
-    recalled are not included. The result is that of one moment: some messages may have gone when it is returned. Raises `TopicNotFound`
-    and `DataDamaged`.
+    ``limit`` takes the first ones, ``message_id`` those with this id. Messages delivered, on their way or recalled are not included. Some
+    may have gone when the result is returned. Raises `TopicNotFound` and `DataDamaged`.
     """
     _, log = await lake.timer_log(topic)
     life = log.record.incarnation
@@ -101,8 +98,6 @@ async def waiting(
 
 
 class _Wanted:
-    """The first of the wanted rows."""
-
     def __init__(
         self,
         state: TimerState,
@@ -122,7 +117,6 @@ class _Wanted:
 
     @property
     def end(self) -> DuePosition:
-        """The due time from which nothing is wanted."""
         if self._limit is None or len(self._rows) < self._limit or not len(self._rows):
             return self._until
         here = self._ordered()

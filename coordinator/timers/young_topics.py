@@ -1,7 +1,7 @@
-"""Spreads the news of topics that were made a moment ago.
+"""Spreads the news of young topics.
 
-Players list the topics once a minute. A process that sends to a younger topic, or consumes it, tells them in the record of the role's
-players, which they all read some three times a lease anyway.
+Players list the topics once a minute. A process that uses a younger one names it in the record of the role's players, which all read some
+three times a lease.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from ..groups.record import GroupRecord, Position
 from ..rebalance.roles import Players
 
 YOUNG_S = 120.0
-"""The age at which a topic is known to every player: two listings have passed."""
+"""The age at which every player knows a topic."""
 _TOLD_MAX = 64
-"""The most topics that the record tells of. The record is one cell, and these are hints: the youngest stay."""
+"""The most topics that the record names: the youngest, as hints."""
 _AGAIN_S = 5.0
 
 
 def is_young(made_ms: int, now_ms: int) -> bool:
-    """Whether some players may not know of a topic that was made at this time."""
     return seconds_until_known(made_ms, now_ms) > 0
 
 
 def seconds_until_known(made_ms: int, now_ms: int) -> float:
-    """The seconds that are left until every player knows of a topic that was made at this time."""
     return YOUNG_S - (now_ms - made_ms) / 1000
 
 
 def young_topics_of(record: GroupRecord, now_ms: int) -> dict[str, int]:
-    """The young topics that the record tells of, with the times when they were made."""
+    """The young topics in the record, with the times when they were made."""
     return {topic: position.life for topic, position in record.positions.items() if is_young(position.life, now_ms)}
 
 
 def with_young_topics(record: GroupRecord, made_ms: Mapping[str, int], now_ms: int) -> GroupRecord:
-    """The record, telling of these topics too: as positions without queues, whose life is the time when the topic was made."""
+    """Topics are positions without queues, whose life is the time when the topic was made."""
     if all(topic in record.positions and record.positions[topic].life >= made for topic, made in made_ms.items()):
         return record
     known = young_topics_of(record, now_ms)
@@ -50,23 +48,22 @@ def with_young_topics(record: GroupRecord, made_ms: Mapping[str, int], now_ms: i
 
 
 class YoungTopics:
-    """The news that one process tells the others, and hears from them."""
+    """The young topics that this process knows."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._announced: dict[str, int] = {}
-        """The topics that all players know of now or soon, with the times when they were made."""
+        """The topics, with the times when they were made, that all players know now or soon."""
         self._unannounced: dict[str, int] = {}
         self._soon = asyncio.Event()
 
     def notice(self, topic: str, made_ms: int) -> None:
-        """Note that this process knows of a topic, and when it was made."""
         if is_young(made_ms, self._clock.wall_ms()) and made_ms > self._announced.get(topic, -1):
             self._announced[topic] = self._unannounced[topic] = made_ms
             self._soon.set()
 
     def receive(self, record: GroupRecord) -> list[str]:
-        """The topics of which others told, and that were not known here."""
+        """The topics in the record that were not known here."""
         news = {
             topic: made
             for topic, made in young_topics_of(record, self._clock.wall_ms()).items()
@@ -84,9 +81,9 @@ class YoungTopics:
         ready: Callable[[], Awaitable[None]],
         report: Callable[[PenstockError], None],
     ) -> None:
-        """Tell the players of a role which topics are noticed, until ``stop`` is set. Topics noticed before that are told, too.
+        """Announce the noticed topics to the players of a role until ``stop`` is set.
 
-        ``ready`` is awaited before anything is written. A failure is reported, and the topic is told again as long as it is news.
+        ``ready`` is awaited before anything is written. A failure is reported, and repeated while the topic is young.
         """
         while not stop.is_set() or self._unannounced:
             await wait_for(None, stop, self._soon)

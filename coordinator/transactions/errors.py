@@ -1,4 +1,4 @@
-"""The errors of transactions. Each says whether the transaction is decided."""
+"""The errors of transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...log.errors import CallError, ReopenError, RetryError
 
 
 class TransactionEnded(CallError):
-    """The transaction is decided otherwise than requested."""
+    """The transaction is decided otherwise."""
 
     kind = "transaction_ended"
 
@@ -24,25 +24,25 @@ class TransactionExpired(TransactionRolledBack):
 
 
 class TransactionCommitted(TransactionEnded):
-    """The transaction was committed: all of its messages are visible, or will be soon."""
+    """The transaction was committed: its messages are visible, or will be soon."""
 
     kind = "transaction_committed"
 
 
 class AcksDecide(CallError):
-    """The transaction settles messages, so only the write that settles them decides it. A commit of its sender may be under way."""
+    """The transaction settles messages: only the settling write decides it, and may be under way."""
 
     kind = "acks_decide"
 
 
 class TransactionNotFound(CallError, LookupError):
-    """No transaction of this id is known: it was finished and forgotten, or never had a message."""
+    """The transaction is unknown: finished and forgotten, or without any message."""
 
     kind = "transaction_not_found"
 
 
 class TransactionFailed(ReopenError):
-    """A send of the transaction failed, so that it cannot be committed any more. Roll it back and begin another."""
+    """A send of the transaction failed, so that it cannot be committed. Roll it back and begin another."""
 
     kind = "transaction_failed"
 
@@ -54,6 +54,6 @@ class CommittedNotVisible(RetryError):
 
 
 class HalfMessagesMissing(RetryError):
-    """Messages that the transaction lists are not on the store, as their sender was interrupted: it cannot be committed as it is."""
+    """Messages are not on the store, as their sender was interrupted: the transaction cannot be committed so."""
 
     kind = "half_messages_missing"

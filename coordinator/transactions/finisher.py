@@ -1,7 +1,6 @@
-"""The role ``transactions`` of a producer group: its player ends the transactions of processes that died, or lost their network.
+"""The role ``transactions`` of a producer group: its player ends transactions of processes that died, or lost their network.
 
-Work that a live process is about to do itself is left to it at first: only what was already pending at the look before is done. Doing
-it twice is harmless.
+Live processes go first: only what was pending at the look before is done. Doing it twice is harmless.
 """
 
 from __future__ import annotations
@@ -28,20 +27,19 @@ from .settlement_cells import SettlementCells
 log = logging.getLogger("penstock.transactions")
 
 TRANSACTIONS = "transactions"
-"""The role's name."""
 LOOK_S = 15.0
-"""The interval between two looks at the group's transactions."""
+"""The interval between two looks."""
 _GROUPS_S = 60.0
-"""The interval between two looks for a producer group while there is none. Without transactions the role costs a read a minute."""
+"""The interval between two looks while there is no producer group."""
 TIDY_S = 600.0
-"""The interval between two rounds that remove what is old."""
+"""The interval between two removals of what is old."""
 END_AFTER_MS = 600_000
-"""How long after a delivery was due its end is written, if no owner of the queue has done it."""
+"""The time after which a due delivery is ended here, if its owner has not."""
 
 Report = Callable[[str, PenstockError], None]
-"""A callback for errors, with the transaction or producer group."""
+"""A callback with the transaction or producer group, and the error."""
 OnLook = Callable[[str, Sequence[MemberCell] | None], None]
-"""A callback with the present cells of a producer group's members, or None when this process looks at them no more."""
+"""A callback with the present cells of a producer group, or None when this process stops looking."""
 
 
 class Finisher:
@@ -69,11 +67,10 @@ class Finisher:
         self._look_s = look_s
 
     async def groups(self) -> Collection[str]:
-        """The existing producer groups."""
         return await self._names.groups()
 
     async def play(self, group: str, stop: asyncio.Event) -> None:
-        """Finish what is left to finish until ``stop`` is set. Failures are reported, and tried again."""
+        """Finish pending work until ``stop`` is set. Failures are reported, and tried again."""
         before: frozenset[str] = frozenset()
         tidy_s = -math.inf
         try:
@@ -90,17 +87,13 @@ class Finisher:
             self._on_look(group, None)
 
     async def once(self, group: str) -> int:
-        """Do all of it once, leaving nothing to others. Returns how many transactions were not finished before."""
+        """Do all pending work once. Returns how many transactions were not finished before."""
         found = await self.look(group, spare=None)
         await self._transactions.tidy(group)
         return len(found)
 
     async def look(self, group: str, *, spare: frozenset[str] | None) -> frozenset[str]:
-        """Do the pending work.
-
-        Only transactions that were already pending at the look before are handled (``spare`` None: all). Returns the transactions that
-        are pending now.
-        """
+        """Do the work already pending at the look before (``spare`` None: all). Returns what is pending now."""
         await self._transactions.keep_time()  # a machine that is hours ahead must not roll everything back
         read = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         cells = [cell for cell in read if cell is not None and cell.group == group]
@@ -117,7 +110,7 @@ class Finisher:
         return [*cell.to_finish(), *cell.to_judge(), *cell.aged(self._clock.wall_ms())]
 
     async def _end_safely(self, row: TransactionRow) -> None:
-        """End one transaction, whose errors must not keep the others waiting."""
+        """Errors must not keep other transactions waiting."""
         try:
             await self.end(row)
         except (TransactionEnded, TransactionNotFound):
@@ -126,10 +119,7 @@ class Finisher:
             self._report(f"transaction {row.id}", error)
 
     async def end(self, row: TransactionRow) -> None:
-        """Bring one transaction to its end, as far as possible.
-
-        Raises the error that keeps it from being done, and `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
-        """
+        """Raises the error that prevents it, and `TransactionEnded` or `TransactionNotFound` when another was quicker."""
         if row.is_open and row.acks is not None:
             await self._queues.end(row.acks, now_ms=self._clock.wall_ms() - END_AFTER_MS)
             if await self._queues.note(row) is Verdict.OPEN:
@@ -141,7 +131,6 @@ class Finisher:
 
 
 def finisher_of(transactions: Transactions, *, report: Report) -> Finisher:
-    """A finisher that works with the topics that a lake has open."""
     clock = transactions.lake.runtime.clock
     return Finisher(
         transactions.groups,
@@ -157,7 +146,7 @@ def finisher_of(transactions: Transactions, *, report: Report) -> Finisher:
 async def run_finisher(
     transactions: Transactions, coordination: Coordination, stop: asyncio.Event, *, report: Report, patience_s: float = 0.0
 ) -> None:
-    """Play the role for a fair share of the producer groups until ``stop`` is set, once there is a group."""
+    """Play a fair share of the producer groups until ``stop`` is set."""
     finisher = finisher_of(transactions, report=report)
     while not stop.is_set():
         try:

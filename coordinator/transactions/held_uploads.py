@@ -1,4 +1,4 @@
-"""Tells which uploads of transactions the collector leaves alone: those whose rows do not say that they were rolled back."""
+"""The uploads of transactions that the collector must leave alone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from .members.codec import decode_member
 
 
 async def held_jobs(cells: Cells, jobs: Collection[str]) -> frozenset[str]:
-    """The uploads, of these, of open and committed transactions, whether finished or not. Raises what the table raises, and
-    `DataDamaged`.
+    """The uploads, of these, of open and committed transactions. Raises what the table raises, and `DataDamaged`.
 
-    An upload that no row names was never begun, or is finished. Then its age decides, as for any upload.
+    An upload without a row was never begun, or is finished: its age decides.
     """
     by_member: dict[str, dict[str, str]] = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Every limit of a transaction, in one place."""
+"""Every limit of a transaction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ...log.limits import KIB, MIB
 MESSAGES_MAX = 10_000
 """The most messages, of all topics together."""
 BYTES_MAX = 64 * MIB
-"""The most bytes of bodies, properties, tags and keys of all messages together."""
+"""The most bytes of bodies, properties, tags and keys together."""
 TOPICS_MAX = 32
 PARTS_MAX = 64
 """The most sends to one topic. A send of more than 16 MiB counts for several."""
 ROOM_BYTES = 32 * KIB
-"""The size of a process's cell above which its next transaction begins in another one."""
+"""The size of a process's cell above which its next transaction begins in another."""

@@ -51,11 +51,10 @@ CATALOGUE = (
     UNFINISHED_TRANSACTIONS,
     HALF_OBJECTS_DELETED,
 )
-"""All metrics of transactions."""
 
 
 def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
-    """The metrics of transactions that this process wrote, asked about or looks after, as a lake's ``transaction_statistics`` tells them."""
+    """The metrics of transactions that this process wrote, asked about or looks after."""
     for group, one in statistics.groups.items():
         yield Sample(TRANSACTIONS_BEGUN, (group,), one.begun)
         yield Sample(TRANSACTIONS_ENDED, (group, "committed"), one.committed)

@@ -1,4 +1,4 @@
-"""The transactions of a lake: begins them, finds them, and decides and finishes those of others too."""
+"""The transactions of a lake."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from .transaction_linker import TransactionLinker
 log = logging.getLogger("penstock.transactions")
 
 LEAVE_S = 5.0
-"""How long leaving the producer groups may take when the lake is closed."""
+"""The timeout of leaving the producer groups."""
 
 
 class Transactions:
-    """The transactions of one lake, for one process. Any process may decide and finish those of any other; each is decided once."""
+    """The transactions of one lake. Any process may decide and finish those of any other."""
 
     def __init__(self, lake: LogLake, coordination: Coordination) -> None:
         self.lake = lake
@@ -62,38 +62,34 @@ class Transactions:
         self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
 
     async def keep_time(self) -> None:
-        """Return once times are the store's, not this machine's. To be called before any decision by time."""
+        """Return once times are the store's. Call it before decisions by time."""
         await self.lake.keep_time()
 
     # --- Finding ----------------------------------------------------------------------------------------------------------------
 
     async def find(self, transaction: str) -> tuple[str, TransactionRow]:
-        """A transaction's producer group and its present row. Raises `TransactionNotFound`, or `InvalidArgument` for text that is no
-        id.
-        """
+        """A transaction's producer group and present row. Raises `TransactionNotFound`, or `InvalidArgument` for a bad id."""
         cell = await self.cells.read(member_of(transaction))
         if cell is None:
             raise not_known(transaction)
         return cell.group, cell.row(transaction)
 
     async def members(self, group: str) -> dict[str, MemberCell]:
-        """The cells of those members of a producer group that have one."""
         check_producer_group(group)
         names = sorted(await self.groups.members(group))
         cells = [(name, await self.cells.read(name)) for name in names]
         return {name: cell for name, cell in cells if cell is not None}
 
     async def rows(self, group: str) -> list[TransactionRow]:
-        """The unfinished transactions of a producer group, and those that others than their senders finished lately; oldest first."""
+        """The unfinished transactions of a producer group, and those finished lately by others than their senders; oldest first."""
         rows = [row for cell in (await self.members(group)).values() for row in cell.rows.values()]
         return sorted(rows, key=lambda row: (row.created_ms, row.id))
 
     async def messages(self, transaction: str) -> list[MessageView]:
-        """The messages of an unfinished transaction, by topic, in sending order within each queue. They have no place yet: their offset
-        is -1.
+        """The messages of an unfinished transaction, by topic, in sending order within each queue. Their offset is -1.
 
-        Messages to a topic that was deleted since are left out once they are gone with it, or cannot be read without its schema: nobody
-        will ever see them. Raises `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
+        Messages to a deleted topic are left out once they are gone or cannot be read without its schema. Raises `HalfMessagesMissing`,
+        `DataDamaged`, `TransactionNotFound`.
         """
         _, row = await self.find(transaction)
         found: list[MessageView] = []
@@ -118,7 +114,7 @@ class Transactions:
         return found
 
     async def _schema(self, paths: TopicPaths) -> TopicSchema | None:
-        """The schema that the topic of this name has now. Raises `TopicNotFound` for a typed topic that was deleted."""
+        """Raises `TopicNotFound` for a deleted typed topic."""
         record = await read_record(self.lake.store, paths)
         if record is None or record[0].settings.schema is None:
             return None
@@ -129,12 +125,12 @@ class Transactions:
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
     async def decide(self, transaction: str, decision: Decision, by: Decider) -> TransactionRow:
-        """The row, once it is durable that the transaction is decided in this way. For anybody but its sender.
+        """The row, once this decision is durable. For all but the transaction's sender.
 
         Raises the other outcome when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`).
-        Raises `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, or
-        `UnknownOutcome` (ask again). A transaction that settles messages can only be rolled back, and only by an operator, which hands
-        the messages out again. Otherwise it raises `AcksDecide`.
+        Raises `HalfMessagesMissing` when an interrupted sender makes a commit impossible, `TransactionNotFound`, or `UnknownOutcome` (ask
+        again). Only an operator may decide a transaction that settles messages, and only roll it back, which hands them out again.
+        Otherwise it raises `AcksDecide`.
         """
         await self.keep_time()
         looked_at = await self._looked_at(transaction, decision, by)
@@ -154,9 +150,7 @@ class Transactions:
         return row
 
     async def check(self, transaction: str, decision: Decision, by: Decider) -> TransactionRow:
-        """A transaction's row if it can be decided in this way at present, or is so decided. Writes nothing, and raises what `decide`
-        would.
-        """
+        """Writes nothing, and raises as `decide` does."""
         await self.keep_time()
         row = await self._looked_at(transaction, decision, by)
         if row.acks is not None and gives_up(row, decision, by):
@@ -178,10 +172,7 @@ class Transactions:
         return row
 
     async def check_staged(self, row: TransactionRow) -> None:
-        """Raise `HalfMessagesMissing` unless everything that a transaction is to make visible is on the store.
-
-        Its sender may have been interrupted between naming a part and uploading it; then its send never returned.
-        """
+        """Raise `HalfMessagesMissing` unless all staged parts are on the store. The sender may have been interrupted."""
         missing = []
         for one in row.destinations:
             paths = TopicPaths.of(one.topic)
@@ -192,24 +183,21 @@ class Transactions:
             raise _missing(row.id, missing)
 
     async def gone(self, row: TransactionRow) -> frozenset[str]:
-        """The topics that were deleted, and perhaps made anew, since messages were sent to them. Nothing of those messages becomes
-        visible any more.
-        """
+        """The topics deleted, and perhaps made anew, since messages were sent to them."""
         if row.is_finished:
             return frozenset(one.topic for one in row.destinations if one.linked is not None and one.linked.gone)
         lives = await asyncio.gather(*map(self._lives, row.destinations))
         return frozenset(one.topic for one, lives_on in zip(row.destinations, lives, strict=True) if not lives_on)
 
     async def _lives(self, destination: Destination) -> bool:
-        """Whether the topic is still the one that messages were sent to, by its settings. These change after its log has ended it."""
+        """Whether the topic is, by its settings, still in this life. They change after its log has ended it."""
         found = await read_record(self.lake.store, TopicPaths.of(destination.topic))
         return found is not None and not found[0].deleted and found[0].incarnation == destination.incarnation
 
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
     async def finish(self, transaction: str) -> TransactionRow:
-        """Finish a decided transaction: link its messages, or delete what was staged. Returns the row. Any process may do so at any
-        time.
+        """Link a decided transaction's messages, or delete what was staged. Any process may do so at any time.
 
         Raises `TransactionNotFound`, `DataDamaged`, what the stores raise.
         """
@@ -226,7 +214,7 @@ class Transactions:
         return cell.rows.get(transaction, row)
 
     async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkResult]:
-        """Link or delete what a decided transaction staged. Returns the outcome for each topic."""
+        """Returns the outcome for each topic."""
         if row.decision is Decision.ROLLED_BACK:
             await self.discard(row.id, [one.topic for one in row.destinations if not await self._is_linked(row.id, one.topic)])
             return {}
@@ -235,15 +223,15 @@ class Transactions:
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
     async def discard(self, transaction: str, topics: Iterable[str]) -> None:
-        """Delete what a rolled-back transaction staged for these topics: nothing will ever link it."""
+        """Delete what a rolled-back transaction staged for these topics."""
         for topic in topics:
             staged = await staged_sizes(self.lake.store, TopicPaths.of(topic), job_of(transaction))
             self.counting.deleted(topic, await delete_all(self.lake.store, staged))
 
     async def _is_linked(self, transaction: str, topic: str) -> bool:
-        """Whether a transaction that is to be rolled back was linked before.
+        """Whether a transaction to be rolled back was linked before, and its row restored from a backup.
 
-        Then its row was restored from a backup, and visible messages must not be deleted. The collector knows when they may go.
+        Visible messages must then be left to the collector.
         """
         try:
             opened = await self.lake.topic(topic)
@@ -263,11 +251,7 @@ class Transactions:
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 
     async def tidy(self, group: str) -> None:
-        """Forget transactions that were finished long ago, take members off the list that have been idle for a day, and the group once
-        it has none.
-
-        Raises what the table raises.
-        """
+        """Forget what was finished long ago, and take idle members and empty groups off the lists. Raises what the table raises."""
         await self.keep_time()
         clock = self.lake.runtime.clock
         members = await self.groups.members(group)
@@ -294,12 +278,11 @@ class Transactions:
 
 
 def gives_up(row: TransactionRow, decision: Decision, by: Decider) -> bool:
-    """Whether an operator is about to end the deliveries that a transaction settles, so that it is rolled back."""
+    """Whether an operator is about to end the deliveries that a transaction settles."""
     return row.is_open and row.acks is not None and decision is Decision.ROLLED_BACK and by is Decider.OPERATOR
 
 
 def parts_missing(destination: Destination, paths: TopicPaths, transaction: str, staged: dict[str, int]) -> list[str]:
-    """The keys of parts that are not on the store as listed."""
     keys = [half_key(paths, job_of(transaction), number) for number in range(len(destination.parts))]
     return [key for key, part in zip(keys, destination.parts, strict=True) if staged.get(key) != part.size_bytes]
 
@@ -311,7 +294,7 @@ def check_same(row: TransactionRow, checked: Sequence[Destination]) -> None:
 
 
 async def side_by_side(links: Sequence[TransactionLinker]) -> list[LinkResult]:
-    """The outcome of each link, once all have ended. Raises the first error."""
+    """The links' outcomes, once all have ended. Raises the first error."""
     done = await asyncio.gather(*(link.run() for link in links), return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):
@@ -331,7 +314,6 @@ def _missing(transaction: str, keys: Sequence[str]) -> HalfMessagesMissing:
 
 
 def _placeless(rows: pa.Table, schema: TopicSchema | None) -> pa.Table:
-    """Half messages as messages that are in no queue yet, their values by the topic's schema."""
     columns = {name: rows[name] for name in rows.column_names}
     columns["offset"] = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
     columns["store_timestamp"] = rows["born_timestamp"]

@@ -1,6 +1,4 @@
-"""Reads and changes the cells of queues whose messages transactions settle: asks for their verdicts, and tells them when these are
-noted.
-"""
+"""The cells of queues whose messages transactions settle."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from .members.state import Decider, Decision, TransactionRow, check_decidable
 
 
 class SettlementCells:
-    """The queues' cells, for processes that finish transactions beside the owners of the queues."""
+    """Handles the cells beside the queues' owners."""
 
     def __init__(self, cells: Cells, members: MemberCells, runtime: Runtime) -> None:
         self._cells = cells
@@ -31,10 +29,9 @@ class SettlementCells:
         self._receipts = RemoteAcks(cells, runtime)
 
     async def note(self, row: TransactionRow) -> Verdict:
-        """Write the verdict of the queue's cell into the row of an open transaction that settles its messages, if there is a verdict.
+        """Write the verdict of the queue's cell, if any, into the row of an open transaction.
 
-        Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionNotFound` when somebody was quicker, and what the table
-        raises.
+        Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionNotFound` when another was quicker, and what the table raises.
         """
         if row.acks is None:
             raise InternalError("the transaction settles nothing", operation="judge", object=row.id)
@@ -46,21 +43,20 @@ class SettlementCells:
         return found
 
     async def verdict(self, transaction: str, acks: Acks) -> Verdict:
-        """The present verdict of the queue's cell. Raises what the table raises."""
+        """Raises what the table raises."""
         key = _key(acks)
         stored = await self._cells.read(key)
         return verdict(None if stored is None else decode_cell(stored.data, where=key), transaction, acks)
 
     async def end(self, acks: Acks, *, now_ms: int | None) -> None:
-        """End the deliveries that are due by then (None: all), so that a transaction that is not committed never will be."""
+        """End the deliveries due by then (None: all): an uncommitted transaction never will be committed."""
         with suppress(ForeignReceipt):  # there is no cell
             await self._receipts.change(_key(acks), partial(ended, acks=acks, now_ms=now_ms))
 
     async def give_up(self, row: TransactionRow) -> None:
-        """Let an open transaction be rolled back, unless the queue's cell says that it is committed: end the deliveries, and note the
-        verdict.
+        """Roll back an open transaction, unless the queue's cell has it committed.
 
-        Raises `AcksDecide` when there is no verdict, and as `note` does.
+        Raises `AcksDecide` without a verdict, and as `note` does.
         """
         if row.acks is not None:
             await self.end(row.acks, now_ms=None)
@@ -68,7 +64,7 @@ class SettlementCells:
             check_decidable(row, Decider.NOBODY)
 
     async def forget(self, transaction: str, acks: Acks) -> None:
-        """Let the queue's cell forget a transaction. May be called only once the transaction's row says that it is committed."""
+        """Let the queue's cell forget a transaction, once its own row is committed."""
         with suppress(ForeignReceipt):
             await self._receipts.change(_key(acks), methodcaller("without_transactions", (transaction,)))
 

@@ -1,4 +1,4 @@
-"""The transactions that one process has handled, and those unfinished ones that it has seen. For metrics."""
+"""The transactions that one process has handled, and unfinished ones that it has seen, for metrics."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactions:
-    """The state of the transactions of a producer group when this process last looked."""
+    """A producer group's open transactions at this process's last look."""
 
     open: int = 0
     unfinished: int = 0
-    """Transactions that are decided but not finished: not visible everywhere yet, or not noted as such."""
+    """Decided transactions that are not visible everywhere, or not noted as such."""
     oldest_ms: int | None = None
-    """The time when the first of the open ones was begun. None: none is open."""
+    """The beginning of the oldest open one."""
     half_messages: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    """The half messages of the open transactions, by topic."""
+    """The open transactions' half messages, by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTransactions:
-    """The transactions of one producer group whose rows this process wrote, whoever sent them."""
+    """One producer group's transactions whose rows this process wrote."""
 
     begun: int = 0
     committed: int = 0
     rolled_back: int = 0
-    """The number of transactions rolled back, by anybody."""
     expired: int = 0
     """Transactions rolled back by age, or because their checker never knew."""
     asked: int = 0
-    """The number of questions to this process's checker."""
+    """The questions to this process's checker."""
     answers: Mapping[CheckOutcome, int] = field(default_factory=dict)
     standing: OpenTransactions | None = None
-    """The transactions of the group. None where others look after the group."""
+    """None where others look after the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +51,15 @@ class TopicTransactions:
     committed_messages: int = 0
     rolled_back_messages: int = 0
     deleted_objects: int = 0
-    """The deleted objects in which half messages of rolled-back transactions were staged."""
+    """The deleted objects of rolled-back half messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatistics:
-    """The statistics of one process since it opened the lake."""
+    """One process's statistics since it opened the lake."""
 
     at_ms: int = 0
-    """The time of these figures, by the store's clock as far as it is known."""
+    """The store's time, as far as known."""
     groups: Mapping[str, GroupTransactions] = field(default_factory=dict)
     topics: Mapping[str, TopicTransactions] = field(default_factory=dict)
 
@@ -73,11 +72,10 @@ class TransactionCounters:
         self._topics: dict[str, TopicTransactions] = {}
 
     def read(self, now_ms: int) -> TransactionStatistics:
-        """All figures as they are now."""
         return TransactionStatistics(at_ms=now_ms, groups=dict(self._groups), topics=dict(self._topics))
 
     def written(self, before: MemberCell | None, after: MemberCell) -> None:
-        """Count a change of a member's cell by this process. One process makes each change, so over all processes each counts once."""
+        """Count a change of a member's cell by this process. Summed over processes, each change counts once."""
         known = {} if before is None else before.rows
         for row in after.rows.values():
             was = known.get(row.id)
@@ -89,7 +87,7 @@ class TransactionCounters:
                 self._decided(after.group, row)
 
     def question(self, group: str, answer: CheckOutcome | None) -> None:
-        """Count a question to the group's checker (None), or its outcome."""
+        """Count a question to the checker (None), or its outcome."""
         known = self._group(group)
         if answer is None:
             self._groups[group] = replace(known, asked=known.asked + 1)
@@ -97,12 +95,11 @@ class TransactionCounters:
             self._groups[group] = replace(known, answers=_more(known.answers, answer, 1))
 
     def looked(self, group: str, cells: Iterable[MemberCell] | None) -> None:
-        """Note the present cells of the group's members. None: others look at them from now on."""
+        """None: others look at the group from now on."""
         standing = None if cells is None else open_transactions_of(row for cell in cells for row in cell.rows.values())
         self._groups[group] = replace(self._group(group), standing=standing)
 
     def deleted(self, topic: str, objects: int) -> None:
-        """Count deleted objects of half messages."""
         known = self._topic(topic)
         self._topics[topic] = replace(known, deleted_objects=known.deleted_objects + objects)
 

@@ -1,4 +1,4 @@
-"""The transaction of one message, by its row while there is one."""
+"""The transaction of one message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .members.state import TransactionRow
 from .service import Transactions
 
 _PREFIX_CHARS = 16
-"""The length of the part of a message id that comes from its transaction's id."""
+"""The part of a message id that comes from its transaction's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +24,16 @@ class TransactionTrace:
     decision: str
     """``open``, ``committed`` or ``rolled back``."""
     producer_group: str | None = None
-    """The producer group. It and the fields below are None if the transaction was finished so long ago that its row is gone."""
+    """None, like the fields below, if the transaction's row is gone."""
     by: str | None = None
     """The one who decided: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
     begun: datetime | None = None
     checks: int | None = None
-    """The number of questions to checkers."""
     next_check: datetime | None = None
     finished: bool | None = None
-    """Whether the decision is carried out: messages are visible, or what was staged is deleted."""
+    """Whether messages are visible, or what was staged is deleted."""
     half: MessageView | None = None
-    """The message while it is visible to nobody; its offset is -1."""
+    """The message while it is invisible; its offset is -1."""
 
 
 async def transaction_of_visible(transactions: Transactions, message: MessageView) -> TransactionTrace:
@@ -47,7 +46,7 @@ async def transaction_of_visible(transactions: Transactions, message: MessageVie
 
 
 async def transaction_of_half(transactions: Transactions, message_id: str) -> TransactionTrace | None:
-    """The trace of a message that is not visible. All unfinished transactions of all producer groups are searched.
+    """Searches all unfinished transactions of all producer groups for an invisible message.
 
     Raises `HalfMessagesMissing` and `DataDamaged` for a transaction that was not wholly sent.
     """

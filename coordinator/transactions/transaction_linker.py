@@ -1,8 +1,7 @@
 """Links a committed transaction's messages of one topic: in one entry, once, by any process.
 
-Every link is the same batch to the log's judge, whoever appends it, and closes the transaction's upload. So the first one counts, and
-all others are void. A process that finds the upload closed knows that the messages are there. Nothing else closes it while the
-transaction's row says that it is committed, and nothing lets the log forget that (`MemberCell.holds`).
+Every link is the same batch, and closes the transaction's upload: the first one counts, and all others are void. A closed upload means that
+the messages are there. Nothing else closes it while the row is committed, and the log does not forget that (`MemberCell.holds`).
 """
 
 from __future__ import annotations
@@ -25,14 +24,13 @@ from .members.state import Destination, LinkResult
 
 _PAUSE_S = 0.05
 _QUEUES_TOLD_MAX = 64
-"""The most queues whose offsets are kept in the transaction's row."""
+"""The most queues whose offsets the row keeps."""
 
 
 class TransactionLinker:
-    """Links the messages of one transaction to one topic. Nothing leaves this process after ``deadline_s`` by the monotonic clock.
+    """Links one transaction's messages to one topic. Nothing leaves this process after ``deadline_s`` by the monotonic clock.
 
-    ``parts`` are those that this process staged, and ``extended`` is what `Batch.extended` says of them; without them they are read from
-    the store.
+    ``parts`` are those that this process staged, with their `Batch.extended`; by default they are read from the store.
     """
 
     def __init__(
@@ -54,7 +52,7 @@ class TransactionLinker:
         self._extended = extended
 
     async def run(self) -> LinkResult:
-        """Return once it is known where the messages are. Raises the error that prevented this in time, and `DataDamaged`."""
+        """Raises the error that prevented the link in time, and `DataDamaged`."""
         backoff = Backoff(_PAUSE_S)
         looks = self._parts is None
         while True:
@@ -92,10 +90,9 @@ class TransactionLinker:
         raise outcome
 
     async def _open(self, *, looks: bool) -> tuple[Topic | None, int]:
-        """The topic and its routing generation; None when the life that the messages were sent to is over.
+        """The topic and its routing generation; None when the messages' life of it is over.
 
-        The topic that this process has open may be older than that life, or have missed its end. So both are read anew before it
-        counts.
+        The open topic may be older, or have missed its end, so both are read anew.
         """
         name, mine = self._destination.topic, self._destination.incarnation
         if not looks:
@@ -135,7 +132,7 @@ class TransactionLinker:
         return await topic.appender.append_batch(batch, None, size_bytes=0, deadline_s=self._deadline_s)
 
     async def _found(self, topic: Topic, entry: int) -> LinkResult:
-        """The places according to the entry that closed the upload, if that still exists."""
+        """The places by the entry that closed the upload, if it still exists."""
         header = await read_header_at(topic.store, topic.paths, entry)
         if header is None:
             return LinkResult()
@@ -163,12 +160,11 @@ class TransactionLinker:
 
 
 def is_of_life(topic: Topic, incarnation: str) -> bool:
-    """Whether the topic is still the one that the messages were sent to. A repair of its log does not change that."""
+    """Whether the topic is still in this life. A repair of its log does not change that."""
     return topic.record.incarnation == incarnation
 
 
 def rows_of(parts: Sequence[Part]) -> dict[int, int]:
-    """The number of rows of every queue."""
     rows: dict[int, int] = {}
     for part in parts:
         for queue, count in part.rows.items():
@@ -177,7 +173,6 @@ def rows_of(parts: Sequence[Part]) -> dict[int, int]:
 
 
 def linked_as(entry: int, first: Mapping[int, int] | None, rows: Mapping[int, int]) -> LinkResult:
-    """The kept result of a link whose first offsets are known, or are not."""
     if first is None or len(rows) > _QUEUES_TOLD_MAX or not all(queue in first for queue in rows):
         return LinkResult(entry)
     return LinkResult(entry, {queue: (first[queue], first[queue] + count) for queue, count in rows.items()})

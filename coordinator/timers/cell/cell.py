@@ -1,4 +1,4 @@
-"""The cell of one topic's timers: read, and changed by compare-and-set."""
+"""The cell of one topic's timers."""
 
 from __future__ import annotations
 
@@ -14,38 +14,32 @@ from .state import TimerState
 
 
 def timer_cells(lake: LogLake) -> Cells:
-    """The cells of timers, which are in the lake itself, wherever its groups' cells lie.
-
-    Two processes that are given different tables must not both deliver everything.
-    """
+    """The cells of timers, always in the lake, wherever its groups' cells lie: two processes with different tables must not both deliver."""
     return Cells(ObjectStoreTable(lake.store, runtime=lake.runtime), lake.runtime)
 
 
 class TimerCell(Document[TimerState]):
-    """The state of a topic's timers, as this process knows it. A cell that is gone since it was read is damage."""
+    """The state of a topic's timers, as this process knows it. A cell that disappears is damage."""
 
     def __init__(self, cells: Cells, clock: Clock, topic: str, log_incarnation: str) -> None:
         key = timer_key(topic, log_incarnation)
         super().__init__(cells, clock, key, Codec(encode_timers, decode_timers), absent=TimerState(), write_s=LONG_WRITE_S)
         self.was_missing: bool | None = None
-        """Whether there was no cell when it was first read."""
+        """Whether there was no cell at the first read."""
 
     @property
     def state(self) -> TimerState:
-        """The state as it was last read or written."""
         return self.value
 
     async def read(self) -> TimerState:
-        """Read the present state. Raises what the table raises, and `DataDamaged`."""
+        """Raises what the table raises, and `DataDamaged`."""
         state = await super().read()
         if self.was_missing is None:
             self.was_missing = self.stored is None
         return state
 
     async def touch(self) -> TimerState:
-        """Write the cell again unchanged, if there is one. So a write that is based on the former version is refused. Raises as `write`
-        does.
-        """
+        """Write the cell again unchanged, if it exists, so that a write on the former version is refused. Raises as `write` does."""
         state = await self.read()
         return state if self.stored is None else await self.change_known(lambda state: state, anew=True)
 

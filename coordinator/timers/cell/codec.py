@@ -17,7 +17,6 @@ _TIME_MAX_US = 1000 * TIME_MAX_MS
 
 
 def encode_timers(state: TimerState) -> bytes:
-    """A topic's timers for their cell."""
     data = bytearray([_FORMAT])
     _append_bounds(data, state.settled)
     append_varint(data, state.next_sequence)
@@ -39,7 +38,7 @@ def encode_timers(state: TimerState) -> bytes:
 
 
 def decode_timers(data: bytes, *, where: str) -> TimerState:
-    """The inverse of `encode_timers`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    """Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise NewerFormatError(

@@ -1,4 +1,4 @@
-"""The conditions of each step of the timers, one function each. Pure; docs/0013 says what breaks without each."""
+"""The conditions of each step of the timers. Pure; docs/0013 explains what breaks without each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _ORPHAN_MS = 48 * 3600 * 1000
 def due_until_us(store_us: int, clock: Clock) -> int:
     """The latest due time that may be delivered now.
 
-    ``store_us`` is a time that the store's clock has certainly reached (`store_time`). ``clock`` gives the store times of appended
-    messages. So no message is early by the store's clock. Nor is its store time before its delivery time, unless the topic was silent for
-    more than a day: then store times lag, as one entry takes them on by a day at most.
+    No message is early by the store's clock, which has certainly reached ``store_us`` (`store_time`). Nor is a message's store time, by
+    ``clock``, before its delivery time, except in a topic silent for more than a day: one entry takes store times on by a day at most.
     """
     return min(store_us, 1000 * clock.wall_ms())
 
@@ -30,40 +29,39 @@ def belongs(log: TopicRecord, topic: TopicRecord) -> bool:
 
 
 def still_open(state: TimerState, claim: Claim) -> bool:
-    """Whether a claim may be appended, by the cell as read after the name was opened: nobody has settled it meanwhile."""
+    """Whether a claim, by the cell as read after the name was opened, is not settled yet."""
     return state.claim == claim
 
 
 def has_begun(topic: TopicState) -> bool:
-    """Whether something was delivered to a topic. Then there is a cell, or it was lost."""
+    """Whether the topic had a delivery. Then there is a cell, or it was lost."""
     row = topic.named.get(PRODUCER)
     return row is not None and row.last >= 0
 
 
 def is_behind(state: TimerState, last_sequence: int) -> bool:
-    """Whether the topic holds sequences that the cell never gave. Then the cell was lost, or restored from a backup."""
+    """Whether the topic holds sequences that the cell, lost or restored from a backup, never gave."""
     return last_sequence >= state.next_sequence
 
 
 def may_be_forgotten(claim: Claim, *, now_ms: int) -> bool:
-    """Whether the claim may have been appended so long ago that the name has left the topic's state since. It does when silent for 30 days.
+    """Whether the claim may have been appended so long ago that the name has left the topic's state, after 30 silent days.
 
-    A claim is not appended before its messages are due. The age of the name's last use would tell less: an opening is a use, and who
-    opened it may have ended before it looked.
+    A claim is not appended before its messages are due. The name's last use would prove less, as an opening is one.
     """
     return now_ms - claim.bounds.due.time_us // 1000 > NAMED_ROW_MS - _CLOCKS_DIFFER_MS
 
 
 def too_soon_us(claim: Claim, now_us: int) -> int:
-    """How long an open claim must wait, because the clock of the process that made it was ahead."""
+    """The wait of an open claim whose maker's clock was ahead."""
     return max(0, claim.bounds.due.time_us - now_us)
 
 
 def needed_from(state: TimerState) -> int:
-    """The first offset of the timer log that retention must spare."""
+    """The first offset that retention must spare."""
     return state.gathered
 
 
 def is_orphan(name: str, state: TimerState, *, modified_ms: int, now_ms: int) -> bool:
-    """Whether the object of a run is an orphan: the cell does not name it, and its writer has long given up naming it."""
+    """Whether a run's object is unnamed, and its writer has long given up naming it."""
     return all(run.name != name for run in (*state.runs, *state.recalls)) and now_ms - modified_ms > _ORPHAN_MS

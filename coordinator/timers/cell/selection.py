@@ -1,4 +1,4 @@
-"""Selects the messages that go next: pure, over the delivery times and offsets of those that may."""
+"""Selects the messages that go next, by delivery times and offsets. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy.typing as npt
 from .state import DeliveredBounds, DuePosition
 
 FOREVER = DuePosition(2**63 - 1, 2**63 - 1)
-"""A due time after all possible ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingIndex:
-    """Messages that were not delivered, in any order. Recalled ones are included, so that their time passes and they are forgotten."""
+    """Undelivered messages, in any order, recalled ones included."""
 
     time_us: npt.NDArray[np.int64]
     offset: npt.NDArray[np.int64]
@@ -26,16 +25,15 @@ class WaitingIndex:
 
     @property
     def is_by_due(self) -> bool:
-        """Whether the messages are in delivery order: by delivery time, then as they were sent."""
+        """Whether the messages are in delivery order: by delivery time, then as sent."""
         later, sent_later = np.diff(self.time_us), np.diff(self.offset)
         return bool(np.all((later > 0) | ((later == 0) & (sent_later >= 0))))
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> WaitingIndex:
-        """The chosen messages."""
         return WaitingIndex(self.time_us[chosen], self.offset[chosen])
 
     def within(self, bounds: DeliveredBounds) -> WaitingIndex:
-        """The messages within new bounds, in delivery order: by delivery time, then as they were sent."""
+        """The messages within new bounds, in delivery order."""
         chosen = np.flatnonzero(within(self, bounds))
         chosen = chosen[np.lexsort((self.offset[chosen], self.time_us[chosen]))]
         return WaitingIndex(self.time_us[chosen], self.offset[chosen])
@@ -44,10 +42,10 @@ class WaitingIndex:
 def next_bounds(
     waiting: WaitingIndex, before: DeliveredBounds, *, now_us: int, known: int, most: int, horizon: DuePosition = FOREVER
 ) -> DeliveredBounds:
-    """The bounds that hold at most ``most`` of the messages that are due at ``now_us`` and sent below ``known``.
+    """The bounds with at most ``most`` more messages, due at ``now_us`` and sent below ``known``.
 
-    ``waiting`` has all messages that may be due before ``horizon``, including those outside the bounds before. A due message is never
-    left out for ever: the next call goes on with it. No message that is due later, or from the horizon on, is within.
+    ``waiting`` has all messages due before ``horizon``, also outside the bounds before. No due message is left out for ever. No message
+    that is due later, or from the horizon on, is within.
     """
     late = np.sort(waiting.offset[_before_or_at(waiting, before.due) & (waiting.offset < known)])
     if len(late) > most:
@@ -57,12 +55,10 @@ def next_bounds(
 
 
 def within(waiting: WaitingIndex, bounds: DeliveredBounds) -> npt.NDArray[np.bool_]:
-    """Whether each message lies within the bounds."""
     return _before_or_at(waiting, bounds.due) & (waiting.offset < bounds.known)
 
 
 def without(waiting: WaitingIndex, some: Collection[DuePosition]) -> WaitingIndex:
-    """The messages without these."""
     if not some:
         return waiting
     places = zip(waiting.time_us.tolist(), waiting.offset.tolist(), strict=True)
@@ -70,7 +66,7 @@ def without(waiting: WaitingIndex, some: Collection[DuePosition]) -> WaitingInde
 
 
 def _next_due(waiting: WaitingIndex, before: DuePosition, *, now_us: int, known: int, most: int) -> DuePosition:
-    """The due time of the last message that goes. So a clock that was ahead once makes nothing early that is sent afterwards."""
+    """The due time of the last message that goes: a clock that was ahead once makes no later message early."""
     fresh = ~_before_or_at(waiting, before) & (waiting.time_us <= now_us) & (waiting.offset < known)
     due = waiting.only(fresh)
     if len(due) == 0 or most == 0:

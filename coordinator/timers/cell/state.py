@@ -1,10 +1,10 @@
-"""The content of a topic's timer cell: which of the waiting messages have been delivered, or called back. Pure.
+"""The content of a topic's timer cell. Pure.
 
-Messages wait in the topic's timer log, in the order in which they were sent. Two bounds say which of them were delivered: all that were
-*known* (sent below an offset) and *due* (by delivery time, then offset, up to a message). Both bounds only rise.
+Messages wait in the topic's timer log, as they were sent. Those delivered are within two bounds, which only rise: *known* (sent below an
+offset) and *due* (by delivery time, then offset, up to a message).
 
-So one step delivers what lies within the new bounds and not within the old ones. The cell names it in four numbers. Every process that
-reads the same cell and the same timer log finds the same messages, in the same order, however many they are.
+One step delivers what lies within the new bounds and not within the old ones. Every process with the same cell and timer log finds the same
+messages, in the same order.
 """
 
 from __future__ import annotations
@@ -15,28 +15,25 @@ from typing import NamedTuple
 from ....log.errors import CallError, LimitExceeded
 
 RECALLED_MAX = 4_096
-"""The number of recalled messages that may wait for their time in the cell; about 16 KiB."""
+"""The most recalled messages in the cell; about 16 KiB."""
 
 
 class DuePosition(NamedTuple):
-    """The time when a message is due, and its place among those due at the same time."""
+    """The time when a message is due, then its offset."""
 
     time_us: int
-    """The time in microseconds since the epoch."""
+    """Microseconds since the epoch."""
     offset: int
-    """The offset in the timer log."""
 
 
 NEVER = DuePosition(-1, -1)
 
 
 class DeliveredBounds(NamedTuple):
-    """The bounds of the delivered messages: those below offset ``known`` of the timer log that were not due after ``due``."""
+    """The bounds of the delivered messages: below offset ``known`` of the timer log, and not due after ``due``."""
 
     known: int = 0
-    """The offset of the timer log below which every delivered message lies."""
     due: DuePosition = NEVER
-    """The latest due time, with its offset, of a delivered message."""
 
     def within(self, due: DuePosition) -> bool:
         return due.offset < self.known and due <= self.due
@@ -48,29 +45,29 @@ class Claim:
 
     bounds: DeliveredBounds
     sequence: int
-    """The sequence of the first of them, by delivery time and offset. The others follow without a gap."""
+    """The sequence of the first message in delivery order; the others follow without a gap."""
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimerRun:
-    """Waiting messages, by delivery time, in an object that is written once."""
+    """Waiting messages, by delivery time, in an immutable object."""
 
     name: str
     rows: int
     size_bytes: int
     last: DuePosition
-    """The message that is due last. Once it was delivered the run is not needed any more."""
+    """The message that is due last."""
 
 
 class NotRecallable(CallError):
-    """The message was delivered, is on its way, or was recalled before."""
+    """The message is delivered, on its way, or recalled before."""
 
     kind = "not_recallable"
 
 
 def not_recallable(*, again: bool) -> NotRecallable:
-    """The error of a recall of a message that was recalled before (``again``), or whose time is over. Recalls are forgotten then."""
+    """The error for a message recalled before (``again``), or whose time is over."""
     return NotRecallable(
         "the message cannot be recalled any more",
         operation="recall",
@@ -85,34 +82,30 @@ class TimerState:
     """The state of one topic's timers."""
 
     settled: DeliveredBounds = field(default_factory=DeliveredBounds)
-    """The bounds within which every message is in the topic, or was recalled."""
+    """The bounds within which every message is in the topic, or recalled."""
     claim: Claim | None = None
     next_sequence: int = 0
-    """The first sequence that was not given to a message yet."""
+    """The first sequence that was not given yet."""
     gathered: int = 0
-    """The offset of the timer log below which waiting messages are in runs. It does not rise above what is known to be delivered or to
-    wait."""
+    """The offset of the timer log below which waiting messages are in runs."""
     runs: tuple[TimerRun, ...] = ()
     recalled: frozenset[DuePosition] = frozenset()
-    """Recalled messages, which go nowhere; listed until they are settled."""
+    """Recalled messages, listed until they are settled."""
     recalls: tuple[TimerRun, ...] = ()
-    """Objects with more recalled messages, which were known when the objects were written."""
+    """Objects with more recalled messages, which were known at the objects' writing."""
 
     @property
     def bounds(self) -> DeliveredBounds:
-        """The bounds of the messages that were delivered or are on their way, and so cannot be recalled."""
+        """Messages within are delivered or on their way."""
         return self.settled if self.claim is None else self.claim.bounds
 
     def waits(self, due: DuePosition) -> bool:
-        """Whether a message is still to be delivered."""
         return not self.bounds.within(due) and due not in self.recalled
 
     def claimed(self, due: DuePosition) -> bool:
-        """Whether a message that was not recalled is on its way."""
         return self.bounds.within(due) and not self.settled.within(due) and due not in self.recalled
 
     def with_claim(self, bounds: DeliveredBounds, count: int) -> TimerState:
-        """The state with the next messages on their way, once those before have arrived."""
         before = self.bounds
         if bounds.known < before.known or bounds.due < before.due:
             raise ValueError(f"bounds only rise: {before} to {bounds}")
@@ -120,7 +113,6 @@ class TimerState:
         return replace(self.with_arrived(), claim=claim, next_sequence=self.next_sequence + count)
 
     def with_arrived(self) -> TimerState:
-        """The state after the messages on their way have arrived in the topic."""
         settled = self.bounds
         return replace(
             self,
@@ -132,9 +124,7 @@ class TimerState:
         )
 
     def with_recalled(self, due: DuePosition) -> TimerState:
-        """The state with a recalled message. Raises `NotRecallable`, and `LimitExceeded` when too many recalled messages have time
-        still to come.
-        """
+        """Raises `NotRecallable`, and `LimitExceeded` when too many recalled messages wait."""
         if not self.waits(due):
             raise not_recallable(again=due in self.recalled)
         if len(self.recalled) >= RECALLED_MAX:
@@ -148,19 +138,19 @@ class TimerState:
         return replace(self, recalled=self.recalled | {due})
 
     def with_spilled(self, recalled: frozenset[DuePosition], absorbed: frozenset[str], run: TimerRun) -> TimerState:
-        """The state with some recalled messages in an object, in place of objects that are included in it."""
+        """An object takes the place of recalled messages and of ``absorbed`` objects."""
         kept = tuple(one for one in self.recalls if one.name not in absorbed)
         more = (run,) if run.last > self.settled.due else ()
         return replace(self, recalled=self.recalled - recalled, recalls=(*kept, *more))
 
     def with_run(self, run: TimerRun | None, gathered: int) -> TimerState:
-        """The state with the messages below an offset of the timer log gathered in a run (None: none waited)."""
+        """Messages below an offset of the timer log are in a run; None if none waited."""
         if not self.gathered <= gathered <= self.settled.known:
             raise ValueError(f"only what is known is gathered: {self.gathered} to {gathered}, of {self.settled.known}")
         return replace(self, gathered=gathered, runs=self.runs if run is None else (*self.runs, run))
 
     def with_merged(self, merged: frozenset[str], run: TimerRun | None) -> TimerState:
-        """The state with one run in place of some. Runs that are gone meanwhile held no waiting message any more."""
+        """Runs gone meanwhile held no waiting message any more."""
         kept = tuple(one for one in self.runs if one.name not in merged)
         more = () if run is None or run.last <= self.settled.due else (run,)
         return replace(self, runs=(*kept, *more))

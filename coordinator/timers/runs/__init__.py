@@ -1,4 +1,1 @@
-"""Timed messages that wait: in memory, in runs on the store, and recalls for which the cell has no room.
-
-What is due goes out one level up.
-"""
+"""Timed messages that wait: in memory, in runs on the store, and recalls for which the cell has no room."""

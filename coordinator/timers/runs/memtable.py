@@ -1,4 +1,4 @@
-"""Waiting messages in memory, as they were read from the timer log or from a run."""
+"""Waiting messages in memory."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..cell.selection import WaitingIndex, within
 from ..cell.state import DeliveredBounds
 
 _ROW_BYTES = 300
-"""The memory of a row beside what its sender gave."""
+"""The memory of a row beside its sender's content."""
 _LOOSE_ROWS = 10_000
 _LOOSE_BYTES = 8 * MIB
 
 
 class TimedRows:
-    """Rows with `MESSAGE_SCHEMA`, each offset once, with delivery times and sizes at hand."""
+    """Rows with `MESSAGE_SCHEMA`, each offset once, with delivery times and sizes."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
         self._firsts: list[int] = []
         self._count = 0
         self.held_bytes = 0
-        """The size of the rows in memory, dropped rows that are still held included."""
+        """The size of the rows in memory, including dropped rows that are still held."""
         self._time_us = np.empty(0, np.int64)
         self._offset = np.empty(0, np.int64)
         self._size = np.empty(0, np.int64)
@@ -39,16 +39,13 @@ class TimedRows:
 
     @property
     def size_bytes(self) -> int:
-        """The approximate size of the rows."""
         return int(self._size.sum())
 
     @property
     def waiting(self) -> WaitingIndex:
-        """The delivery times and offsets of all rows."""
         return WaitingIndex(self._time_us, self._offset)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
         if not batch.num_rows:
             return
         self._time_us = np.concatenate((self._time_us, due_times(batch)))
@@ -59,11 +56,10 @@ class TimedRows:
         self._keep(batch, found)
 
     def sizes_of(self, chosen: WaitingIndex) -> npt.NDArray[np.int64]:
-        """The sizes of rows that are held here."""
         return self._size[self._find(chosen)]
 
     def take(self, chosen: WaitingIndex) -> pa.Table:
-        """The chosen rows, which must be held here, in the order of ``chosen``."""
+        """The chosen rows, all held here, in that order."""
         places = self._place[self._find(chosen)]
         of_batch = np.searchsorted(self._firsts, places, side="right") - 1
         pieces, order = [], []
@@ -77,15 +73,12 @@ class TimedRows:
         return pa.Table.from_batches(pieces, MESSAGE_SCHEMA).combine_chunks().take(pa.array(ranks))
 
     def drop(self, bounds: DeliveredBounds) -> None:
-        """Drop all rows within the bounds."""
         self._only(~within(self.waiting, bounds))
 
     def drop_below(self, offset: int) -> None:
-        """Drop all rows that were sent before."""
         self._only(self._offset >= offset)
 
     def has(self, waiting: WaitingIndex) -> npt.NDArray[np.bool_]:
-        """Whether each of these is held here."""
         return np.isin(waiting.offset, self._offset)
 
     def _find(self, chosen: WaitingIndex) -> npt.NDArray[np.int64]:
@@ -122,7 +115,6 @@ class CombinedRows:
         )
 
     def sizes_of(self, chosen: WaitingIndex) -> npt.NDArray[np.int64]:
-        """The sizes of rows that are held here."""
         found = np.zeros(len(chosen), np.int64)
         for rows in self._places:
             mine = rows.has(chosen)
@@ -130,7 +122,6 @@ class CombinedRows:
         return found
 
     def take(self, chosen: WaitingIndex) -> pa.Table:
-        """The chosen rows, in the order of ``chosen``."""
         pieces, order = [MESSAGE_SCHEMA.empty_table()], [np.empty(0, np.int64)]
         for rows in self._places:
             mine = np.flatnonzero(rows.has(chosen))
@@ -141,19 +132,19 @@ class CombinedRows:
 
 
 def due_times(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
-    """The delivery times of rows, in microseconds since the epoch."""
+    """Microseconds since the epoch."""
     column = rows.column("delivery_timestamp").cast(pa.int64())
     return np.asarray(column.fill_null(0).to_numpy() if column.null_count else column.to_numpy())
 
 
 def ready_ms(rows: pa.Table) -> int:
-    """The time when the first of some rows could have been delivered: it was due, and had been sent. In milliseconds since the epoch."""
+    """The time when the first row was both due and sent, in milliseconds since the epoch."""
     stored = rows.column("store_timestamp").cast(pa.int64()).to_numpy()
     return int(np.maximum(due_times(rows), stored).min()) // 1000
 
 
 def sizes(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
-    """The approximate memory of each row: all that its sender gave, and something for the rest."""
+    """The approximate memory of each row."""
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
     return np.concatenate([np.empty(0, np.int64), *(_sizes(batch) for batch in batches)])
 
@@ -173,7 +164,7 @@ def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _sums(column: pa.ListArray | pa.MapArray, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The sums over the elements of each list. ``lengths`` are those of the whole array, of which the column may be a slice."""
+    """The sums over each list's elements. The column may be a slice of the array that ``lengths`` are of."""
     if not len(column):
         return np.empty(0, np.int64)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[column.offsets.to_numpy()]

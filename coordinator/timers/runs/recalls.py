@@ -1,6 +1,6 @@
-"""Objects with recalled messages whose time is still to come, for which the cell has no room. The cell names the objects instead.
+"""Objects with recalled messages for which the cell has no room.
 
-Offsets identify the messages. Objects differ in size, each larger than the next, so there are few of them.
+Each is larger than the next, so there are few.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ _NONE = WaitingIndex(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def recalls_key(topic: str, log_incarnation: str, name: str) -> str:
-    """The object of some recalled messages of a topic's timers."""
     return f"{timer_folder(topic, log_incarnation)}{name}.recalled"
 
 
 @dataclass(frozen=True, slots=True)
 class RecallSpill:
-    """Recalled messages that were written to an object and are not named yet. Nothing has changed before the cell names it."""
+    """Recalled messages in an object that the cell does not name yet."""
 
     recalled: frozenset[DuePosition]
-    """The recalled messages that leave the cell."""
     absorbed: tuple[TimerRun, ...]
-    """The objects that it replaces, whose content it includes."""
+    """The objects that it includes and replaces."""
     run: TimerRun
     begun_s: float
 
 
 class RecallObjects:
-    """The objects of one life of a topic's timers, as far as this process has read them."""
+    """The objects of one life of a topic's timers, as read by this process."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, topic: str, log_incarnation: str) -> None:
         self._store = store
@@ -61,19 +59,16 @@ class RecallObjects:
         self._offsets = np.sort(np.concatenate([_NONE.offset, *(one.offset for one in self._read.values())]))
 
     def without(self, waiting: WaitingIndex, state: TimerState) -> WaitingIndex:
-        """The waiting messages without the recalled ones."""
         kept = without(waiting, state.recalled)
         return kept.only(~np.isin(kept.offset, self._offsets)) if len(self._offsets) else kept
 
     def has(self, due: DuePosition) -> bool:
-        """Whether a message is in one of the objects."""
         return bool(np.isin(due.offset, self._offsets))
 
     def spill(self, state: TimerState) -> Coroutine[Any, Any, RecallSpill] | None:
-        """A coroutine that writes the cell's recalls of known messages to an object, together with smaller objects. None: there are
-        none.
+        """A coroutine that writes the cell's recalls of known messages, and smaller objects, to an object; None without any.
 
-        The objects are those of the last state given to `keep_to`. The recall of a late message stays in the cell until that is known.
+        The recall of a late message stays in the cell until that is known.
         """
         recalled = frozenset(due for due in state.recalled if due.offset < state.settled.known)
         if not recalled:
@@ -121,9 +116,7 @@ class RecallObjects:
 
 
 def _is_of(waiting: WaitingIndex, run: TimerRun) -> bool:
-    """Whether an object's content is what the cell says: the number of messages, their order by delivery time and offset, and the last
-    one.
-    """
+    """Whether an object has the cell's number of messages, their order, and the last."""
     if len(waiting) != run.rows or not run.rows or int(waiting.offset.min()) < 0:
         return False
     return waiting.is_by_due and DuePosition(int(waiting.time_us[-1]), int(waiting.offset[-1])) == run.last

@@ -1,7 +1,6 @@
-"""Runs: Parquet objects, written once, of messages that wait long, ordered by delivery time.
+"""Runs: Parquet objects, written once, of messages that wait long, by delivery time.
 
-A run is cut into row groups that are read in one piece when their time comes. Its footer says where each begins and ends. So a
-successor reads the footers, and then only what is due soon.
+Row groups are read when their time comes. The footer has their bounds, so a successor reads little more than footers.
 """
 
 from __future__ import annotations
@@ -43,12 +42,11 @@ class RunRowGroup(NamedTuple):
 
 
 def run_key(topic: str, log_incarnation: str, name: str) -> str:
-    """The object of a run of a topic's timers."""
     return f"{timer_folder(topic, log_incarnation)}{name}.parquet"
 
 
 class RunWriter:
-    """Builds one run in memory, from rows that come by delivery time and offset."""
+    """Builds one run in memory, from rows in delivery order."""
 
     def __init__(self, *, group_bytes: int) -> None:
         self._group_bytes = group_bytes
@@ -66,7 +64,7 @@ class RunWriter:
         self._groups: list[RunRowGroup] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, all after those that were written before."""
+        """Add rows that come after all before."""
         ends = np.cumsum(sizes(rows))
         start = 0
         while start < rows.num_rows:
@@ -80,7 +78,7 @@ class RunWriter:
             start += count
 
     def close(self, name: str) -> tuple[TimerRun, bytes] | None:
-        """The run and its bytes. None without rows."""
+        """None without rows."""
         self._writer.add_key_value_metadata({_GROUPS_KEY: json.dumps(self._groups), **UNSEALED})
         self._writer.close()
         if not self._groups:
@@ -95,7 +93,7 @@ class OpenRun:
     def __init__(self, run: TimerRun, reader: SegmentReader, groups: Sequence[RunRowGroup], runtime: Runtime) -> None:
         self.run = run
         self.rows = TimedRows()
-        """The rows that were loaded, and not dropped since."""
+        """The loaded rows, except dropped ones."""
         self._reader = reader
         self._groups = list(groups)
         self._runtime = runtime
@@ -120,16 +118,15 @@ class OpenRun:
 
     @property
     def next(self) -> DuePosition | None:
-        """The due time of the first message that was not loaded. None: all were."""
+        """The due time of the first unloaded message."""
         return self._groups[self._loaded].first if self._loaded < len(self._groups) else None
 
     @property
     def left(self) -> int:
-        """The number of its messages that were not dropped or passed over."""
+        """The number of messages neither dropped nor passed over."""
         return len(self.rows) + sum(group.rows for group in self._groups[self._loaded :])
 
     def pass_over(self, due: DuePosition) -> None:
-        """Skip messages up to this one, which are not needed any more."""
         while self._loaded < len(self._groups) and self._groups[self._loaded].last <= due:
             self._loaded += 1
 
@@ -165,7 +162,7 @@ def _check_rows(table: pa.Table, group: RunRowGroup, key: str) -> None:
 
 
 def next_unloaded(runs: Iterable[OpenRun]) -> OpenRun | None:
-    """The run whose next row group begins first. None: there is none."""
+    """The run whose next row group begins first."""
     left = [run for run in runs if run.next is not None]
     return min(left, key=lambda run: run.next or run.run.last, default=None)
 

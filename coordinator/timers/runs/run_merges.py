@@ -1,4 +1,4 @@
-"""Gathers messages that wait long into runs, and runs into larger ones: the decisions, and their execution."""
+"""Gathers messages that wait long into runs, and runs into larger ones."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from .recalls import RecallSpill
 from .run_files import OpenRun, RunWriter, next_unloaded, run_key
 
 _RUNS_MANY = 64
-"""The number of runs from which larger ones are allowed: the cell that names them has room for some 200."""
+"""The number of runs from which larger ones are allowed: the cell has room for some 200."""
 _NAMED_WITHIN_S = 3600.0
-"""The time after which a run that its writer could not name is given up; far below the age at which it counts as an orphan."""
+"""The time after which an unnamed run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnnamedRun:
-    """A run that was written and is not named yet. Nothing has changed before the cell names it."""
+    """A written run that the cell does not name yet."""
 
     run: TimerRun | None
-    """The run. None: none of its messages waits any more."""
+    """None: none of its messages waits any more."""
     merged: tuple[TimerRun, ...]
-    """The runs that it replaces; none: it was gathered from memory."""
+    """The runs that it replaces; none for a run gathered from memory."""
     start: int
     """The first gathered offset of the timer log."""
     limit: int
     """The offset after the last gathered one."""
     begun_s: float
-    """The time when writing it began, by the monotonic clock."""
+    """The beginning of the writing, by the monotonic clock."""
 
 
 def may_name(state: TimerState, gathered: UnnamedRun | RecallSpill, *, now_s: float) -> bool:
-    """Whether the cell may name a run: nobody has gathered or merged the same messages meanwhile, and it cannot count as an orphan."""
+    """Whether the cell may name a run: its messages are not gathered or merged yet, and it is no orphan."""
     if now_s - gathered.begun_s > _NAMED_WITHIN_S:
         return False
     if isinstance(gathered, RecallSpill):
@@ -48,7 +48,6 @@ def may_name(state: TimerState, gathered: UnnamedRun | RecallSpill, *, now_s: fl
 
 
 def named(state: TimerState, gathered: UnnamedRun | RecallSpill) -> TimerState:
-    """The state with a run that may be named."""
     if isinstance(gathered, RecallSpill):
         return state.with_spilled(gathered.recalled, frozenset(run.name for run in gathered.absorbed), gathered.run)
     run = None if gathered.run is None or gathered.run.last <= state.settled.due else gathered.run
@@ -58,7 +57,7 @@ def named(state: TimerState, gathered: UnnamedRun | RecallSpill) -> TimerState:
 
 
 def to_merge(runs: Sequence[TimerRun], options: TimerOptions) -> tuple[TimerRun, ...]:
-    """Runs of about one size, as many as are merged at once, the smallest first. None: there is nothing to merge."""
+    """Runs of about one size, as many as are merged at once, the smallest first."""
     count = options.merge_runs
     bytes_max = options.run_bytes * max(1, len(runs) // _RUNS_MANY)
     by_size = sorted(runs, key=lambda run: run.size_bytes)
@@ -80,12 +79,12 @@ class Gatherer:
         self._options = options
 
     async def open(self, run: TimerRun) -> OpenRun:
-        """Open a run. Raises `ObjectMissing` and `DataDamaged`."""
+        """Raises `ObjectMissing` and `DataDamaged`."""
         key = run_key(self._topic, self._life, run.name)
         return await OpenRun.open(self._store, self._runtime, key, run, whole_bytes_max=self._options.group_bytes)
 
     async def flush(self, rows: TimedRows, *, start: int, limit: int, settled: DeliveredBounds) -> UnnamedRun:
-        """Write a run of the waiting rows in memory, of the timer log's offsets from ``start`` to ``limit``."""
+        """Write a run of waiting rows in memory, whose offsets are from ``start`` to ``limit``."""
         begun_s = self._runtime.clock.monotonic_s()
         waiting = rows.waiting
         below = waiting.only((waiting.offset >= start) & (waiting.offset < limit))
@@ -101,7 +100,7 @@ class Gatherer:
         return UnnamedRun(await self._put(await self._runtime.offload(build)), (), start, limit, begun_s)
 
     async def merge(self, runs: tuple[TimerRun, ...], *, settled: DeliveredBounds) -> UnnamedRun:
-        """Write one run of the messages that still wait in these runs. A few row groups of each are in memory at a time."""
+        """Write one run of the messages that still wait in these, with a few row groups of each in memory."""
         begun_s = self._runtime.clock.monotonic_s()
         opened = [await self.open(run) for run in runs]
         writer = RunWriter(group_bytes=self._options.group_bytes)

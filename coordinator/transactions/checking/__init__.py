@@ -1,4 +1,1 @@
-"""Asking checkers about transactions that nobody has decided.
-
-What follows from the answer is in the finisher.
-"""
+"""Asks checkers about undecided transactions."""

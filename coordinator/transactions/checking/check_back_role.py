@@ -1,7 +1,7 @@
 """The role ``checks`` of a producer group: its player asks its own checker about undecided transactions.
 
-A check is counted by a write of the transaction's row before the checker is asked, so of two players one asks. Two at once would be
-harmless too. The checker's answer is carried out as if the sender had given it, if nobody was quicker.
+A check is counted in the transaction's row before the checker is asked, so of two players one asks. The answer is carried out like the
+sender's, unless another was quicker.
 """
 
 from __future__ import annotations
@@ -27,18 +27,15 @@ from .checker import AT_ONCE_MAX, CheckedTransaction, RegisteredChecker, Transac
 log = logging.getLogger("penstock.transactions")
 
 CHECKS = "checks"
-"""The role's name."""
 CHECKS_MAX = 15
-"""The most questions to a checker about one transaction. When it would be asked once more, the transaction is rolled back. RocketMQ's
-number."""
+"""The most checks of one transaction before it is rolled back. RocketMQ's number."""
 CHECK_EVERY_MS = 60_000
-"""The interval between checks of one transaction."""
 LOOK_S = 5.0
-"""The interval between two looks at the group's transactions."""
+"""The interval between two looks."""
 
 
 class TransactionFinisher(Protocol):
-    """The operations on a transaction by others than its sender: `Transactions`."""
+    """Operations on others' transactions: `Transactions`."""
 
     async def keep_time(self) -> None: ...
 
@@ -52,7 +49,7 @@ class TransactionFinisher(Protocol):
 
 
 class CheckBackRole:
-    """Plays the role for the producer groups whose checkers this process has. For the event loop's thread."""
+    """Plays the role for the producer groups with a checker in this process."""
 
     def __init__(
         self,
@@ -75,7 +72,7 @@ class CheckBackRole:
         self._reading = asyncio.Lock()
 
     async def play(self, group: str, stop: asyncio.Event) -> None:
-        """Check what is due until ``stop`` is set. Then open questions are cancelled; the next player asks them again."""
+        """Check what is due until ``stop`` is set. Open questions are then left to the next player."""
         try:
             while not stop.is_set():
                 try:
@@ -89,7 +86,7 @@ class CheckBackRole:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def look(self, group: str) -> None:
-        """Begin the checks that are due, as far as there is room for them, the longest due first."""
+        """Begin the due checks for which there is room, the longest due first."""
         await self._transactions.keep_time()  # a machine that is hours ahead must not use up the checks
         cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         now_ms = self._clock.wall_ms()
@@ -108,11 +105,10 @@ class CheckBackRole:
         del self._running[transaction]
 
     async def settle(self) -> None:
-        """Wait for the checks that were begun."""
         await asyncio.gather(*self._running.values())
 
     async def _check_safely(self, group: str, row: TransactionRow) -> None:
-        """Check one transaction, whose errors must not keep the others waiting."""
+        """Errors must not keep other transactions waiting."""
         try:
             await self.check(group, row)
         except (TransactionEnded, TransactionNotFound, AcksDecide):
@@ -123,9 +119,9 @@ class CheckBackRole:
             log.exception("transaction %s of producer group %s", row.id, group, exc_info=unforeseen(error, operation="check"))
 
     async def check(self, group: str, row: TransactionRow) -> None:
-        """Ask about one transaction, or roll it back if it was asked about often enough.
+        """Ask about one transaction, or roll it back.
 
-        Raises the error that keeps it from being done, and `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
+        Raises the error that prevents it, and `TransactionEnded` or `TransactionNotFound` when another was quicker.
         """
         if is_given_up(row):
             log.error(
@@ -145,9 +141,7 @@ class CheckBackRole:
                 log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, row.checks + 1)
 
     async def _answer(self, group: str, row: TransactionRow) -> TransactionResolution | None:
-        """The checker's answer, once the question is counted. None when it was not asked. The messages stay in memory no longer than
-        that.
-        """
+        """The checker's answer, once the question is counted; None when it was not asked."""
         async with self._reading:  # one at a time, so that messages that were read have their room before others are read
             # The messages are read before the check is counted: a store that does not answer must not count as a check.
             messages = await self._messages(group, row)
@@ -170,7 +164,7 @@ class CheckBackRole:
         return await self._asked.ask(transaction, held_bytes=held_bytes)
 
     async def _messages(self, group: str, row: TransactionRow) -> Sequence[MessageView] | None:
-        """The messages of the transaction. None when they are not all there, as its sender died during a send or is still sending."""
+        """None when messages are missing, as the sender died or is still sending."""
         try:
             return await self._transactions.messages(row.id)
         except HalfMessagesMissing as error:
@@ -189,5 +183,4 @@ class CheckBackRole:
 
 
 def is_given_up(row: TransactionRow) -> bool:
-    """Whether its checker was asked as often as allowed, and time has passed since."""
     return row.checks >= CHECKS_MAX

@@ -1,4 +1,4 @@
-"""Asks a checker about a transaction. A checker may raise, hang or answer nonsense; this module contains all of that."""
+"""Asks a checker about a transaction. A checker may raise, hang or answer nonsense."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from ....log.message.message import MessageView
 log = logging.getLogger("penstock.transactions")
 
 ANSWER_S = 15.0
-"""How long a checker may take. A later answer is ignored."""
+"""The timeout of an answer."""
 AT_ONCE_MAX = 16
-"""The most questions that one checker has at a time, those included that it did not answer in time."""
+"""The most questions that one checker has at a time, late ones included."""
 HELD_BYTES_MAX = 256 * MIB
-"""The most bytes of messages that one checker has at a time, by `size_bytes`. One transaction's messages may be larger."""
+"""The most bytes of messages with one checker. One transaction's may be larger."""
 _MESSAGE_BYTES, _TEXT_BYTES = 512, 64
-"""The approximate memory that Python takes for a message, and for each key and each name and value of its properties, beside their
-content."""
+"""Python's approximate memory for a message, and for each key, property name and value."""
 
 
 class TransactionResolution(Enum):
-    """A checker's answer about a transaction, in RocketMQ's words."""
+    """A checker's answer, in RocketMQ's words."""
 
     COMMIT = "commit"
-    """Its local work is done: the messages become visible."""
+    """The local work is done: the messages become visible."""
     ROLLBACK = "rollback"
-    """Its local work is not done, and never will be: none of the messages becomes visible."""
+    """The local work is not done, and never will be: none of the messages becomes visible."""
     UNKNOWN = "unknown"
-    """It may still be under way. The checker is asked again later."""
+    """The local work may still be under way. The checker is asked again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,13 @@ class CheckedTransaction:
     producer_group: str
     created: datetime
     checks: int
-    """The number of questions to the checkers of the group, this one included."""
+    """The number of checks, this one included."""
     messages: tuple[MessageView, ...]
-    """All messages that it is to send, except those to a topic that was deleted since. They have no offset yet: it is -1."""
+    """All messages to be sent, without those to a deleted topic. Their offset is -1."""
 
 
 Checker: TypeAlias = Callable[[CheckedTransaction], object]
-"""A function that answers a `TransactionResolution`: an ordinary function, which runs in a thread, or a coroutine function."""
+"""Answers a `TransactionResolution`. An ordinary function runs in a thread; a coroutine function is awaited."""
 
 
 class CheckOutcome(StrEnum):
@@ -67,16 +66,15 @@ class CheckOutcome(StrEnum):
     FAILED = "failed"
     """The checker raised, or answered something else."""
     LATE = "late"
-    """The checker took too long."""
 
 
 class RegisteredChecker:
-    """One registered checker, and its open questions. For the event loop's thread."""
+    """One registered checker, and its open questions."""
 
     def __init__(
         self, checker: Checker, *, group: str, on_question: Callable[[str, CheckOutcome | None], None] = lambda group, answer: None
     ) -> None:
-        """``on_question`` is called with every question when it is asked (None), and with its outcome."""
+        """``on_question`` is called when a question is asked (None), and with its outcome."""
         self._checker = checker
         self._group = group
         self._on_question = on_question
@@ -85,16 +83,15 @@ class RegisteredChecker:
         self._freed = asyncio.Event()
 
     def ask_instead(self, checker: Checker) -> None:
-        """Ask another checker from now on."""
         self._checker = checker
 
     @property
     def late(self) -> int:
-        """The number of questions that it did not answer in time and still works on."""
+        """The number of questions still worked on after their time."""
         return len(self._late)
 
     async def take_room(self, size_bytes: int) -> None:
-        """Return once messages of this size may be with the checker. They are counted from then on. Only one caller at a time may wait."""
+        """Return once messages of this size have room, and count them. One caller at a time may wait."""
         if not self._fits(size_bytes):
             log.warning(
                 "the checker of producer group %s has messages of %d MiB before it, and is asked no more for now",
@@ -107,7 +104,6 @@ class RegisteredChecker:
         self._held_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Note that messages of this size are no longer with the checker."""
         self._held_bytes -= size_bytes
         self._freed.set()
 
@@ -115,7 +111,7 @@ class RegisteredChecker:
         return not self._held_bytes or self._held_bytes + size_bytes <= HELD_BYTES_MAX
 
     async def ask(self, transaction: CheckedTransaction, *, held_bytes: int = 0) -> TransactionResolution:
-        """The checker's answer. UNKNOWN, and a line in the log, if it raises, takes too long, or answers something else.
+        """The checker's answer. UNKNOWN, logged, if it raises, takes too long, or answers something else.
 
         ``held_bytes`` are given back once the question has ended, however late.
         """
@@ -177,7 +173,7 @@ _RESOLUTIONS = {CheckOutcome(one.value): one for one in TransactionResolution}
 
 
 def size_bytes(messages: Iterable[MessageView]) -> int:
-    """The approximate memory that messages take."""
+    """The approximate memory of messages."""
     found = 0
     for one in messages:
         texts = (*one.keys, *one.properties, *one.properties.values())
@@ -186,7 +182,7 @@ def size_bytes(messages: Iterable[MessageView]) -> int:
 
 
 def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[object]:
-    """What ``call`` returns or raises, in a separate thread for which an ending process does not wait."""
+    """The call's result, from a thread for which an ending process does not wait."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[object] = loop.create_future()
 
@@ -214,5 +210,5 @@ def _passed_on(error: BaseException) -> Exception:
 
 
 def is_coroutine_function(checker: Callable[..., Any]) -> bool:
-    """Whether a checker is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    """Whether a checker is to be awaited."""
     return inspect.iscoroutinefunction(checker) or inspect.iscoroutinefunction(getattr(checker, "__call__", None))  # noqa: B004

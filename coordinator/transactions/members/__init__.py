@@ -1,1 +1,1 @@
-"""The cells of a producer group's members: rows of transactions, their state and their bytes, and which groups and members there are."""
+"""The cells of producer groups' members, and the lists of groups and members."""

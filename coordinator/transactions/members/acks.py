@@ -1,11 +1,10 @@
 """Messages that a transaction settles. The write of their queue's cell decides the transaction. Pure.
 
-One write of the cell settles all of them and adds the transaction's id, or does nothing. So the cell tells the outcome of a
-transaction. If the id is there, the transaction is committed. If it is not, and one of the messages can never again be settled by its
-handle, it never will be. Otherwise it may still be committed until the deliveries end.
+One write settles all of them and adds the transaction's id, or does nothing. With the id in the cell the transaction is committed. Without
+it, and with a message that its handle can never settle again, it never will be. Otherwise it is open until the deliveries end.
 
-Ids leave the cell once the transaction's own row says that it is committed. So the row is asked first, and the cell's verdict is
-written into the row only if the row is still undecided.
+Ids leave the cell once the transaction's own row is committed. So the row is asked first, and the cell's verdict only goes into an
+undecided row.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from ...queues.invisibility import acknowledged
 from ...queues.receipt_handle import AlreadySettled, ReceiptAhead, ReceiptHandle, ReceiptOutdated, ReceiptRefused
 
 ACKED_MAX = 256
-"""The most messages that one transaction settles: eight receives of the usual size, some 3 KiB of the producer group's cell."""
+"""The most messages that one transaction settles: eight usual receives, some 3 KiB."""
 UNNOTED_MAX = 512
-"""The most transactions in a queue's cell, 16 bytes each. They leave it as soon as they are noted, so only crashes leave any."""
+"""The most transactions in a queue's cell. Only crashes leave any there."""
 
 
 class SettledElsewhere(ReceiptRefused):
@@ -32,7 +31,7 @@ class SettledElsewhere(ReceiptRefused):
 
 
 class TooManyUnnoted(ReceiptRefused):
-    """The queue's cell has no room for one more transaction. The transactions that dead processes left were not finished."""
+    """The queue's cell has no room: transactions of dead processes were not finished."""
 
     kind = "too_many_unnoted"
 
@@ -55,21 +54,19 @@ class Acks:
     queue: int
     generation: int
     acked: tuple[AckedDelivery, ...]
-    """The deliveries, by offset."""
+    """Sorted by offset."""
 
 
 class Verdict(Enum):
-    """What a queue's cell says about a transaction that settles messages in it."""
+    """A queue's cell's verdict on a transaction."""
 
     COMMITTED = "committed"
     LOST = "lost"
-    """It can never be committed any more."""
     OPEN = "open"
-    """It may still be committed."""
 
 
 def acks_of(handles: Sequence[ReceiptHandle]) -> Acks:
-    """The acks that a transaction keeps of these handles. Raises `InvalidArgument` unless they are of one queue, and `LimitExceeded`."""
+    """Raises `InvalidArgument` unless the handles are of one queue, and `LimitExceeded`."""
     first = handles[0]
     for handle in handles:
         if (handle.group, handle.topic, handle.queue) != (first.group, first.topic, first.queue):
@@ -104,15 +101,14 @@ def acks_of(handles: Sequence[ReceiptHandle]) -> Acks:
 
 
 def in_order(handles: Iterable[ReceiptHandle]) -> list[ReceiptHandle]:
-    """The distinct handles by offset: those of one message group have to be settled in order."""
+    """The distinct handles by offset, as those of one message group have to be settled in order."""
     return sorted(set(handles), key=lambda handle: (handle.offset, handle.attempt))
 
 
 def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandle], *, now_ms: int) -> QueueCell:
-    """The cell with all these messages done and the transaction committed. The same cell if it was committed before.
+    """The cell with all these messages settled and the transaction committed. The same cell if it was committed before.
 
-    Raises what `acknowledged` raises, and `TooManyUnnoted`. Raises `SettledElsewhere` where, as far as the cell knows, a message was
-    settled by another than this transaction.
+    Raises what `acknowledged` raises, `TooManyUnnoted`, and `SettledElsewhere` where the cell shows that another settled a message.
     """
     if transaction in cell.transactions:
         return cell
@@ -138,7 +134,7 @@ def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandl
 
 
 def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
-    """The cell's verdict. Later writes never change COMMITTED, until the id is removed, nor LOST."""
+    """LOST is final, and COMMITTED until the id is removed."""
     if cell is None:
         return Verdict.OPEN  # nobody removes such a cell, so a missing one decides nothing
     if transaction in cell.transactions:
@@ -147,7 +143,7 @@ def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
 
 
 def can_be_settled(cell: QueueCell, acks: Acks, one: AckedDelivery) -> bool:
-    """Whether the delivery is the current one, whose time is ignored here: it ends when somebody ends it."""
+    """Whether the delivery is the current one, whatever its time: an explicit write ends it."""
     handle = ReceiptHandle(
         group=acks.group,
         topic=acks.topic,
@@ -167,10 +163,9 @@ def can_be_settled(cell: QueueCell, acks: Acks, one: AckedDelivery) -> bool:
 
 
 def ended(cell: QueueCell, acks: Acks, *, now_ms: int | None) -> QueueCell:
-    """The cell with the deliveries that are due by ``now_ms`` (None: all) ended, without a strike. Their messages are handed out again.
+    """The cell without the deliveries due by ``now_ms`` (None: all), whose messages are handed out again without a strike.
 
-    Then the transaction can never be committed. A queue's owner ends deliveries itself, in time, so this is for queues without an
-    owner.
+    The transaction can never be committed then. For queues without an owner.
     """
     if cell.generation != acks.generation:
         return cell

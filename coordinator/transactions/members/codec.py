@@ -1,6 +1,4 @@
-"""The cells of transactions as bytes: some 60 for an open transaction, and 20 for each further topic. Some 500 transactions fit into a
-cell.
-"""
+"""The cells of transactions as bytes. A cell has room for some 500."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _UNLINKED, _GONE, _LINKED = 0, 1, 2
 
 
 def encode_member(cell: MemberCell) -> bytes:
-    """A member's transactions as bytes for their cell. A topic's name is stored in it once."""
+    """A topic's name is stored once."""
     data = bytearray([_FORMAT])
     append_bytes(data, cell.group.encode())
     append_varint(data, cell.used_ms)
@@ -39,7 +37,7 @@ def encode_member(cell: MemberCell) -> bytes:
 
 
 def decode_member(data: bytes, *, where: str) -> MemberCell:
-    """The inverse of `encode_member`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    """Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise _newer(where, f"format {_FORMAT}", version)

@@ -1,4 +1,4 @@
-"""Reads and writes the cells of members, for all who handle a transaction: its sender, a checker, a finisher, an operator."""
+"""Reads and writes the cells of members."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from .codec import decode_member, encode_member
 from .state import MemberCell
 
 NOTE_S = 1.0
-"""How long a mere note waits for another write to go with."""
+"""The time for which a note waits for another write to go with."""
 
 Change = Callable[[MemberCell], MemberCell]
-"""A change of a cell. It may be called again, also on its own result, and raises the error that forbids the change."""
+"""A change of a cell, perhaps repeated on its own result. It raises the error that forbids the change."""
 
 OnWrite = Callable[[MemberCell | None, MemberCell], None]
-"""A callback for every durable write of this process: the cell before (None: there was none), and after."""
+"""A callback for every durable write of this process: the cell before, and after."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _MemberChange(Request[MemberCell, MemberCell]):
     until_s: float
     group: str | None
-    """The group of a cell that is made if there is none."""
+    """The group of a cell to be made if missing."""
     grows: bool
-    """Whether the change can wait, or be refused, when the cell is full."""
+    """Whether a full cell may refuse the change."""
 
     def apply(self, cell: MemberCell | None, *, member: str, now_s: float) -> MemberCell | None:
-        """The cell with the change, or as it was when the change is refused."""
+        """The cell, unchanged when the change is refused."""
         self.refusal = None
         try:
             if cell is None and self.group is None:
@@ -54,50 +54,47 @@ class _MemberChange(Request[MemberCell, MemberCell]):
 
 
 class MemberCells:
-    """The cells by member, for one process. Changes requested while a write is under way go into the next one together."""
+    """The cells by member."""
 
     def __init__(self, cells: Cells, runtime: Runtime, *, on_write: OnWrite = lambda before, after: None) -> None:
         self._cells = cells
         self._clock = runtime.clock
         self._on_write = on_write
         self._known: dict[str, Document[MemberCell | None]] = {}
-        """The cells as this process last wrote or read them."""
         self._writes = SharedWrites(self._write, operation="write a transaction")
         self._later: dict[str, asyncio.TimerHandle] = {}
 
     async def read(self, member: str) -> MemberCell | None:
-        """The present cell. None: there is none."""
         return (await self._fetch(member)).value
 
     def size_bytes(self, member: str) -> int:
-        """The size of the cell when this process last wrote or read it; 0: never."""
+        """The size of the last known cell; 0 without one."""
         known = self._known.get(member)
         return 0 if known is None or known.stored is None else len(known.stored.data)
 
     def change(
         self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf, grows: bool = False
     ) -> asyncio.Future[MemberCell]:
-        """The cell with the change, once that is durable. Changes of one cell are made in the order of calls.
+        """The cell with the change, once durable. Changes of one cell keep the order of calls.
 
-        A full cell refuses a change that ``grows``; changes that end transactions always find room. With a ``group`` a missing cell is
-        made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
+        A full cell refuses a change that ``grows``; those that end transactions find room. ``group`` makes a missing cell. No first write
+        is later than ``until_s``, by the monotonic clock.
 
-        Raises what ``change`` raises on the present cell. Raises `TransactionNotFound` when there is no cell, `LimitExceeded` when it
-        would be too large, and `NotWritten` when it is too late. Raises what the table raises, and `UnknownOutcome` when the table does
-        not tell.
+        Raises what ``change`` raises, `TransactionNotFound` for a missing cell, `LimitExceeded` for a full one, `NotWritten` when too late,
+        what the table raises, and `UnknownOutcome`.
         """
         asked = self._ask(member, change, group, until_s, grows=grows)
         self._begin(member)
         return asyncio.shield(asked.done)
 
     def note(self, member: str, change: Change) -> None:
-        """Make a change that nobody waits for. It goes with the next write, or alone after a while. Failures are found out later."""
+        """Make a change with the next write, or alone after a while, without waiting."""
         self._ask(member, change, None, math.inf, grows=False)
         if member not in self._later and not self._writes.is_writing(member):
             self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
 
     async def drop(self, member: str) -> None:
-        """Remove a cell in which nothing begins any more, if it is still as this process read it."""
+        """Remove a cell marked as left, if it has not changed."""
         known = self._known.pop(member, None)
         if known is not None and known.stored is not None and known.value is not None and known.value.left:
             await self._cells.drop(transactions_key(member), on=known.stored)
@@ -133,7 +130,6 @@ class MemberCells:
                 one.settle(after)
 
     async def _changed(self, member: str, asked: Sequence[_MemberChange]) -> MemberCell | None:
-        """The cell with all changes that are not refused, once that is durable."""
         known = self._known.get(member)
         is_fresh = known is None
         document = known or self._document(member)
@@ -197,7 +193,7 @@ _CELL = Codec[MemberCell | None](_encode, decode_member)
 
 
 def check_in_time(now_s: float, until_s: float) -> None:
-    """Raise `NotWritten` when it is too late: an upload that began so long ago may have been given up."""
+    """Raise `NotWritten` when it is too late: an upload begun so long ago may have been given up."""
     if now_s > until_s:
         raise NotWritten("the transaction's messages were not staged in time", operation="send", hint="begin another transaction")
 

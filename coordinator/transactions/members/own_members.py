@@ -1,4 +1,4 @@
-"""The members that this process uses in its producer groups, in whose cells its transactions begin."""
+"""The members that this process uses in its producer groups."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from .member_cells import MemberCells
 from .producer_groups import ProducerGroups
 
 IDLE_S = 3600.0
-"""The time without a new transaction after which a member is replaced by a fresh one: others may take it off its group's list after a
-day."""
+"""The idle time after which a member is replaced: others may take it off its group's list after a day."""
 
 
 @dataclass(slots=True)
@@ -29,7 +28,7 @@ class _Member:
 
 
 class OwnMembers:
-    """Makes fresh members as they are needed. No other process ever begins anything in their cells."""
+    """Makes fresh members as needed. No other process begins anything in their cells."""
 
     def __init__(self, cells: MemberCells, groups: ProducerGroups, runtime: Runtime, ready: Callable[[], Awaitable[None]]) -> None:
         self._cells = cells
@@ -39,7 +38,7 @@ class OwnMembers:
         self._members: dict[str, list[_Member]] = {}
 
     def choose(self, group: str) -> str:
-        """A member for a new transaction. `joined` is to be awaited before the transaction is durable."""
+        """A member for a new transaction. Await `joined` before the transaction is durable."""
         now_s = self._runtime.clock.monotonic_s()
         for one in self._members.get(group, ()):
             if is_usable(now_s, one.used_s) and not _failed(one.joined) and self._cells.size_bytes(one.id) < ROOM_BYTES:
@@ -50,31 +49,27 @@ class OwnMembers:
         return member
 
     def all(self, group: str) -> list[str]:
-        """The members of a group that this process has."""
         return [one.id for one in self._members.get(group, ())]
 
     async def joined(self, group: str, member: str) -> None:
-        """Return once the member is on its group's list. Raises what the table raises."""
+        """Raises what the table raises."""
         for one in self._members.get(group, ()):
             if one.id == member:
                 await asyncio.shield(one.joined)
 
     def used(self, group: str, member: str, at_s: float) -> None:
-        """Note that something has begun in its cell, durably, by a send that began at ``at_s``."""
+        """Note that a send begun at ``at_s`` was the first of something durable in its cell."""
         for one in self._members.get(group, ()):
             if one.id == member:
                 one.used_s = max(one.used_s, at_s)
 
     def abandon(self, group: str, member: str) -> None:
-        """Begin nothing in it any more."""
         for one in self._members.get(group, ()):
             if one.id == member:
                 one.used_s = -math.inf
 
     async def leave(self) -> None:
-        """Begin nothing more. A failure is found out a day later, as for a process that died; empty members are then taken off the
-        lists.
-        """
+        """Begin nothing more. Members left on lists by a failure are taken off a day later."""
         await asyncio.gather(*(self._leave(one) for members in self._members.values() for one in members))
         self._members.clear()
 
@@ -95,8 +90,8 @@ class OwnMembers:
 async def retire(cells: MemberCells, groups: ProducerGroups, group: str, member: str) -> None:
     """Take a member without transactions off its group's list.
 
-    The member's cell first says that nothing begins in it any more. So its process, if it lives, cannot begin something that nobody
-    would find. The member must have been idle for a day: no write of its own can land any more.
+    The member's cell is first marked as left, so that a living process cannot begin something there unnoticed. The member must have been
+    idle for a day: no write of its own can land any more.
     """
     await cells.change(member, lambda cell: cell.as_left())
     await groups.leave(group, member)
@@ -104,7 +99,6 @@ async def retire(cells: MemberCells, groups: ProducerGroups, group: str, member:
 
 
 def is_usable(now_s: float, used_s: float) -> bool:
-    """Whether a member was used lately enough for others to leave it alone."""
     return now_s - used_s < IDLE_S
 
 

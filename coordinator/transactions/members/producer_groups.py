@@ -1,4 +1,4 @@
-"""Sets of names in separate cells: the producer groups, and the members of each that may have transactions."""
+"""The cells that name the producer groups, and the members of each."""
 
 from __future__ import annotations
 
@@ -17,24 +17,20 @@ _FORMAT = 1
 
 
 class ProducerGroups:
-    """Finds groups and members without listing anything: a group is named before its first member is, and a member before its first
-    transaction.
-    """
+    """Finds groups and members without listing: a group is named before its first member, and a member before its first transaction."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
         self._clock = runtime.clock
 
     async def groups(self) -> frozenset[str]:
-        """All groups that may have a transaction."""
         return await self._names(PRODUCER_GROUPS).read()
 
     async def members(self, group: str) -> frozenset[str]:
-        """The members of a group that may have transactions."""
         return await self._names(producers_key(group)).read()
 
     async def join(self, group: str, member: str) -> None:
-        """Name a member, and its group, before its first transaction is durable."""
+        """Call it before the member's first transaction is durable."""
         members = self._names(producers_key(group))
         deadline_s = members.deadline_s()
         await members.read()
@@ -45,15 +41,14 @@ class ProducerGroups:
                 await members.write(members.value | {member}, deadline_s=deadline_s)
 
     async def leave(self, group: str, member: str) -> None:
-        """Take a member off the list. Its cell says before that nothing begins in it any more."""
+        """Take a member off the list, once its cell is marked as left."""
         await self._names(producers_key(group)).change(lambda members: members - {member})
 
     async def forget(self, group: str) -> None:
-        """Take a group without members off the list. Nothing is done where a member joins meanwhile.
+        """Take a group without members off the list, unless a member joins meanwhile.
 
-        The group's empty list is written anew between reading all groups and writing them. A member that joins has either written the
-        list before, and then that write conflicts. Or it reads the list after, and then names the group after that reading, which the
-        last write conflicts with.
+        The group's empty list is written anew between reading all groups and writing them. So a joining member either wrote the list
+        before, and that write conflicts, or reads it after. Then it names the group after that reading, and the last write conflicts.
         """
         members, groups = self._names(producers_key(group)), self._names(PRODUCER_GROUPS)
         deadline_s = members.deadline_s()
@@ -64,11 +59,7 @@ class ProducerGroups:
             await groups.write(groups.value - {group}, deadline_s=deadline_s)
 
     async def _name(self, group: str) -> None:
-        """Name a group.
-
-        The write is made even where the group is named, as somebody may be about to forget it: this write makes writes decided before it
-        fail.
-        """
+        """Name a group, by a write even where it is named: an earlier decision to forget the group then fails."""
         await self._names(PRODUCER_GROUPS).change(lambda groups: groups | {group}, anew=True)
 
     def _names(self, key: str) -> Document[frozenset[str]]:
@@ -76,7 +67,7 @@ class ProducerGroups:
 
 
 def encode_names(names: frozenset[str], *, where: str) -> bytes:
-    """A set of names as bytes. Raises `LimitExceeded` if it is larger than a cell."""
+    """Raises `LimitExceeded` for more names than a cell holds."""
     data = bytearray([_FORMAT])
     append_varint(data, len(names))
     for name in sorted(names):
@@ -94,7 +85,7 @@ def encode_names(names: frozenset[str], *, where: str) -> bytes:
 
 
 def decode_names(data: bytes, *, where: str) -> frozenset[str]:
-    """The inverse of `encode_names`. Raises `DataDamaged`, or `NewerFormatError`."""
+    """Raises `DataDamaged`, or `NewerFormatError`."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise NewerFormatError(

@@ -1,7 +1,7 @@
-"""The content of the cell of a member of a producer group: the unfinished transactions of one process. Pure.
+"""The content of the cell of a member of a producer group: one process's unfinished transactions. Pure.
 
-A transaction's row is made by its first send, decided once, and removed when every process that could still act on it has been told
-otherwise. Every change is made on the present row, perhaps repeatedly: what is already done is left as it is.
+A row is made by the transaction's first send, decided once, and removed when every process that could act on it knows the outcome. Changes
+may be repeated.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from .acks import Acks
 AGE_MAX_MS = 4 * 3600 * 1000
 """The age at which an open transaction is rolled back; RocketMQ's."""
 KEPT_MS = 24 * 3600 * 1000
-"""How long a finished transaction stays that others than its owner took part in: the owner may still ask, and a late link is still
-refused."""
+"""The time that a transaction finished by others stays: a late link is still refused."""
 LINK_S = 3600.0
-"""How long after the read, or write, of the row that says it is committed a transaction's link may leave its process; far below
-`KEPT_MS`."""
+"""The time, after the row was seen as committed, in which a link may leave its process; far below `KEPT_MS`."""
 SEND_S = 3600.0
-"""How long after a first send began something of it may be written; far below the age at which the collector gives up an upload."""
+"""The time, after a first send began, in which it may be written; far below a lost upload's age."""
 
 
 class Decision(IntEnum):
@@ -46,16 +44,16 @@ class Decider(IntEnum):
     """Its checker was asked as often as allowed, and never knew."""
     AGE = 5
     ACKS = 6
-    """The cell of the queue whose messages it settles decided."""
+    """The queue's cell, whose messages it settles."""
 
 
 @dataclass(frozen=True, slots=True)
 class HalfPart:
-    """One staged object of a transaction; its name is its number."""
+    """One staged object, named by its number."""
 
     size_bytes: int
     digest: str
-    """The digest of the whole object, as `sealed.digest` gives it."""
+    """The whole object's, by `sealed.digest`."""
     messages: int
 
 
@@ -64,11 +62,11 @@ class LinkResult:
     """The outcome of a committed transaction's messages of one topic."""
 
     entry: int | None = None
-    """The entry that brought them. None: only the fact is known, or there was nothing to link."""
+    """None: nothing was linked, or it is not known."""
     offsets: Mapping[int, tuple[int, int]] | None = None
-    """The first offset and the one after the last of every touched queue. None when only the fact is known."""
+    """The first offset and the one after the last of every touched queue."""
     gone: bool = False
-    """Whether the topic that they were sent to was deleted."""
+    """Whether the topic was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +75,17 @@ class Destination:
 
     topic: str
     incarnation: str
-    """The topic's life that they were sent to."""
+    """The topic's life."""
     parts: tuple[HalfPart, ...] = ()
-    """The parts. A finished transaction keeps one, which counts all the messages."""
+    """A finished transaction keeps one, which counts all messages."""
     linked: LinkResult | None = None
-    """The outcome. None until the transaction is finished."""
 
     @property
     def messages(self) -> int:
         return sum(part.messages for part in self.parts)
 
     def as_linked(self, linked: LinkResult | None) -> Destination:
-        """The part of it that may be asked for later."""
+        """The part that may be asked for later."""
         return replace(self, linked=linked, parts=tuple(replace(part, messages=self.messages) for part in self.parts[:1]))
 
 
@@ -99,18 +96,15 @@ class TransactionRow:
     id: str
     created_ms: int
     next_check_ms: int | None
-    """The time when its checker is asked next. None: never."""
     checks: int = 0
-    """The number of questions to its checker."""
     decision: Decision = Decision.OPEN
     by: Decider = Decider.NOBODY
     claimed: bool = False
-    """Whether others than the owner have begun to finish it, so that their link may be late."""
+    """Whether others than the owner may still link it."""
     finished_ms: int = 0
-    """The time when all was done; 0: not yet."""
     destinations: tuple[Destination, ...] = ()
     acks: Acks | None = None
-    """The messages that it settles. Once they are here their queue's cell decides, and this row only records the decision."""
+    """The messages that it settles: their queue's cell decides, and this row records."""
 
     @property
     def is_open(self) -> bool:
@@ -137,39 +131,37 @@ class MemberCell:
 
     group: str
     used_ms: int = 0
-    """The time when its process last began something here."""
+    """The last time when its process began something here."""
     left: bool = False
-    """Whether nothing begins here any more, because the member is being taken off its group's list."""
+    """Whether nothing begins here any more, as the member leaves its group's list."""
     rows: Mapping[str, TransactionRow] = field(default_factory=lambda: _NONE)
 
     # --- Questions --------------------------------------------------------------------------------------------------------------
 
     def row(self, id: str) -> TransactionRow:
-        """The row of a transaction. Raises `TransactionNotFound`."""
+        """Raises `TransactionNotFound`."""
         found = self.rows.get(id)
         if found is None:
             raise not_known(id)
         return found
 
     def to_check(self, now_ms: int) -> list[TransactionRow]:
-        """Open transactions whose checker is to be asked, the longest due first."""
+        """The longest due first."""
         due = [row for row in self.rows.values() if row.is_open and row.next_check_ms is not None and row.next_check_ms <= now_ms]
         return sorted(due, key=lambda row: row.next_check_ms or 0)
 
     def to_finish(self) -> list[TransactionRow]:
-        """Decided transactions that are not finished."""
         return [row for row in self.rows.values() if not row.is_open and not row.is_finished]
 
     def aged(self, now_ms: int) -> list[TransactionRow]:
-        """Open transactions to be rolled back for their age."""
         return [row for row in self.rows.values() if row.is_open and row.acks is None and is_aged(row, now_ms)]
 
     def to_judge(self) -> list[TransactionRow]:
-        """Transactions that the cells of queues may have decided, or will decide."""
+        """Transactions that queues' cells decide."""
         return [row for row in self.rows.values() if row.is_open and row.acks is not None]
 
     def holds(self, id: str) -> bool:
-        """Whether the staged messages of a transaction, and the log's memory of its uploads, must not be touched."""
+        """Whether staged messages, and the log's memory of uploads, must not be touched."""
         row = self.rows.get(id)
         return row is not None and row.decision is not Decision.ROLLED_BACK
 
@@ -187,10 +179,9 @@ class MemberCell:
         first_check_ms: int | None,
         first: bool,
     ) -> MemberCell:
-        """The cell with one more part of messages to a topic, to be uploaded. ``first`` says that it is the transaction's first.
+        """The cell with one more part for a topic; ``first``: the transaction's first.
 
-        Raises the outcome of the transaction if it is not open, `TransactionNotFound` when it is not there any more, and
-        `TopicDeleted`.
+        Raises the outcome of a decided transaction, `TransactionNotFound`, and `TopicDeleted`.
         """
         row = self.rows.get(id)
         if row is None and first:
@@ -222,8 +213,7 @@ class MemberCell:
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
     def with_acks(self, id: str, acks: Acks, *, now_ms: int) -> MemberCell:
-        """The cell with the messages that a transaction settles: its commit has begun, and their queue's cell decides it. A commit that
-        comes too late rolls it back.
+        """The cell with the messages that a transaction settles. A late commit rolls it back.
 
         Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided.
         """
@@ -238,8 +228,7 @@ class MemberCell:
         return self._with(replace(row, acks=acks, next_check_ms=None))
 
     def decided(self, id: str, decision: Decision, by: Decider, *, now_ms: int) -> MemberCell:
-        """The cell with a transaction decided; the same cell when it is so decided. A commit that comes too late rolls it back, if this
-        row decides.
+        """The cell with a transaction decided; the same cell when it is so decided. A late commit rolls it back, if this row decides.
 
         Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided otherwise, and `AcksDecide`.
         """
@@ -253,9 +242,9 @@ class MemberCell:
         return self._with(replace(row, decision=decision, by=by))
 
     def with_check(self, id: str, *, checks: int, now_ms: int, every_ms: int) -> MemberCell:
-        """The cell with the ``checks``-th question to the checker counted, and the next one scheduled.
+        """The cell with the ``checks``-th check counted, and the next one scheduled.
 
-        Raises the transaction's outcome if it is not open, and `TransactionNotFound` when another process asked before.
+        Raises the outcome of a decided transaction, and `TransactionNotFound` when another process asked before.
         """
         row = self.row(id)
         check_open(row, operation="check")
@@ -268,12 +257,12 @@ class MemberCell:
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
     def with_claim(self, id: str) -> MemberCell:
-        """The cell with another than the owner about to finish a transaction, so that it is remembered for long enough afterwards."""
+        """The finishing by others has begun, and the row is kept for long."""
         row = self.row(id)
         return self if row.claimed or row.is_finished else self._with(replace(row, claimed=True))
 
     def with_finished(self, id: str, linked: Mapping[str, LinkResult], *, now_ms: int) -> MemberCell:
-        """The cell with a decided transaction finished. A transaction that only its owner took part in is forgotten at once."""
+        """The transaction is finished, or forgotten if only its owner took part."""
         row = self.rows.get(id)
         if row is None or row.is_finished:
             return self
@@ -285,12 +274,12 @@ class MemberCell:
         return self._with(replace(row, finished_ms=max(1, now_ms), destinations=destinations))
 
     def without_old(self, now_ms: int) -> MemberCell:
-        """The cell without the finished transactions that nobody can ask for, or link, any more."""
+        """Removes finished transactions that are no longer asked for or linked."""
         old = [row.id for row in self.rows.values() if may_be_forgotten(row, now_ms)]
         return self._without(old) if old else self
 
     def as_seen(self, now_ms: int) -> MemberCell:
-        """The cell with a time from which it may be found idle, if it has none yet."""
+        """The cell with a time from which its idleness counts."""
         return self if self.used_ms else replace(self, used_ms=max(1, now_ms))
 
     def withdrawn(self, id: str, *, now_ms: int) -> MemberCell:
@@ -303,11 +292,11 @@ class MemberCell:
         return replace(self, used_ms=max(self.used_ms + 1, now_ms))
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether its process has begun nothing for so long that it goes on as another member."""
+        """Whether nothing began for so long that the process goes on as another member."""
         return not self.rows and self.used_ms > 0 and now_ms - self.used_ms >= KEPT_MS
 
     def as_left(self) -> MemberCell:
-        """The cell with nothing to begin here any more. Only for a member without transactions."""
+        """Only for a member without transactions."""
         if self.rows:
             raise InternalError("a member leaves that has transactions", observed=len(self.rows))
         return self if self.left else replace(self, left=True)
@@ -324,7 +313,7 @@ class MemberCell:
 
 
 def check_open(row: TransactionRow, *, operation: str) -> None:
-    """Raise the outcome of a transaction that is decided."""
+    """Raise the outcome of a decided transaction."""
     if row.decision is Decision.COMMITTED:
         raise TransactionCommitted(
             "the transaction is committed",
@@ -346,9 +335,9 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
 
 
 def check_decidable(row: TransactionRow, by: Decider, decision: Decision = Decision.ROLLED_BACK) -> None:
-    """Raise `AcksDecide` where the row only records what the cell of a queue decides: a write of that cell may be on its way.
+    """Raise `AcksDecide` where the cell of a queue decides, whose write may be on its way.
 
-    Also, only its sender may commit a transaction that has no checker: the messages that it will settle are not known before.
+    Only its sender may commit a transaction without checker, as what it will settle is not known before.
     """
     alone = decision is Decision.COMMITTED and row.next_check_ms is None and by in (Decider.CHECKER, Decider.OPERATOR)
     if alone or (row.acks is not None and by is not Decider.ACKS):
@@ -362,7 +351,6 @@ def check_decidable(row: TransactionRow, by: Decider, decision: Decision = Decis
 
 
 def not_known(id: str) -> TransactionNotFound:
-    """The error for a missing row, and perhaps for a missing cell."""
     return TransactionNotFound(
         "no transaction of this id is known",
         object=id,
@@ -372,17 +360,15 @@ def not_known(id: str) -> TransactionNotFound:
 
 
 def is_aged(row: TransactionRow, now_ms: int) -> bool:
-    """Whether a transaction has been open for longer than allowed."""
     return now_ms - row.created_ms >= AGE_MAX_MS
 
 
 def may_leave_at_once(row: TransactionRow) -> bool:
-    """Whether a finished transaction need not be remembered: its owner decided it and has the answer, and nobody else links it late."""
+    """Whether a finished transaction need not be remembered: its owner decided it, has the answer, and alone links it."""
     return row.by in (Decider.OWNER, Decider.ACKS) and not row.claimed
 
 
 def may_be_forgotten(row: TransactionRow, now_ms: int) -> bool:
-    """Whether a finished transaction was kept for long enough."""
     return row.is_finished and now_ms - row.finished_ms >= KEPT_MS
 
 

@@ -1,1 +1,1 @@
-"""A transaction as its sender has it: half messages, settled messages, and the receipt of the commit."""
+"""A transaction as its sender has it."""

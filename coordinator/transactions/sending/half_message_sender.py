@@ -1,4 +1,4 @@
-"""Sends half messages: they are named in the transaction's row, and uploaded, side by side."""
+"""Sends half messages: named in the transaction's row and uploaded, side by side."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ _PUT_LARGE_BYTES = 8 * MIB
 
 @dataclass(slots=True)
 class StagedHalves:
-    """The objects that this process has staged for one topic."""
+    """One topic's objects staged by this process."""
 
     topic: Topic
     router: Router
     parts: list[Part] = field(default_factory=list)
     extended: bool = False
-    """What `Batch.extended` says of them."""
 
 
 class HalfMessageSender:
-    """The objects that one transaction's sender has staged."""
+    """One transaction's staged objects."""
 
     def __init__(self, cells: MemberCells, own: OwnMembers, runtime: Runtime, group: str, *, first_check: timedelta | None) -> None:
         self._cells = cells
@@ -54,18 +53,18 @@ class HalfMessageSender:
         self._group = group
         self._first_check_ms = None if first_check is None else round(first_check.total_seconds() * 1000)
         self.id: str | None = None
-        """The transaction's id. None before the first message."""
+        """None before the first message."""
         self.member = ""
         self.topics: dict[str, StagedHalves] = {}
         self.messages = 0
         self.begun = False
         """Whether a row may exist."""
         self.given_up = False
-        """Whether the transaction is being rolled back, or was: nothing more of it is begun."""
+        """Whether the rollback has begun."""
         self._bytes = 0
 
     def take(self, opened: Topic, count: int, size_bytes: int) -> StagedHalves:
-        """Add these messages to the counts. Raises `LimitExceeded`, and `TopicDeleted`."""
+        """Count these messages. Raises `LimitExceeded`, and `TopicDeleted`."""
         name = opened.paths.topic
         sent = self.topics.get(name)
         if sent is not None and sent.topic.record.incarnation != opened.record.incarnation:
@@ -122,7 +121,7 @@ class HalfMessageSender:
     def _name(
         self, sent: StagedHalves, number: int, files: Sequence[HalfFile], parts: Sequence[Part], started_s: float
     ) -> Awaitable[object]:
-        """Write into the transaction's row what is being uploaded. The first time this makes the row."""
+        """Name the upload in the row, which the first such write makes."""
         assert self.id is not None
         first, self.begun = not self.begun, True
         transaction, topic, incarnation = self.id, sent.topic.paths.topic, sent.topic.record.incarnation
@@ -159,7 +158,6 @@ class HalfMessageSender:
 
 
 def rolled_back(operation: str, transaction: str | None) -> TransactionRolledBack:
-    """The error of a call that comes too late."""
     return TransactionRolledBack(
         "the transaction was rolled back",
         operation=operation,
@@ -170,7 +168,7 @@ def rolled_back(operation: str, transaction: str | None) -> TransactionRolledBac
 
 
 async def _all_of(waits: Sequence[Awaitable[object]]) -> None:
-    """Return once all have ended, also when one fails, so that the state of a send is known. Raises the first error."""
+    """Return once all have ended, so that the state of a send is known. Raises the first error."""
     done = await asyncio.gather(*waits, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):

@@ -1,4 +1,4 @@
-"""The received messages that a transaction settles besides sending: they are done when it is committed."""
+"""The received messages that a transaction settles when it is committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..settlement_cells import SettlementCells
 
 
 class Settler(Protocol):
-    """The consumer that received the messages, or another of its group: a SimpleConsumer."""
+    """A SimpleConsumer of the group that received the messages."""
 
     @property
     def group(self) -> str: ...
@@ -44,11 +44,10 @@ class Settlement:
         self._handles: list[ReceiptHandle] = []
 
     def __bool__(self) -> bool:
-        """Whether there are any messages."""
         return bool(self._handles)
 
     def add(self, receipts: Sequence[MessageView | str]) -> None:
-        """Settle these messages too. Raises what `handles_of` and `acks_of` raise, and then none of them is added."""
+        """Settle these messages too. Adds all or, raising what `handles_of` and `acks_of` raise, none."""
         if not receipts:
             raise InvalidArgument("nothing to acknowledge", operation="ack in a transaction")
         handles = [*self._handles, *self._settler.handles_of(receipts)]
@@ -61,10 +60,10 @@ class Settlement:
         await self._settler.ack(*self._receipts)
 
     async def commit(self, transaction: str) -> TransactionRow:
-        """The row of a transaction, once it is durable that it is committed, by the write that settles the messages.
+        """The row, once it is durable that the settling write has committed the transaction.
 
-        Raises `ReceiptRefused` when they cannot be settled: it is rolled back then, or will be when their deliveries end. Raises the
-        other outcome when the transaction is decided otherwise. Raises what the table raises, after which it may be either: call again.
+        Raises `ReceiptRefused` when the messages cannot be settled: it is rolled back, at the latest when their deliveries end. Raises the
+        other outcome of a decided transaction. After other errors it may be either: call again.
         """
         acks, member = acks_of(self._handles), member_of(transaction)
         now_ms = self._clock.wall_ms()
@@ -84,10 +83,7 @@ class Settlement:
         return cell.row(transaction)
 
     async def _was_committed(self, row: TransactionRow, acks: Acks) -> bool:
-        """Whether a transaction whose messages cannot be settled is committed all the same, because it settled them before.
-
-        If it is not, it is rolled back, as far as that can be told.
-        """
+        """Whether a transaction has settled its messages before. If not, it is rolled back, as far as possible."""
         await self._queues.end(acks, now_ms=self._clock.wall_ms())
         try:
             return await self._queues.note(row) is Verdict.COMMITTED
@@ -95,7 +91,7 @@ class Settlement:
             return True
 
     async def give_up(self, transaction: str) -> None:
-        """Let a transaction whose commit has begun be rolled back: its deliveries end, unless it is committed already.
+        """End the deliveries of a transaction whose commit has begun, unless it is committed.
 
         Raises `TransactionCommitted`, `AcksDecide`, and what the table raises.
         """
@@ -105,6 +101,6 @@ class Settlement:
             await self._queues.give_up(row)
 
     async def forget(self, row: TransactionRow) -> None:
-        """Let the queue's cell forget a transaction whose row says that it is committed. Raises what the table raises."""
+        """Let the queue's cell forget a committed transaction. Raises what the table raises."""
         if row.acks is not None:
             await self._settler.forget_noted(row.id, row.acks.topic, row.acks.queue)

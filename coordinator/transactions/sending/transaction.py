@@ -1,4 +1,4 @@
-"""A transaction as its sender has it: messages that are durable and invisible until it commits or rolls back."""
+"""Messages that are durable and invisible until their transaction commits or rolls back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TopicReceipt:
 
     messages: int
     entry: int | None
-    """The entry that made them visible. None: it is not known any more, or the topic was deleted."""
+    """The entry that made them visible, if known."""
     offsets: Mapping[int, tuple[int, int]] | None
     """The first offset and the one after the last of every queue. None: not known any more, or very many queues."""
     gone: bool = False
@@ -56,7 +56,6 @@ class TransactionReceipt:
     """A transaction that is committed, and visible."""
 
     transaction_id: str | None
-    """The transaction's id. None: nothing was sent in it."""
     topics: Mapping[str, TopicReceipt]
 
 
@@ -66,11 +65,11 @@ log = logging.getLogger("penstock.transactions")
 class Transaction:
     """Messages that become visible together, or never. ``lake.transaction`` makes it.
 
-    An ``async with`` block that is left by an error rolls it back. If the block is left without a decision, by Ctrl-C or because its task is
-    cancelled, it stays open for the checker to decide, with a warning. By then nobody knows whether the local work was done.
+    An ``async with`` block left by an error rolls it back. Left without a decision, by Ctrl-C or a cancelled task, it stays open for the
+    checker to decide, with a warning: the local work may be done or not.
 
-    Begun with a consumer, it can settle messages too, and needs no checker. A transaction that is not committed when the deliveries end
-    never will be, and a block left in any way rolls it back.
+    Begun with a consumer, it can settle messages too, and needs no checker. If it is not committed when the deliveries end, it never will
+    be. A block left in any way rolls it back.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Transaction:
             self._settlement = Settlement(transactions.cells, transactions.queues, self._runtime.clock, settler)
         self._sending = 0
         self._sent = asyncio.Event()
-        """Set while no send is under way."""
         self._sent.set()
         self._failure: BaseException | None = None
         self._ending = asyncio.Lock()
@@ -102,7 +100,7 @@ class Transaction:
 
     @property
     def id(self) -> str | None:
-        """The id by which the group's checkers and operators know it, and the ``producer`` of its messages. None before the first send."""
+        """The id for checkers and operators, and the ``producer`` of its messages. None before the first send."""
         return self._half.id
 
     @property
@@ -118,15 +116,14 @@ class Transaction:
     # --- Sending ----------------------------------------------------------------------------------------------------------------
 
     async def send(self, topic: str, *messages: Message, queue: int | None = None) -> list[str]:
-        """Return the messages' ids once they are durable, and visible to nobody. Several calls may be under way at once.
+        """Return the messages' ids once they are durable and invisible. Several calls may be under way at once.
 
         ``queue`` names the queue of them all; by default they take the queues in turn.
 
         Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time.
         Raises `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier
-        send failed. Raises `TransactionRolledBack` also when
-        it is rolled back meanwhile, and `TransactionCommitted` and `TransactionEnded` when it takes nothing more. After an error that
-        came later than those of the call itself, the transaction can only be rolled back.
+        send failed. Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error
+        later than those of the call itself, the transaction can only be rolled back.
         """
         self._check_usable("send in a transaction")
         if not messages:
@@ -157,13 +154,10 @@ class Transaction:
         return message_ids(ids, len(checked))
 
     def ack(self, *receipts: MessageView | str) -> None:
-        """Settle messages, given as such or by their receipt handles, if and when this commits: all of them, with all that it sends, or
-        none.
+        """Settle messages, or those of receipt handles, if and when this commits: all of them, with all that it sends, or none.
 
-        They must be of one queue, and received by the consumer that the transaction was begun with, or another of its group.
-
-        Nothing is asked or written before the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and
-        `LimitExceeded` for more than 256.
+        They must be of one queue, and received by the transaction's consumer, or another of its group. Nothing is asked or written before
+        the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for more than 256.
         """
         self._check_usable("ack in a transaction")
         if self._settlement is None:
@@ -179,11 +173,10 @@ class Transaction:
     async def commit(self) -> TransactionReceipt:
         """Return once the transaction is committed, and its messages are visible. A repeated call returns the same receipt.
 
-        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when it is not committed,
-        and never will be by this call. Raises `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it
-        to the checker. Raises `CommittedNotVisible` when it is committed for good: call again for the receipt, or leave it to the
-        lake's maintenance. Raises `ReceiptRefused` when it is not committed because a message could not be settled: roll it back, or
-        leave it to be rolled back.
+        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when this call can never commit
+        it. Raises `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it to the checker. Raises
+        `CommittedNotVisible` when it is committed for good: call again for the receipt, or leave it to the lake's maintenance. Raises
+        `ReceiptRefused` when it is not committed because a message could not be settled: roll it back, or leave it.
         """
         async with self._ending:
             if self._receipt is None:
@@ -230,7 +223,7 @@ class Transaction:
         )
 
     async def _decide(self, decision: Decision) -> TransactionRow:
-        """The row once the decision is durable. Raises the outcome of the transaction if it is decided otherwise."""
+        """Raises the other outcome of a decided transaction."""
         transaction, clock = self._known_id, self._runtime.clock
         cell = await self._transactions.cells.change(
             self._half.member, lambda cell: cell.decided(transaction, decision, Decider.OWNER, now_ms=clock.wall_ms())
@@ -241,7 +234,7 @@ class Transaction:
         return row
 
     async def _withdraw(self) -> TransactionRow | None:
-        """The row, once it is durable that the transaction is rolled back. None: there is no row, and there will not be one."""
+        """The row, once the rollback is durable. None: there is no row, and there will not be one."""
         transaction, clock = self._known_id, self._runtime.clock
         cell = await self._transactions.cells.change(
             self._half.member, lambda cell: cell.withdrawn(transaction, now_ms=clock.wall_ms()), group=self._group
@@ -276,7 +269,7 @@ class Transaction:
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
     async def _forgotten(self, row: TransactionRow) -> bool:
-        """Whether nothing of the transaction is left in the cell of the queue whose messages it settled."""
+        """Whether the cell of the queue whose messages the transaction settled has nothing of it left."""
         try:
             if self._settlement:
                 await self._settlement.forget(row)
@@ -303,8 +296,7 @@ class Transaction:
     async def rollback(self) -> None:
         """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended.
 
-        Sends of which nothing was written yet raise `TransactionRolledBack`. Nothing happens when it is called again, or after an
-        expiry.
+        Sends of which nothing was written yet raise `TransactionRolledBack`. Does nothing when called again, or after an expiry.
 
         Raises `TransactionCommitted` when it is committed, and `AcksDecide` when it may be, as its commit to settle messages has begun.
         Raises what the table raises when the outcome is not known: call again.
@@ -325,7 +317,7 @@ class Transaction:
                 self._rolled_back = True
 
     async def _sends_ended(self) -> None:
-        """Return once it is known what sends have left. Only then all of it can be taken back."""
+        """Return once all that sends have left is known."""
         await self._sent.wait()
 
     async def _roll_back(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows of typed topics that are sent in a transaction: checked when they are sent, so that a commit never meets a bad one."""
+"""Rows of typed topics that are sent in a transaction: checked at the send, so that a commit never meets a bad one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....log.topic.topics import Topic
 async def typed_halves(topic: Topic, messages: Sequence[Message], queue: int | None) -> pa.Table | None:
     """The messages in the columns of `SEND_SCHEMA` and ``value``; None where the topic has no schema.
 
-    Raises `InvalidArgument` for rows that do not fit the topic's schema, for rows where it has none, and for bodies where it has one.
+    Raises `InvalidArgument` for rows that do not fit the schema, rows without a schema, and bodies with one.
     """
     is_typed = topic.settings.schema is not None
     rules = rules_of(topic.settings, topic.schema) if is_typed else None
