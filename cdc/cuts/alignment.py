@@ -1,4 +1,4 @@
-"""The part of a sync that aligns its batches to transactions: where they stop, and the cut that is recorded there."""
+"""Aligns a sync's batches to transactions, and records the cuts there."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ class VersionFinder(Protocol):
     """Finds versions of targets."""
 
     def newest_of(self, name: str, *, anew: bool) -> tuple[int, TargetProgress] | None:
-        """The newest version of a target whose rows are those after the sync's newest commit, and that commit's progress; None: its log does
-        not tell. Unless it is looked for ``anew``, an older version with the same rows will do, and what this driver itself has made last.
+        """The newest version with the rows of the sync's newest commit, and that commit's progress; None if the log has none.
+
+        Unless ``anew``, an older version with the same rows will do.
         """
         ...
 
     def id_of(self, name: str) -> str | None:
-        """What tells a target from one that is made under its name later; None where there is none."""
+        """The target's identity: one made later under the name has another."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedTable:
-    """A table as its driver knows it when a goal is reached."""
+    """A table as its driver knows it at a goal."""
 
     name: str
-    """Its folder, or its name where it has none."""
+    """The folder, or the name without one."""
     commits: int | None
-    """The number of the sync's newest commit to it, if that is known for certain."""
+    """The number of the sync's newest commit, if certain."""
     stopped: str | None = None
-    """Why it stands still."""
+    """The reason why it stands still."""
 
 
 def is_beyond(goal: Goal, progress: TargetProgress) -> bool:
-    """Whether a target has events behind a goal."""
     return any(offset > goal.ends.get(queue, 0) for queue, offset in progress.offsets.items())
 
 
@@ -53,30 +53,28 @@ class Alignment:
         self._life = 0
         self._goal: Goal | None = None
         self._told: Goal | None = None
-        """The goal that this driver has recorded last."""
         self._source_us: int | None = None
         self._anew: set[str] = set()
         self._marking = Lock()
 
     @property
     def newest(self) -> Cut | None:
-        """The newest cut that is recorded."""
         return self._cuts.newest
 
     async def load(self, life: int, *, exact: bool = True) -> None:
-        """Look which cuts are there. Unless it is ``exact``, what they say of targets is not taken over."""
+        """Read the cuts. Unless ``exact``, their targets are not taken over."""
         await self._cuts.load()
         self._life, newest = life, self.newest
         if newest is not None and newest.life == life:
             self._known, self._source_us = dict(newest.tables) if exact else {}, newest.source_us
 
     def set_goal(self, standing: TopicSnapshot, position: Mapping[int, int]) -> None:
-        """Take the topic's state for the next goal, unless there is still one to be reached."""
+        """Take the topic's state for the next goal, unless one is pending."""
         if self._goal is None or self._goal.is_reached(position) or any(position.get(q, 0) > e for q, e in self._goal.ends.items()):
             self._goal = goal_of(standing)
 
     def limit(self, queue: int, end: int) -> int:
-        """The offset before which a queue's batches stop: the goal's, or the end that was seen while there is none."""
+        """The offset before which a queue's batches stop: the goal's, or the seen end."""
         return end if self._goal is None else min(end, self._goal.ends.get(queue, 0))
 
     def compacted(self, name: str) -> None:
@@ -90,7 +88,7 @@ class Alignment:
             self._source_us = max(self._source_us or source_us, source_us)
 
     def due(self, position: Mapping[int, int]) -> bool:
-        """Whether the goal is reached, and no cut of all tables tells it yet."""
+        """Whether the goal is reached, without a cut of all tables yet."""
         goal, newest = self._goal, self.newest
         if goal is None or goal == self._told or not goal.is_reached(position):
             return False
@@ -98,7 +96,7 @@ class Alignment:
         return told != (goal.life, goal.ends, goal.positions)
 
     def cut(self, tables: Iterable[AlignedTable], *, now_ms: int) -> Cut | None:
-        """The cut that the goal is, once it is reached. None: a target is beyond it, so that another driver has gone further."""
+        """None: a target is beyond the goal, as another driver has gone further."""
         goal = self._goal
         assert goal is not None, "it is due"
         versions, incomplete = dict[str, TableVersion](), dict[str, str]()
@@ -126,7 +124,7 @@ class Alignment:
         return Cut(0, goal.life, goal.entry, now_ms, goal.ends, goal.positions, versions, incomplete, self._source_us)
 
     async def record(self, cut: Cut) -> Cut | None:
-        """Write a cut. None: a newer one is there."""
+        """None: a newer cut is there."""
         added = await self._cuts.add(cut)
         self._told = self._goal
         return added

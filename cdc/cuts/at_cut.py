@@ -45,7 +45,7 @@ class DeltalakeReader:
         return None if table is None else CurrentVersion(table.version(), str(table.metadata().id))
 
     def table(self, name: str, version: int | None = None) -> DeltaTable | None:
-        """A version of a table, or the newest; None where it is not there. Raises `StoreUnavailable`."""
+        """The newest version by default. Raises `StoreUnavailable`."""
         from deltalake.exceptions import DeltaError
 
         try:
@@ -75,14 +75,14 @@ class DeltalakeReader:
 
 
 class AtCut(CutTables[DeltalakeReader, "pa.Table"]):
-    """The tables of a cut, by the names of their folders. Each is read when it is asked for."""
+    """The tables of a cut, read on demand."""
 
     def __getitem__(self, table: str) -> pa.Table:
         """The rows of a table. Raises `TableNotInCut`, `CutTooOld` or `StoreUnavailable`."""
         return self.batches(table).read_all()
 
     def batches(self, table: str) -> pa.RecordBatchReader:
-        """The rows of a table, some thousand at a time: for one that is larger than memory. Raises as the table itself does."""
+        """The rows of a table, some thousand at a time, for one larger than memory. Raises as the table itself does."""
         import pyarrow as pa
 
         found = self.delta_table(table)
@@ -114,12 +114,12 @@ def _unreadable(table: str, error: Exception) -> StoreUnavailable:
 def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | None = None) -> AtCut:
     """All tables that a sync writes into a folder, as of one cut: they equal the source at one place of its log, between two transactions.
 
-    - ``into``: the sync's folder, a path or a URL as `penstock.spark.sync` takes it.
-    - ``cut``: ``"latest"``, a number, or a time: the newest cut that has nothing which the source committed later.
-    - ``sync``: the sync's name, where several have recorded cuts there.
+        - ``into``: the sync's folder, a path or a URL as `penstock.spark.sync` takes it.
+        - ``cut``: ``"latest"``, a number, or a time: the newest cut with nothing that the source committed later.
+        - ``sync``: the sync's name, where several have recorded cuts there.
 
-    A mapping of tables by name, read by deltalake (the extra ``delta``) into Arrow tables. Raises `NoCut`, and `CutTooOld` for a cut that is
-    no longer kept. A table raises `TableNotInCut` if it came later or stood still, and `CutTooOld` if its version has been removed.
+    A mapping of tables by name, read by deltalake (the extra ``delta``) into Arrow tables. Raises `NoCut`, and `CutTooOld` for a cut no
+    longer kept. A table raises `TableNotInCut` if it came later or stood still, and `CutTooOld` if its version has been removed.
     """
     place = folder_of(into)
     kept = kept_cuts(place, sync=sync, latest_only=cut == "latest")
@@ -127,6 +127,5 @@ def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | N
 
 
 def folder_of(into: str | os.PathLike[str]) -> str:
-    """The folder as a URL or an absolute path."""
     folder = os.fspath(into)
     return folder if "://" in folder else str(Path(folder).expanduser().absolute())

@@ -12,7 +12,7 @@ from .places import captures_between, is_capture, place_of
 
 
 class NoCut(CallError):
-    """There is no such cut, or none can be made."""
+    """The cut is missing, or none can be made."""
 
     kind = "no_cut"
 
@@ -33,22 +33,21 @@ class TableNotInCut(CallError, KeyError):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A state of the topic at which every capture stands between transactions: the targets equal the sources once they have all of it."""
+    """A state of the topic with every capture between transactions: targets that have all of it equal the sources."""
 
     life: int
     entry: int
     ends: Mapping[int, int]
-    """The offset by queue before which everything belongs to it."""
+    """The offset by queue before which everything belongs to the goal."""
     positions: Mapping[str, int]
     """The last sequence by capture."""
 
     def is_reached(self, position: Mapping[int, int]) -> bool:
-        """Whether exactly what belongs to it is applied."""
         return all(position.get(queue, 0) == end for queue, end in self.ends.items())
 
 
 def goal_of(standing: TopicSnapshot) -> Goal | None:
-    """The goal that the topic's state is; None while a capture stands amid a transaction, or before the first one has sent anything."""
+    """The topic's state as a goal; None while a capture stands amid a transaction, or before the first event."""
     captures = captures_between(standing.named)
     if captures is None:
         return None
@@ -56,7 +55,7 @@ def goal_of(standing: TopicSnapshot) -> Goal | None:
 
 
 def check_captures(standing: TopicSnapshot, topic: str) -> None:
-    """Raise `NoCut` where nothing that sends to the topic tells where transactions end."""
+    """Raise `NoCut` unless a sender to the topic marks the ends of transactions."""
     if any(standing.end.queues.values()) and not any(map(is_capture, standing.named)):
         raise NoCut(
             "nothing tells where the transactions of this topic's events end",
@@ -74,9 +73,9 @@ class TableVersion:
 
     version: Number
     commits: Number
-    """The number of the sync's commit whose rows these are, by which it is found in the table's log."""
+    """The sync's commit of these rows, in the table's log."""
     table: str
-    """The id that Delta gave the table when it was made: one that is made again under its name has other versions."""
+    """Delta's id of the table: one made again has other versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +86,25 @@ class Cut:
     life: int
     """The entry that created the topic."""
     entry: int
-    """The entry of the topic's log that the targets have reached."""
+    """The last entry that the targets have reached."""
     at_ms: int
-    """When it was recorded."""
     ends: Mapping[int, int]
     positions: Mapping[str, int]
-    """The position of the source, by capture."""
+    """The source's position, by capture."""
     tables: Mapping[str, TableVersion]
     """The versions, by folder."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
-    """Tables that are not in it, by the folders that they have or would have, with the reasons: they stand still."""
+    """The tables that stand still, by present or future folder, with the reasons."""
     source_us: int | None = None
-    """When the source committed the newest change that it has, as far as that is known."""
+    """The source's time of the newest change, if known."""
 
     @property
     def places(self) -> dict[str, str]:
-        """The places in the sources' logs, as people write them."""
+        """The places in the sources' logs, for people."""
         return {name: place_of(name, position) or str(position) for name, position in self.positions.items()}
 
     def of(self, table: str) -> TableVersion:
-        """The version of a table. Raises `TableNotInCut`."""
+        """Raises `TableNotInCut`."""
         if table in self.tables:
             return self.tables[table]
         why = self.incomplete.get(table)
@@ -121,7 +119,7 @@ class Cut:
 
 
 def follows(before: Cut | None, cut: Cut) -> bool:
-    """Whether a cut lies behind the newest one: no queue and no capture goes back, and it is further, or has a table that stood still."""
+    """Whether no queue and no capture goes back, and one goes forward, or a table is added that stood still."""
     if before is None or before.life < cut.life:
         return True
     if before.life > cut.life or before.entry > cut.entry:

@@ -1,4 +1,4 @@
-"""Cuts as readers find them, from nothing but the folder of the targets."""
+"""Cuts as readers find them, from the targets' folder alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .segment import Segment
 
 T = TypeVar("T")
 Which: TypeAlias = int | Literal["latest"] | datetime
-"""A cut by its number, the newest one, or the newest one that has nothing the source committed after a time."""
+"""A cut by its number, the newest, or the newest with nothing that the source committed after a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutHistory:
-    """The cuts of one sync, as they are kept now; numbers follow one another."""
+    """The kept cuts of one sync."""
 
     into: str
     topic: str
@@ -32,7 +32,7 @@ class CutHistory:
     cuts: Sequence[Cut]
 
     def find(self, which: Which) -> Cut:
-        """The cut that is asked for. Raises `NoCut`, `CutTooOld` or `InvalidArgument`."""
+        """Raises `NoCut`, `CutTooOld` or `InvalidArgument`."""
         if which == "latest":
             return self.cuts[-1]
         oldest = self.cuts[0]
@@ -70,14 +70,12 @@ class CutHistory:
 
 
 def time_text(cut: Cut) -> str:
-    """When the source committed its newest change, for people."""
     return "a time unknown" if cut.source_us is None else datetime.fromtimestamp(cut.source_us / 1_000_000, UTC).isoformat()
 
 
 def kept_cuts(into: str, *, sync: str | None = None, latest_only: bool = False) -> CutHistory:
-    """The cuts of the sync that writes the targets in ``into``; its name where there are several. Raises `NoCut`, and the store's errors.
-
-    ``latest_only``: only those beside the newest one are wanted, which takes two requests.
+    """The cuts beside the targets in ``into``; ``latest_only``: those in the newest object, by two requests. Raises `NoCut`, and the
+    store's errors.
     """
     check_into(into.partition("?")[0])
 
@@ -137,8 +135,6 @@ def _with_store(store: ObjectStore, work: Callable[[ObjectStore], Awaitable[T]])
 
 
 def files_of(into: str, table: str) -> set[str]:
-    """The names of the files of a table, wherever in its folder they lie."""
-
     async def look(store: ObjectStore) -> set[str]:
         return {one.key.rpartition("/")[2] for one in await store.list("") if not one.key.startswith("_delta_log/")}
 

@@ -1,7 +1,7 @@
 """The cuts of one sync beside its targets: objects ``_cuts/<sync>/<number of its first cut>.json``.
 
-The newest object is replaced by compare-and-set as cuts come, until it is full. A cut says what is true of versions that never change, so whoever
-writes one can do no harm. The condition keeps numbers and places in order.
+The newest object is replaced by compare-and-set until it is full, which keeps the order. A cut is a fact about immutable versions, so any
+writer is harmless.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from .cut import Cut, follows
 from .segment import BYTES_MAX, Segment, decode, encode, with_cut
 
 FOLDER = "_cuts"
-"""The folder beside the targets; no target's name begins with ``_``."""
+"""The folder beside the targets, whose names never begin with ``_``."""
 _DIGITS = 20
 _SUFFIX = ".json"
 
 
 def open_cuts(into: str, *, runtime: Runtime | None = None) -> ObjectStore:
-    """The store of the cuts beside the targets in ``into``."""
     return open_store(folder_in(into, FOLDER), runtime=runtime)
 
 
 def folder_in(into: str, name: str) -> str:
-    """The URL of a folder in ``into``, with the options that ``into`` has."""
+    """The options of ``into`` are kept."""
     root, question, options = into.replace("s3a://", "s3://", 1).partition("?")
     return f"{root.rstrip('/')}/{name}{question}{options}"
 
@@ -38,18 +37,18 @@ def key_of(sync: str, first: int) -> str:
 
 
 def first_of(key: str) -> int | None:
-    """The number of an object's first cut; None for a name that no such object has."""
+    """The number of an object's first cut; None for other names."""
     name = key.rpartition("/")[2].removesuffix(_SUFFIX)
     return int(name) if len(name) == _DIGITS and name.isdecimal() and key.endswith(_SUFFIX) else None
 
 
 async def keys_of(store: ObjectStore, sync: str) -> list[str]:
-    """The keys of a sync's objects, the oldest first."""
+    """The oldest first."""
     return sorted(one.key for one in await store.list(f"{sync}/") if first_of(one.key) is not None)
 
 
 async def segments_of(store: ObjectStore, keys: Sequence[str]) -> list[Segment]:
-    """The cuts of these objects, each without cuts that a later one has too: a driver that stood still may have added them late."""
+    """Each object without the cuts of later ones, which a driver that stood still may have added late."""
     found = []
     for place, key in enumerate(keys):
         try:
@@ -67,7 +66,7 @@ class CutLog:
     """The cuts of one sync, for its driver."""
 
     def __init__(self, store: ObjectStore, *, topic: str, sync: str, keep_ms: int, name: str) -> None:
-        """``keep_ms``: how long cuts are kept at least. ``name``: that of the place, for errors."""
+        """``keep_ms``: the least age of removed cuts. ``name``: the place, in errors."""
         self._store, self._topic, self._sync, self._keep_ms, self._name = store, topic, sync, keep_ms, name
         self._segment: Segment | None = None
         self._version: Version | None = None
@@ -78,7 +77,7 @@ class CutLog:
         return None if self._segment is None else self._segment.cuts[-1]
 
     async def load(self) -> None:
-        """Look what is there. Raises `InvalidArgument` for another topic's cuts, `DataDamaged`, and the store's errors."""
+        """Raises `InvalidArgument` for another topic's cuts, `DataDamaged`, and the store's errors."""
         self._segment = self._version = None
         for key in reversed(await keys_of(self._store, self._sync)):
             try:
@@ -101,7 +100,7 @@ class CutLog:
             return
 
     async def add(self, cut: Cut) -> Cut | None:
-        """Write a cut behind the newest one, under the next number. None: it is not behind it, because another driver has gone further."""
+        """None: another driver has gone further."""
         while follows(self.newest, cut):
             numbered = replace(cut, number=1 if self.newest is None else self.newest.number + 1)
             longer = None if self._segment is None else with_cut(self._segment, numbered)
@@ -128,7 +127,7 @@ class CutLog:
         return None
 
     async def _trim(self, now_ms: int) -> None:
-        """Delete objects whose cuts are all older than is kept. An object ends before the next one begins."""
+        """Delete objects whose cuts are all too old. An object ends before the next one begins."""
         keys = await keys_of(self._store, self._sync)
         for key in keys[:-1]:
             try:

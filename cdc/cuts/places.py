@@ -1,8 +1,7 @@
-"""Places in the logs of sources, as the positions of their captures name them. Pure.
+"""Places in the logs of sources, by the positions of their captures. Pure.
 
-A capture is a named producer whose sequences are positions of its source, in the order of commits. So its last sequence says how far the topic
-tells the source: everything up to that position is there, and nothing behind it. A capture marks positions that lie between transactions, so
-that nothing has to look at events to know that one is whole.
+A capture is a named producer whose sequences are positions of its source, in the order of commits: the topic has exactly what is up to the
+last one. Positions between transactions are marked, so that no event has to be read.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from ..mongodb import positions as oplog
 from ..postgres import positions as wal
 
 PlaceOf = Callable[[int], str | None]
-"""The place in the source's log, as people of that source write it, if a position lies between transactions."""
+"""The place, in its users' spelling, if a position lies between transactions."""
 ROWS = "/rows"
-"""The end of the name under which a capture sends what it has read from tables, where that is another one."""
+"""The end of the name under which some captures send tables' rows."""
 
 
 def _of_postgres(position: int) -> str | None:
@@ -33,11 +32,10 @@ def _of_oplog(position: int) -> str | None:
 
 
 KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _of_binlog, "mongodb": _of_oplog}
-"""The captures by what stands before the slash in their producers' names."""
+"""Keyed by the part of producers' names before the slash."""
 
 
 def is_capture(producer: str) -> bool:
-    """Whether a producer of this name is a capture."""
     kind, slash, _ = producer.partition("/")
     return bool(slash) and kind in KINDS
 
@@ -47,14 +45,12 @@ def _is_of_rows(producer: str) -> bool:
 
 
 def place_of(producer: str, position: int) -> str | None:
-    """The place that a capture's last sequence names; None amid a transaction, or where nothing tells that it is whole."""
+    """None amid a transaction, or where its end is not marked."""
     return KINDS[producer.partition("/")[0]](position)
 
 
 def captures_between(named: Mapping[str, int]) -> dict[str, int] | None:
-    """The last sequences of the captures among named producers, if each stands between transactions, and has caught up with the rows that were
-    read from its tables. None otherwise, or while there is none.
-    """
+    """The captures' last sequences; None unless each stands between transactions, with its tables' rows read."""
     captures = {name: last for name, last in named.items() if is_capture(name)}
     streams = {name: last for name, last in captures.items() if not _is_of_rows(name)}
     if any(place_of(name, last) is None for name, last in streams.items()):

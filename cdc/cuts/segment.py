@@ -1,4 +1,4 @@
-"""Cuts as they are stored: several in an object, the first one whole and each later one as what has changed. Pure."""
+"""Cuts as stored: several in an object, the first whole and each later one as changes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
 from .cut import Cut, TableVersion
 
 CUTS_MAX, BYTES_MAX = 256, 256 * 1024
-"""What an object holds at most, but for cuts that are larger: of these it holds what two of them take."""
+"""The most in an object, except for two cuts of any size."""
 _FORMAT = 1
 _WHAT = "a record of cuts"
 
@@ -31,7 +31,6 @@ class Segment:
         return self.cuts[0].number
 
     def before(self, number: int) -> Segment | None:
-        """Without the cuts from a number on."""
         cuts = tuple(cut for cut in self.cuts if cut.number < number)
         return replace(self, cuts=cuts) if cuts else None
 
@@ -63,7 +62,7 @@ class _Form(StoredForm, frozen=True):
 
 
 def encode(segment: Segment) -> bytes:
-    """The object's bytes: a line for each cut, and equal bytes for equal segments."""
+    """A line for each cut, and equal bytes for equal segments."""
     head = json.dumps({"format": _FORMAT, "topic": segment.topic, "sync": segment.sync})
     lines, before = list[str](), dict[str, TableVersion]()
     for cut in segment.cuts:
@@ -94,7 +93,7 @@ def _document(cut: Cut, before: Mapping[str, TableVersion]) -> dict[str, Any]:
 
 
 def decode(data: bytes, *, where: str) -> Segment:
-    """The inverse of `encode`. Raises `DataDamaged` or `NewerFormatError`."""
+    """Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _Form, what=_WHAT, where=where, operation="read cuts")
     cuts, tables, ids = list[Cut](), dict[str, TableVersion](), dict[str, str]()
     for one in form.cuts:
@@ -111,7 +110,7 @@ def decode(data: bytes, *, where: str) -> Segment:
 
 
 def with_cut(segment: Segment, cut: Cut) -> Segment | None:
-    """The segment with one cut more; None: it is full, and the cut begins another one."""
+    """None: the object is full."""
     if len(segment.cuts) >= CUTS_MAX or segment.cuts[-1].life != cut.life:
         return None
     return replace(segment, cuts=(*segment.cuts, cut))

@@ -1,4 +1,4 @@
-"""The version of a table that has the rows of a cut and can still be read, whichever engine reads it."""
+"""The readable version of a table that has the rows of a cut, for any engine."""
 
 from __future__ import annotations
 
@@ -15,36 +15,33 @@ ReaderT = TypeVar("ReaderT", bound="TableReader")
 
 
 class CurrentVersion(NamedTuple):
-    """What a table is now."""
+    """The present state of a table."""
 
     version: int
     table: str
-    """What tells it from a table that is made under its name later."""
+    """The table's identity: one made later under its name has another."""
 
 
 class TableReader(Protocol):
-    """The Delta tables in one folder, for an engine that reads them."""
+    """The Delta tables in one folder, for one engine."""
 
     def path(self, name: str) -> str: ...
-    def newest(self, name: str) -> CurrentVersion | None:
-        """What a table is now; None where there is none."""
-        ...
+    def newest(self, name: str) -> CurrentVersion | None: ...
 
     def files(self, name: str, version: int) -> Collection[str] | None:
-        """The names of a version's files; None where the table's log has it no more, or what marks its deleted rows is not there."""
+        """The names of a version's files; None where the table's log or a deletion vector is gone."""
         ...
 
     def commits(self, name: str) -> Iterable[TableCommit]:
-        """The commits that the table's log has, the newest first."""
+        """The newest first."""
         ...
 
 
 class CutTables(Mapping[str, T], Generic[ReaderT, T]):
-    """The tables of a cut, by the names of their folders, whichever engine reads them."""
+    """The tables of a cut, by their folders' names, for any engine."""
 
     def __init__(self, kept: CutHistory, cut: Cut, tables: ReaderT) -> None:
         self.cut = cut
-        """The cut itself: its number, the places in the sources' logs, the versions of tables."""
         self._kept, self._tables = kept, tables
 
     def __iter__(self) -> Iterator[str]:
@@ -61,12 +58,12 @@ class CutTables(Mapping[str, T], Generic[ReaderT, T]):
         return f"{type(self).__name__}({self.cut.number}, {places}, {len(self)} tables)"
 
     def version(self, table: str) -> int:
-        """The version of a table that has the rows of the cut and can be read. Raises `TableNotInCut` or `CutTooOld`."""
+        """The readable version with the rows of the cut. Raises `TableNotInCut` or `CutTooOld`."""
         return readable_version(self._tables, self._kept, self.cut, table)
 
 
 def readable_version(tables: TableReader, kept: CutHistory, cut: Cut, name: str) -> int:
-    """The version to be read. Raises `TableNotInCut`, and `CutTooOld` which names the oldest cut whose version of this table is there."""
+    """Raises `TableNotInCut`, and `CutTooOld` which names the oldest cut whose version of this table is there."""
     wanted = cut.of(name)
     newest = tables.newest(name)
     is_other = newest is not None and newest.table != wanted.table

@@ -1,4 +1,4 @@
-"""Change events in Debezium's envelope, as its connectors and its many exporters write them."""
+"""Change events in Debezium's envelope."""
 
 from __future__ import annotations
 
@@ -21,43 +21,41 @@ OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
 _AVRO_ROW = ".Value"
 UNSENT = "not_sent"
-"""The member of ``source`` in events of Penstock's captures that names the columns of ``after`` in which a placeholder stands."""
+"""The member of ``source``, in Penstock's events, that names the columns of ``after`` with a placeholder."""
 _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
 
 class ChangeEvent(NamedTuple):
-    """One change of one row, a truncate of a table, or a message that an application wrote into the source's log."""
+    """One change of one row, a truncate, or an application's message in the source's log."""
 
     source: TableId
     """The table. For a message, its prefix in place of a table."""
     op: str
     """c(reate), u(pdate), d(elete), r(ead by a snapshot), t(runcate) or m(essage)."""
     key: Mapping[str, Any]
-    """Columns of the primary key; empty when the capture has none."""
+    """Empty when the capture has none."""
     row: Mapping[str, Any]
     """The row after the change; before it for a delete."""
     position: int | None
-    """The change's position in the source's log: never decreasing along the stream, below 2**63. None when the event does not say enough."""
+    """The position in the source's log, below 2**63, never decreasing along the stream."""
     sequence: int | None = None
-    """The position with the number of the row in its statement, for a producer that sends every change under a sequence of its own."""
+    """The position with the row's number in its statement: a sequence for every change."""
     before: Mapping[str, Any] | None = None
-    """The row before the change, as far as the source was told to log it."""
+    """The row before the change, as far as logged."""
     time_us: int | None = None
-    """When the source made the change."""
     schema_of_key: ConnectRowSchema | None = None
-    """Connect's schema of the key, if the event has it."""
     schema_of_row: ConnectRowSchema | None = None
     types: Mapping[str, str] | None = None
-    """The types of the columns, by Spark's names, where the topic's schema says them. Values are Python's own of these types then."""
+    """The columns' types, by Spark's names, in a topic with a schema. Values are Python's own then."""
     modes: bool = False
-    """Whether a Debezium connector wrote it. These write a type as their modes say, and tell their version."""
+    """Whether a Debezium connector wrote it, whose modes decide how types are written."""
     types_name: str | None = None
-    """The name of the object that has the types of the columns (`table_types`)."""
+    """The name of the object with the columns' types (`table_types`)."""
     origin: str | None = None
-    """The server in whose log the change is, where events name it. Positions are comparable only within one server's log."""
+    """The server whose log has the change: only positions of one server are comparable."""
     says_unsent: bool = False
-    """Whether the event names the columns that the source did not send. They are `KEEP` in ``row``, or not there, and each value means itself."""
+    """Whether the event names unsent columns. They are `KEEP` in ``row``, or missing."""
 
     @property
     def table(self) -> str:
@@ -69,9 +67,9 @@ class ChangeEvent(NamedTuple):
 
 
 _QUICK = msgspec.json.Decoder(float_hook=Decimal)
-"""The decoder for what the standard says. It takes a third of the time."""
+"""The decoder for standard JSON, in a third of the time."""
 _DECODER = json.JSONDecoder(parse_float=Decimal)
-"""The decoder for what Python reads too, such as NaN and half of a surrogate pair."""
+"""The decoder that also reads NaN and half of a surrogate pair."""
 _ANY_DIGITS = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
 """The decoder for integers of thousands of digits, which `int` does not read."""
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
@@ -85,13 +83,11 @@ class NestedTooDeep(InvalidArgument):
     """JSON that is nested too deeply to be read."""
 
     outline: object = None
-    """The part of it near its surface, from which the event's table can be told."""
+    """The part near the surface, with the event's table."""
 
 
 def decode_event(body: bytes) -> object:
-    """The JSON of a message's body, every number exact. None for an empty body, such as a tombstone's. Raises `InvalidArgument` for a body
-    that is no JSON, and `NestedTooDeep`.
-    """
+    """The JSON of a message's body, every number exact; None for an empty body. Raises `InvalidArgument`, and `NestedTooDeep`."""
     if not body:
         return None
     try:
@@ -120,7 +116,6 @@ def _json(text: str) -> object:
 
 
 def _near_the_surface(text: str) -> str:
-    """The JSON with null for everything that lies deeper."""
     parts, begin, depth = [], 0, 0
     for token in _TOKENS.finditer(text):
         if token[0] in "[{":
@@ -135,7 +130,7 @@ def _near_the_surface(text: str) -> str:
 
 
 def is_control(event: object) -> bool:
-    """Whether this is an event about the stream itself: a heartbeat, the end of a transaction, a change of the source's schema."""
+    """Whether the event is about the stream: a heartbeat, the end of a transaction, a change of the source's schema."""
     outer = _unwrapped(event)[0]
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         outer = _unwrapped(outer["value"])[0]
@@ -148,7 +143,6 @@ def is_control(event: object) -> bool:
 
 
 def table_of(event: object) -> TableId | None:
-    """The table of an event that may be no change at all; None when the event does not say."""
     outer = _unwrapped(event)[0]
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         outer = _unwrapped(outer["value"])[0]
@@ -214,12 +208,11 @@ def parse_change(event: object) -> ChangeEvent | None:
 
 
 def with_unsent(row: dict[str, Any], unsent: object) -> dict[str, Any]:
-    """The row with `KEEP` in the columns that the source did not send, by the event's own word."""
     return {name: KEEP if name in unsent else value for name, value in row.items()} if isinstance(unsent, list) and unsent else row
 
 
 def name_in_avro(row: object) -> str | None:
-    """The name of the type that Avro's JSON encoding puts around a row that may be null; None for a row's columns."""
+    """The type's name that Avro puts around a nullable row."""
     if not isinstance(row, dict) or len(row) != 1:
         return None
     ((name, value),) = row.items()
@@ -227,27 +220,26 @@ def name_in_avro(row: object) -> str | None:
 
 
 def time_us_of(us: object, ms: object) -> int | None:
-    """When the source made a change."""
     if isinstance(us, int):
         return us
     return ms * 1000 if isinstance(ms, int) else None
 
 
 def origin_of(server_id: object, gtid: object) -> str | None:
-    """The server that made a change, as MySQL and MariaDB name it. Events of a snapshot name none."""
+    """The server, as MySQL and MariaDB name it. Events of a snapshot name none."""
     if isinstance(gtid, str) and (found := _UUID.match(gtid)):
         return found[0]
     return str(server_id) if isinstance(server_id, int) and server_id > 0 else None
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
-    """The source's position as one number below 2**63 that never decreases along the stream. None when it does not fit or is not there.
+    """One number below 2**63 that never decreases along the stream. None when it does not fit or is missing.
 
     - Postgres: the commit's LSN, then the event's number within its transaction (connectors write it when
-      ``provide.transaction.metadata`` is on). The event's own LSN would not do: transactions run side by side, so it goes
-      back and forth along the stream. Room for 64 TiB of log and a million events a transaction.
-    - MySQL: the binlog's number and position. Several changes may have the same: the rows of one statement, and all of a transaction that was
-      written compressed, statement by statement. Their ``row`` does not order those, as it begins at 0 in each: the topic does.
+      ``provide.transaction.metadata`` is on). The event's own LSN goes back and forth, as transactions run side by side.
+      Room for 64 TiB of log and a million events a transaction.
+    - MySQL: the binlog's number and position. The rows of one statement, and of a compressed transaction, share one. Their
+      ``row`` begins at 0 in each statement, so the topic orders them.
     """
     # Connectors of MySQL and MariaDB write it too, as null.
     if source.get("sequence") is not None and isinstance(transaction, dict):
@@ -256,7 +248,6 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
 
 
 def commit_position(sequence: object, number: object) -> int | None:
-    """The position of a change in PostgreSQL's log: its commit's LSN, and its number in the transaction."""
     try:
         # Log records are aligned to 8 bytes, so the low bits tell no two commits apart.
         commit, nth = _first_of(sequence) >> 3, number if number.__class__ is int else _whole(number)
@@ -267,7 +258,6 @@ def commit_position(sequence: object, number: object) -> int | None:
 
 
 def binlog_position(file: object, pos: object) -> int | None:
-    """The position of a change in MySQL's log."""
     if not isinstance(file, str) or pos is None or (found := re.search(r"([0-9]{1,18})$", file)) is None:
         return None
     try:
@@ -279,7 +269,6 @@ def binlog_position(file: object, pos: object) -> int | None:
 
 
 def with_row(position: int | None, row: object) -> int | None:
-    """A position of MySQL's log with the number of the row in its statement."""
     row = row or 0
     if position is None or not isinstance(row, int):
         return position
@@ -287,9 +276,7 @@ def with_row(position: int | None, row: object) -> int | None:
 
 
 def _first_of(sequence: object) -> int:
-    """The first of ``["<commit LSN>", "<LSN>"]``, null for 0. The usual spelling is read without a JSON parser, as this is done for every
-    event.
-    """
+    """Every event has it, so the usual ``["<commit LSN>", "<LSN>"]`` is read without a JSON parser. 0 for null."""
     if not isinstance(sequence, str):
         raise TypeError
     end = sequence.find('"', 2)
@@ -300,7 +287,7 @@ def _first_of(sequence: object) -> int:
 
 
 def _whole(value: object) -> int:
-    """A whole number that is not negative, also in digits. Raises `ValueError` for anything else."""
+    """A whole number from 0, also in digits. Raises `ValueError`."""
     number = whole_number(str(value)) if isinstance(value, str | Decimal) else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError
@@ -317,7 +304,7 @@ def _packed(*parts: tuple[int, int]) -> int | None:
 
 
 def _unwrapped(value: object) -> tuple[object, object]:
-    """What is in Connect's wrapper, if there is one, and its schema."""
+    """The content of Connect's wrapper, if any, and its schema."""
     if isinstance(value, dict) and len(value) == 2 and "schema" in value and "payload" in value:
         return value["payload"], value["schema"]
     return value, None

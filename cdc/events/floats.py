@@ -1,4 +1,4 @@
-"""Binary floating point for the numbers of events: the nearest number of that width, if it is the number that was written."""
+"""Binary floating point for the numbers of events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def double(value: Any) -> float:  # noqa: ANN401 - JSON
-    """The nearest double. Raises `ValueError`, `TypeError` or `OverflowError` for a value that is no double."""
+    """Raises `ValueError`, `TypeError` or `OverflowError`."""
     return _floating(value, float)
 
 
@@ -20,7 +20,7 @@ def single(value: Any) -> float:  # noqa: ANN401
 
 
 def nearest_single(said: float | Decimal | str) -> float:
-    """The float of 32 bits nearest to a number, rounded once, as a database reads its digits. Infinity for numbers beyond all floats."""
+    """Rounded once, as a database reads digits. Infinity beyond all floats."""
     near = float(said)
     exact = Decimal(said)
     if exact.is_finite() and isfinite(near) and exact != near and not struct.unpack("q", struct.pack("d", near))[0] & 1:
@@ -30,7 +30,7 @@ def nearest_single(said: float | Decimal | str) -> float:
 
 
 def _floating(value: Any, nearest: Callable[[Any], float]) -> float:  # noqa: ANN401
-    """The number of that width, if it agrees with ``value`` to as many digits as were written: 0.1 does, 12345678901234567.89 does not."""
+    """The number, if it agrees with all digits written: 0.1 does, 12345678901234567.89 does not."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise TypeError
     number = nearest(value)

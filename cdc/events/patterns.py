@@ -1,4 +1,4 @@
-"""Patterns of names: ``*`` stands for any characters, dots too, and ``?`` for one. A name without either means itself."""
+"""Patterns of names: ``*`` stands for any characters, dots too, and ``?`` for one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ _ANY = {"*": ".*", "?": "."}
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name may mean several."""
     return "*" in name or "?" in name
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern means this name."""
     return _compiled(pattern).fullmatch(name) is not None
 
 
 def exactness(name: str) -> tuple[bool, int]:
-    """How exactly a name says what it means: names before patterns, and those with more characters of their own before others."""
+    """A sort key: names before patterns, then those with more characters of their own."""
     return not is_pattern(name), sum(one not in _ANY for one in name)
 
 

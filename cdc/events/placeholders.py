@@ -1,7 +1,7 @@
-"""Debezium's placeholder for values that the source did not log, in each form in which connectors write it.
+"""Debezium's placeholder for values that the source did not log.
 
-A large value that an update left alone is not in the log of PostgreSQL, nor is a LOB in that of Oracle. Connectors write a placeholder
-instead (``unavailable.value.placeholder``), made to fit the column: its bytes for a binary one, an array of its bytes for one of numbers.
+PostgreSQL's log lacks large values that an update left alone, and Oracle's LOBs. Connectors write ``unavailable.value.placeholder`` in the
+column's form: bytes for a binary one, an array of bytes for one of numbers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from types import EllipsisType
 from ...log.errors import InvalidArgument
 
 PLACEHOLDER = "__debezium_unavailable_value"
-"""The placeholder that connectors write by default."""
+"""The connectors' default."""
 _HEX = "hex:"
 _NUMBERS_FROM = 8
-"""The shortest placeholder in bytes whose bytes are also recognized as numbers. Those of a shorter one look like values that a row may have."""
+"""Shorter placeholders, as numbers, look like a row's values."""
 _POINT = -99_999_999.0
 _SRID = 4_326
 _WKB = frozenset(
@@ -35,7 +35,7 @@ _WKB = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class UnavailablePlaceholder:
-    """The forms of a value that is not there."""
+    """The forms of a missing value."""
 
     texts: frozenset[str]
     arrays: tuple[list[object], ...]
@@ -43,9 +43,7 @@ class UnavailablePlaceholder:
 
     @classmethod
     def of(cls, placeholders: Collection[str] = ()) -> UnavailablePlaceholder:
-        """The forms of Debezium's own placeholder and of these, as a connector's configuration has them: text, or ``hex:`` and digits.
-        Raises `InvalidArgument`.
-        """
+        """Debezium's own placeholder and these: text, or ``hex:`` and digits. Raises `InvalidArgument`."""
         texts: set[str] = set()
         arrays: list[list[object]] = []
         objects: list[dict[str, object]] = []
@@ -63,7 +61,7 @@ class UnavailablePlaceholder:
         return cls(frozenset(texts), tuple(arrays), tuple(objects))
 
     def is_it(self, value: object) -> bool:
-        """Whether a value of an event, as a whole, says that it is not there. The mark `KEEP` does so always."""
+        """Whether a whole value is a placeholder. `KEEP` always is."""
         match value:
             case EllipsisType():
                 return True
@@ -80,7 +78,7 @@ class UnavailablePlaceholder:
 
 
 NOTHING = UnavailablePlaceholder(frozenset(), (), ())
-"""The forms where events name what is not there: no value is one."""
+"""No forms, where events name missing values."""
 
 
 def _bytes_of(placeholder: str) -> bytes:
@@ -96,13 +94,13 @@ def _bytes_of(placeholder: str) -> bytes:
 
 
 def _encoded(data: bytes) -> set[str]:
-    """The bytes as the modes of ``binary.handling.mode`` write them."""
+    """The modes of ``binary.handling.mode``."""
     plain, safe = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
     return {plain, safe, plain.rstrip("="), safe.rstrip("="), data.hex(), data.hex().upper()}
 
 
 def _by_byte(data: bytes) -> list[list[object]]:
-    """The forms in arrays whose elements are no text: one element a byte, which Java has with a sign."""
+    """One element a byte, which Java has with a sign."""
     numbers = list(struct.unpack(f"{len(data)}b", data))
     decimals = [base64.b64encode(bytes([one])).decode() for one in data]
     of_any_scale: list[object] = [{"scale": 0, "value": one} for one in decimals]

@@ -1,4 +1,4 @@
-"""Refusals of a capture's batch in the words of its source: the table and the key of the row, not its number in the batch."""
+"""Refusals of a capture's batch by the row's table and key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY_CHARS_MAX = 200
 
 
 def send_events(producer: Producer, batch: pa.Table, *, through: int | None = None) -> BatchReceipt:
-    """Send a batch of events as `Producer.send_batch` does. A refusal of a row says which row of which table it is."""
+    """Raises as `Producer.send_batch` does. A refusal names the row's table."""
     try:
         return producer.send_batch(batch, through=through)
     except CallError as error:
@@ -30,7 +30,7 @@ def send_events(producer: Producer, batch: pa.Table, *, through: int | None = No
 
 
 def _named(batch: pa.Table, row: int) -> str:
-    """A typed event has no body: its message group has its table and key, perhaps not whole."""
+    """A typed event has no body: its message group has table and key, perhaps cut."""
     group = str(batch["message_group"][row].as_py())
     if "body" not in batch.column_names:
         return group

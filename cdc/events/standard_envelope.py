@@ -1,9 +1,8 @@
-"""The usual envelope, read by its types: ``{"key": {…}, "value": {"op", "source", "before", "after", "transaction"}}``, a change of one row.
+"""The usual envelope, read by its types: ``{"key": {…}, "value": {"op", "source", "before", "after", "transaction"}}``, a change of one
+row.
 
-Reading it so takes a third of the time, and only what a change needs is made. The same holds with Kafka Connect's schema part around the
-key and the value, around both, or around an envelope alone: that part is looked up by its bytes, not read again. Everything else, a body
-that is no JSON among them, is left to `debezium.decode_event` and `debezium.parse_change`: they say what is wrong with it. Where this module
-reads a change, it is theirs.
+This takes a third of the time, also with Kafka Connect's schema part, which is looked up by its bytes. Everything else is left to
+`debezium.decode_event` and `debezium.parse_change`, with which every change read here agrees.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _Source(msgspec.Struct, gc=False):
     schema: str | None = None
     db: str | None = None
     keyspace: UnsetType = UNSET
-    """Vitess's and Spanner's names of the database are left to the general way."""
+    """Vitess's and Spanner's are left to the general way."""
     database_id: UnsetType = UNSET
     name: str | None = None
     version: Any = None
@@ -60,7 +59,6 @@ class _Event(msgspec.Struct):
     value: _Envelope
     key: dict[str, Any] | None = None
     op: UnsetType = UNSET
-    """An envelope itself has this field."""
 
 
 class _Wrapped(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
@@ -75,8 +73,6 @@ class _Pair(msgspec.Struct):
 
 
 class _Read(NamedTuple):
-    """The parts of an event."""
-
     envelope: _Envelope
     key: dict[str, Any]
     schema_of_key: ConnectRowSchema | None = None
@@ -94,7 +90,7 @@ _NEAR = 64
 
 
 def standard_change(body: bytes) -> ChangeEvent | None:
-    """The change, if the body has the usual envelope."""
+    """None for other bodies."""
     read = _read(body)
     if read is None or read.key.keys() == _CONNECT:
         return None
@@ -129,7 +125,7 @@ def standard_change(body: bytes) -> ChangeEvent | None:
 
 
 def _read(body: bytes) -> _Read | None:
-    """The event by the first reader that it fits; the likely ones are tried first."""
+    """The event by the first fitting reader, the likely ones first."""
     schema = body.find(b'"schema"', 0, _NEAR)
     readers = (_plain,) if schema < 0 else (_alone, _both) if body[:schema].strip() == b"{" else (_pair, _plain)
     for read in readers:

@@ -1,7 +1,7 @@
-"""The message of a capture that one of its tables is not captured any more: what the topic has of it is not what the source has.
+"""The message of a capture that one of its tables is not captured any more.
 
-It has Debezium's form of a message of an application (``op`` is ``m``), so that whoever does not know it passes over it. What a capture sends
-of the table later, beginning with a truncate, takes it back.
+It has Debezium's form of an application's message (``op`` is ``m``), which other readers pass over. Later events of the table, beginning
+with a truncate, take it back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The types of a table's columns as the source's catalogue has them: small objects beside the events, which name them.
+"""The types of a table's columns by the source's catalogue: small objects beside the events, which name them.
 
-A capture writes one for each form that a table has, before the first event of a row of that form. The object's name is a hash of its
-content. So an event costs a few bytes more, an object never changes, and whoever has its name knows whether it is the one that was meant.
+A capture writes one before the first row of each form of a table. The name is a hash of the content, so an object never changes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from .type_widening import widest
 from .types import normal_type
 
 CAPTURES = "captures/"
-"""The folder of what captures keep besides their topics."""
 _FORMAT = 1
 _DIGEST_BYTES = 8
 _NAME = re.compile(r"[0-9a-f]{16}")
@@ -36,28 +34,24 @@ class TableTypes:
 
     @cached_property
     def data(self) -> bytes:
-        """The object's content."""
         said = {"format": _FORMAT, "schema": self.schema, "table": self.table, "columns": dict(self.columns)}
         return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
 
     @cached_property
     def name(self) -> str:
-        """The object's name."""
         return _name_of(self.data)
 
 
 def types_key(topic: str, name: str) -> str:
-    """The key of an object in the lake."""
     return f"{types_folder(topic_folder(topic))}{name}"
 
 
 def types_folder(folder: str) -> str:
-    """The folder of the objects of a topic's folder."""
     return f"{CAPTURES}{folder}/types/"
 
 
 def is_types_name(name: str) -> bool:
-    """Whether this can be an object's name. Whoever wrote the event chose it."""
+    """Whether this can be a name: the event's writer chose it."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -69,9 +63,7 @@ class _Form(StoredForm, frozen=True):
 
 
 def decode_types(data: bytes, name: str, *, where: str) -> TableTypes:
-    """An object's content. A type that no target can have is text. Raises `DataDamaged`, also for other content than the name says, and
-    `NewerFormatError`.
-    """
+    """Text for types that no target can have. Raises `DataDamaged`, also when the name does not fit, and `NewerFormatError`."""
     form = parse_stored(data, _Form, what="the types of a table", where=where, operation="sync")
     if _name_of(data) != name:
         raise DataDamaged(
@@ -81,7 +73,7 @@ def decode_types(data: bytes, name: str, *, where: str) -> TableTypes:
 
 
 def joined_types(tables: Iterable[TableTypes]) -> dict[str, str]:
-    """The types of columns that hold the values of each of these forms of a table."""
+    """The types of columns that hold the values of all these forms of a table."""
     found: dict[str, str] = {}
     for table in tables:
         for column, type_ in table.columns.items():

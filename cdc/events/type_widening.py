@@ -10,7 +10,7 @@ from .arrays import element_of
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _WIDER = (tuple(_DIGITS), ("float", "double"))
-"""Chains of types, each of which holds all values of the one before."""
+"""Each type holds all values of the one before."""
 _NUMBERS = (*_DIGITS, "decimal", "float", "double")
 _PRECISION_MAX = 38
 
@@ -21,7 +21,7 @@ class _Digits(NamedTuple):
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """Whether a column of one `normal_type` holds all values of another one, as they are. Text is apart: it holds only text."""
+    """Whether a column of one `normal_type` holds all values of another, as they are. Text holds only text."""
     if wide == narrow:
         return True
     elements = element_of(wide), element_of(narrow)
@@ -35,7 +35,7 @@ def holds(wide: str, narrow: str) -> bool:
 
 
 def widest(one: str, other: str) -> str:
-    """The narrowest type that holds the values of both; text if only that writes them all."""
+    """The narrowest type that holds the values of both, or else text."""
     if holds(one, other):
         return one
     if holds(other, one):
@@ -51,10 +51,9 @@ def widest(one: str, other: str) -> str:
 
 
 def required_type(has: str, told: str) -> str:
-    """The type for a column that has one, and whose source has another one by now; the same where it holds the source's values.
+    """The type for a column whose source has another type: the same where it holds the source's values.
 
-    A number becomes one that holds both, as rows of before may have values that the source's type has not: PostgreSQL does not tell what
-    became of them.
+    A number becomes one that holds both: earlier rows may have values that the source's type has not.
     """
     if holds(has, told):
         return has
@@ -69,7 +68,7 @@ def _is_number(type_: str) -> bool:
 
 
 def _digits(type_: str) -> _Digits | None:
-    """The digits that a number of this type may have before and after the point; None for what is no such number."""
+    """The digits before and after the point; None for other types."""
     if found := _DECIMAL.fullmatch(type_):
         return _Digits(int(found[1]) - int(found[2]), int(found[2]))
     return _Digits(_DIGITS[type_], 0) if type_ in _DIGITS else None

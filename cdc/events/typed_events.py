@@ -5,13 +5,13 @@
 | `op` | c(reate), u(pdate), d(elete), r(ead by a snapshot) or t(runcate) |
 | `db`, `schema_name`, `table_name` | the table |
 | `row_key` | the columns of the key |
-| `before`, `after` | the row, as far as the source told it |
-| `not_sent` | the columns of `after` that the source did not send, as they did not change |
+| `before`, `after` | the row, as far as the source sent it |
+| `not_sent` | the unchanged columns of `after` that the source did not send |
 | `unfit` | values that no column of their type can hold, such as infinite dates, as the source writes them, by ``after.column`` |
 | `position` | the change's place in the source's log (`ChangeEvent.position`) |
 | `committed_at`, `snapshot`, `transaction_id`, `lsn` | of the transaction |
 
-No JSON is read: values are those of the schema's types.
+Values are those of the schema's types, without JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PUTS = ("c", "u", "r")
 
 
 def fields_of_events(columns: Sequence[Field], key: Sequence[str]) -> tuple[Field, ...]:
-    """The fields of the events of a table with these columns, all of them nullable, and this key."""
+    """All columns are nullable."""
     row = StructType(tuple(columns))
     of_key = StructType(tuple(column for column in columns if column.name in key))
     text = PrimitiveType.STRING
@@ -58,38 +58,35 @@ def fields_of_events(columns: Sequence[Field], key: Sequence[str]) -> tuple[Fiel
 
 
 def is_of_events(value: pa.DataType) -> bool:
-    """Whether the column ``value`` of a topic has change events."""
     return {"op", "row_key", "before", "after", "table_name"} <= {field.name for field in value}
 
 
 @dataclass(frozen=True, slots=True)
 class TypedEvent:
-    """A row that says a change."""
+    """A row with a change."""
 
     row: Mapping[str, Any]
     types: Mapping[str, str]
-    """The types of the table's columns."""
 
     @property
     def source(self) -> TableId | None:
-        """The table; None when the row does not say."""
         row = self.row
         return source_of({"db": row.get("db"), "schema": row.get("schema_name"), "table": row.get("table_name")})
 
     def change(self) -> ChangeEvent:
-        """The change. Raises `InvalidArgument` for a row that says none."""
+        """Raises `InvalidArgument` for a row without a change."""
         return _change(self)
 
 
 def typed_events(value: pa.StructArray) -> Iterator[TypedEvent | None]:
-    """The rows of a column ``value``; None for a tombstone."""
+    """None for a tombstone."""
     types = column_types(value.type)
     for row in ValueColumn.of(value):
         yield None if row is None else TypedEvent(row, types)
 
 
 def column_types(value: pa.StructType) -> Mapping[str, str]:
-    """The types of the table's columns, by Spark's names. What a target cannot have is text there."""
+    """Spark's names; text for what a target cannot have."""
     found = {}
     for field in value.field("after").type:
         try:
@@ -132,7 +129,7 @@ def _change(event: TypedEvent) -> ChangeEvent:
 
 
 def _whole(row: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """A struct of columns with the values that did not fit, as the source writes them."""
+    """A struct of columns, with unfit values in the source's form."""
     if (columns := row.get(name)) is None:
         return None
     unfit = {path.partition(".")[2]: text for path, text in (row.get("unfit") or {}).items() if path.partition(".")[0] == name}

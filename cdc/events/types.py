@@ -1,6 +1,6 @@
-"""Types of columns, and the exact conversion of events' values to them: a value that does not fit is refused, never rounded.
+"""Types of columns, and the exact conversion of events' values to them: an unfit value is refused, never rounded.
 
-Types have Spark SQL's names. Converters take JSON's values, with decimals parsed as `Decimal`, or Python's own value of the type.
+Types have Spark SQL's names. Converters take JSON's values, with decimals as `Decimal`, or Python's own value of the type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Convert: TypeAlias = Callable[[Any], Any]
 
 KEEP: Final[EllipsisType] = ...
-"""The mark in place of a value: the event does not have it, so the row keeps its value."""
+"""The mark of a value that the event does not have, so that the row keeps its own."""
 _DEBEZIUM = UnavailablePlaceholder.of()
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -51,9 +51,9 @@ _BEYOND = re.compile(
 )
 TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _USUAL_CHARACTERS = 32
-"""The length of ``2026-11-20 12:17:33.190844+00:00``: no shorter text has room for more than six digits elsewhere."""
+"""No text shorter than ``2026-11-20 12:17:33.190844+00:00`` has room for more than six digits elsewhere."""
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
-"""The milliseconds of the years that a time can be in."""
+"""The milliseconds of the possible years of a time."""
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _ALL_DIGITS = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _SAYS_NOTHING = (
@@ -62,7 +62,6 @@ _SAYS_NOTHING = (
     "could not convert string to float",
     "Python int too large",
 )
-"""The beginnings of Python's messages that say nothing more than the value."""
 _PLAIN = 20_000
 _SHOWN = 200
 _LEVELS = 200
@@ -72,10 +71,9 @@ class UnfitValue(ValueError):
     """A value that its column cannot hold."""
 
     column: str | None = None
-    """The column's name, where it is known."""
+    """The column's name, if known."""
 
     def of(self, column: str) -> Self:
-        """The same error, of a value in this column."""
         self.column = column
         return self
 
@@ -85,7 +83,7 @@ class UnfitTime(UnfitValue):
 
 
 def normal_type(name: str) -> str:
-    """The one spelling of a type's name. Raises `InvalidArgument` for a type that no column of a target can have."""
+    """The one spelling of a type's name. Raises `InvalidArgument` for a type that no target's column can have."""
     if (found := _normal(name)) is None:
         raise InvalidArgument(
             "this is no type that a column of a target can have",
@@ -111,12 +109,10 @@ def _normal(name: str) -> str | None:
 
 
 def is_number(name: str) -> bool:
-    """Whether this `normal_type` is one of numbers."""
     return name in _INTEGERS or name in ("float", "double") or name.startswith("decimal")
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """Arrow's type for a `normal_type`."""
     import pyarrow as pa
 
     if (element := element_of(name)) is not None:
@@ -142,7 +138,7 @@ def arrow_type(name: str) -> pa.DataType:
 
 
 def infer(value: object) -> str | None:
-    """The type of a JSON value; None for null."""
+    """The type of a JSON value."""
     match value:
         case None:
             return None
@@ -173,7 +169,7 @@ def joined(one: str | None, other: str | None) -> str | None:
 
 
 def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
-    """A converter from an event's value (never None) to a column's. It gives `KEEP` for a placeholder, and raises `UnfitValue`."""
+    """The converter takes no None, gives `KEEP` for a placeholder, and raises `UnfitValue`."""
     texts, is_it = unavailable.texts, unavailable.is_it
     if name == "string":
 
@@ -211,7 +207,7 @@ def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Con
 
 
 def _exactly(name: str) -> Convert:
-    """A converter of arrays or their elements, among which a placeholder is a value."""
+    """A converter of arrays and elements, among which a placeholder is a value."""
     if name == "string":
         return lambda value: characters(value) if isinstance(value, str) else text_of(value)
     element = element_of(name)
@@ -242,7 +238,7 @@ def _refusal(name: str, value: object, error: Exception) -> UnfitValue:
 
 
 def key_converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
-    """A converter for a column of a key, where equal values must be one: zero has no sign, and NaN, which equals nothing, does not fit."""
+    """Equal values are one in a key: zero has no sign, and NaN, which equals nothing, is unfit."""
     convert = converter(name, unavailable)
     if name not in ("float", "double") and not _DECIMAL.fullmatch(name):
         return convert
@@ -273,7 +269,7 @@ def _converters(name: str) -> Convert:
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401
-    """The text of a value that is no text: JSON."""
+    """JSON for a value that is no text."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -283,7 +279,7 @@ def text_of(value: Any) -> str:  # noqa: ANN401
 
 
 def characters(text: str) -> str:
-    """The same text, if it can be written. Raises `UnfitValue`: JSON can say half of a surrogate pair, UTF-8 cannot."""
+    """Raises `UnfitValue` for half of a surrogate pair, which UTF-8 has not."""
     if not text.isascii():
         try:
             text.encode()
@@ -293,7 +289,7 @@ def characters(text: str) -> str:
 
 
 def check_levels(value: object) -> None:
-    """Raise `UnfitValue` for arrays and objects that are nested deeper than any stack allows for."""
+    """Raise `UnfitValue` for arrays and objects nested deeper than any stack allows."""
     level, number = [value], 0
     while level := [
         one for outer in level if isinstance(outer, dict | list) for one in _inside(outer) if isinstance(one, dict | list)
@@ -317,7 +313,7 @@ def exact_json(value: object) -> str:
 
 
 def _digits(number: Decimal) -> str:
-    """All digits of a number, without an exponent; with one where the number is beyond what a database writes out."""
+    """An exponent only for numbers beyond what a database writes out."""
     return f"{number:f}" if -_PLAIN < number.adjusted() < _PLAIN else str(number)
 
 
@@ -342,7 +338,7 @@ def _integer(bits: int) -> Convert:
 
 
 def unscaled(text: str, scale: int) -> Decimal:
-    """The decimal of the bytes of an integer in base64, as Connect writes decimals. Raises `ValueError`."""
+    """An integer's bytes in base64, as Connect writes decimals. Raises `ValueError`."""
     if not (data := base64.b64decode(text, validate=True)):
         raise ValueError("a decimal of no bytes")
     return _ALL_DIGITS.scaleb(Decimal(int.from_bytes(data, "big", signed=True)), -scale)
@@ -400,7 +396,6 @@ def _date(value: Any) -> date:  # noqa: ANN401
 
 
 def _instant(value: Any) -> datetime:  # noqa: ANN401
-    """A time of day on some date, with a zone or without."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

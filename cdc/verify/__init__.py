@@ -1,7 +1,4 @@
-"""Checks whether target tables hold what their source does: counts, then hashes of ranges, then the rows that differ.
-
-Shares no code with what fills the tables, so that it can judge it.
-"""
+"""Checks whether target tables hold what their source does. Independent of the code that fills the tables."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,9 @@
 """The comparison of one table, in up to three readings of either side, with bounded memory.
 
-1. Counts and sums of row hashes, by ranges of the keys' hashes. Equal tables end here.
-2. Of the ranges that differ, key and row hash of every row, 16 bytes each: which rows are missing, extra or different.
-3. The first of those, to be shown.
+1. Counts and sums of row hashes, by ranges of the keys' hashes. Equal tables end here. 2. Of the ranges that differ, key and row hash of
+every row, 16 bytes each: which rows are missing, extra or different. 3. The first of those, to be shown.
 
-Keys are laid into ranges by hash, so neither side has to be sorted. Two rows whose hashes collide (64 bits) would count as equal.
+Ranges of hashes need no sorting. Two rows whose hashes collide (64 bits) would count as equal.
 """
 
 from __future__ import annotations
@@ -34,33 +33,30 @@ class RowDifference:
     kind: Literal["missing", "extra", "different"]
     key: Mapping[str, Any]
     columns: Mapping[str, tuple[Any, Any]]
-    """The source's value and the target's by name, where they differ. For an extra or missing row, all values."""
+    """The source's value and the target's by column: differing ones, or all of an extra or missing row."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """The result of a comparison. All is well when `equal`."""
+    """The result of a comparison."""
 
     table: str
     key: tuple[str, ...]
     source_rows: int
     target_rows: int
     missing: int
-    """The number of rows of the source whose key the target does not have."""
+    """Rows whose key only the source has."""
     extra: int
-    """The number of rows of the target whose key the source does not have, and of rows beyond the first of a key."""
+    """Rows whose key only the target has, and those beyond the first of a key."""
     different: int
-    """The number of rows with the right key and another value."""
+    """Rows with the right key and another value."""
     source_columns: tuple[str, ...]
-    """Columns that only the source has."""
     target_columns: tuple[str, ...]
-    """Columns that only the target has."""
     differences: tuple[RowDifference, ...]
     """The first few of every kind."""
 
     @property
     def equal(self) -> bool:
-        """Whether both hold the same rows and columns."""
         return not (self.missing or self.extra or self.different or self.source_columns or self.target_columns)
 
 
@@ -70,7 +66,6 @@ class _Side(NamedTuple):
     empty_is_null: bool
 
     def read(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, ColumnValues]]]:
-        """The number of rows and the named columns, batch by batch."""
         import pyarrow as pa
 
         for batch in self.rows.batches(names):
@@ -144,7 +139,6 @@ def _hashed(side: _Side, names: Sequence[str], key: Sequence[str]) -> Iterator[t
 
 
 def _sums(side: _Side, names: Sequence[str], key: Sequence[str]) -> tuple[int, Hashes]:
-    """The number of rows, and by range the number of rows and the sum of their hashes."""
     rows, sums = 0, np.zeros((2, 1 << _RANGE_BITS), np.uint64)
     for keys, hashes, _ in _hashed(side, names, key):
         ranges = _range_of(keys)
@@ -159,7 +153,6 @@ def _range_of(keys: Hashes) -> Hashes:
 
 
 def _hashes_in(side: _Side, names: Sequence[str], key: Sequence[str], ranges: Hashes) -> tuple[Hashes, Hashes]:
-    """Key and row hashes of the rows in some ranges."""
     all_keys, all_hashes = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
     for keys, hashes, _ in _hashed(side, names, key):
         inside = np.isin(_range_of(keys), ranges)
@@ -169,7 +162,7 @@ def _hashes_in(side: _Side, names: Sequence[str], key: Sequence[str], ranges: Ha
 
 
 class _Found(NamedTuple):
-    """The hashes of keys by what is wrong with them, one for each row."""
+    """The hashes of keys by the kind of difference, one for each row."""
 
     missing: Sequence[int] = ()
     extra: Sequence[int] = ()
@@ -187,7 +180,7 @@ def _judged(source: tuple[Hashes, Hashes], target: tuple[Hashes, Hashes]) -> _Fo
 
 
 def _less(one: tuple[Hashes, Hashes], other: tuple[Hashes, Hashes]) -> Hashes:
-    """The keys of rows that ``one`` has and ``other`` has not, or has less often, sorted."""
+    """The sorted keys of which ``one`` has more rows."""
     rows, place, times = np.unique(one[1], return_index=True, return_counts=True)
     others, other_times = np.unique(other[1], return_counts=True)
     at = np.searchsorted(others, rows)
@@ -228,7 +221,6 @@ def _difference(
 
 
 def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hashes) -> dict[int, list[dict[str, ColumnValues]]]:
-    """The rows by their key's hash, each in columns of one value."""
     found: dict[int, list[dict[str, ColumnValues]]] = {}
     for keys, _, columns in _hashed(side, names, key):
         # Tables of counts, as NumPy 2.0 takes by itself, overflow with such numbers.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Opener: TypeAlias = Callable[[str], AbstractContextManager[BinaryIO]]
-"""Opens a file by its path or URL, unpacked."""
+"""The file is unpacked."""
 
 _BATCH_ROWS = 10_000
 _BLOCK_BYTES = 4 * 1024 * 1024
@@ -35,10 +35,10 @@ class Dump:
     format: DumpFormat
     open: Opener
     null: str = ""
-    """The text that stands for NULL in CSV, when it is not quoted."""
+    """The unquoted text of NULL in CSV."""
 
     def columns(self) -> Sequence[str]:
-        """Every column that any file has; for JSON lines, that any line has. Raises `InvalidArgument` when a file cannot be read."""
+        """Raises `InvalidArgument` for an unreadable file."""
         names: dict[str, None] = {}
         for file in self.files:
             match self.format:
@@ -53,7 +53,7 @@ class Dump:
         return list(names)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows. Raises `InvalidArgument` with the place when a file cannot be read."""
+        """Raises `InvalidArgument` with the place in an unreadable file."""
         read = {DumpFormat.CSV: self._csv, DumpFormat.JSONL: _json_lines, DumpFormat.PARQUET: _parquet}[self.format]
         for file in self.files:
             yield from read(file, self.open, columns)
@@ -66,7 +66,7 @@ class Dump:
 
 
 def csv_batches(opened: BinaryIO, name: str, columns: Sequence[str], *, null: str = "") -> Iterator[pa.RecordBatch]:
-    """The rows of CSV with a header as text. A field that is ``null`` and not quoted is NULL, so that "" is an empty text."""
+    """CSV with a header, as text. An unquoted ``null`` field is NULL, so that "" is an empty text."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -133,9 +133,7 @@ def _of_objects(rows: Sequence[dict[str, Any]], columns: Sequence[str] | None) -
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """The values as whole numbers, or otherwise as text. A value that is no text becomes JSON, which keeps every digit and is read by the
-    target's type.
-    """
+    """Whole numbers or text; others become JSON, for the target's type to read."""
     import pyarrow as pa
 
     if all(value is None or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63) for value in values):

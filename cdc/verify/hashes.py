@@ -1,4 +1,4 @@
-"""Hashes of rows and of their keys, column by column."""
+"""Hashes of rows and their keys, column by column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NULL, _ODD = 0x9AE16A3B2F90404F, 0xC949D7C7509E6557
 
 
 def row_hashes(columns: Mapping[str, ColumnValues], names: Sequence[str], rows: int) -> Hashes:
-    """One hash a row over the named columns; their order does not count."""
+    """One hash a row over the named columns, in any order."""
     sums = np.zeros(rows, np.uint64)
     for name in names:
         seed = np.uint64(xxhash.xxh3_64_intdigest(name.encode()))
@@ -38,7 +38,7 @@ def _values(column: ColumnValues) -> Hashes:
 
 
 def _plain(values: pa.Array) -> Hashes:
-    """The hashes of the values; any number where a value is null."""
+    """The hashes of the values; any number for null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

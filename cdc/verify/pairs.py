@@ -20,14 +20,13 @@ class DumpOptions(NamedTuple):
 
     open: Opener
     format: DumpFormat | None = None
-    """The format of all files; None: as each file's name says."""
     null: str = ""
 
 
 def find_dumps(source: str, options: DumpOptions) -> list[Dump]:
-    """The dumps of a file, of a URL, or of a folder on this machine. In a folder, a file or a folder of files is a table.
+    """The dumps of a file, a URL, or a folder on this machine, where each file or folder of files is a table.
 
-    Raises `InvalidArgument` when there is none, or a file's name does not say what it holds.
+    Raises `InvalidArgument` without any, or for a file's name without a format.
     """
     if "://" in source or not Path(source).expanduser().is_dir():
         return [_dump(table_of(source), [source], options)]
@@ -47,7 +46,7 @@ def find_dumps(source: str, options: DumpOptions) -> list[Dump]:
 
 
 def table_of(source: str) -> str:
-    """A table's name: the name of a file without the endings of its format."""
+    """The name of a file without the endings of its format."""
     name = PurePosixPath(unquote(urlsplit(source).path) if "://" in source else source).name
     plain = name.removesuffix(".gz")
     stem, _, end = plain.rpartition(".")
@@ -55,7 +54,7 @@ def table_of(source: str) -> str:
 
 
 def keys_of(given: Iterable[str]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Keys as a user gives them: ``a`` and ``a,b`` for every table, ``orders=id,line`` for one. Raises `InvalidArgument`."""
+    """Keys are ``a`` and ``a,b`` for every table, ``orders=id,line`` for one. Raises `InvalidArgument`."""
     of_all: list[str] = []
     by_table: dict[str, tuple[str, ...]] = {}
     for one in given:

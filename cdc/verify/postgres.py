@@ -1,4 +1,4 @@
-"""Tables of a PostgreSQL, all as of one moment: those that a capture can follow, with values as it would write them."""
+"""Tables of a PostgreSQL, all as of one moment, with values as a capture would write them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _COLUMNS = f"""
 """  # noqa: S608 - of constants
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 _ISO = "regexp_replace({0}::text, '^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}) (?!.*BC$)', '\\1T')"
-"""Infinity, years before Christ and years of more digits stay as PostgreSQL writes them."""
+"""Infinity, years before Christ and of more digits stay."""
 _SPELT = {
     BYTEA: "translate(encode({0}, 'base64'), E'\\n', '')",
     TIMESTAMPTZ: f"regexp_replace({_ISO}, '[+]00$', 'Z')",
     TIMESTAMP: _ISO,
 }
-"""How values are selected that a capture writes differently from PostgreSQL."""
+"""The SQL of values that a capture writes differently from PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,14 @@ class PostgresRows:
     schema: str
     table: str
     types: Mapping[str, str]
-    """The SQL by column that selects it."""
     key: tuple[str, ...]
-    """The primary key."""
     connection: Connection[Any]
     where: str
     arrays: Mapping[str, Convert] = field(default_factory=dict)
-    """What makes of an array's text what a capture makes of it, by column."""
     partitioned: bool = False
 
     @property
     def name(self) -> str:
-        """The table's name without its schema."""
         return self.table
 
     def columns(self) -> Sequence[str]:
@@ -99,7 +95,7 @@ class PostgresRows:
 def open_tables(dsn: str, tables: Sequence[str] = ()) -> Iterator[list[PostgresRows]]:
     """The tables of a database, or those named ``table`` or ``schema.table``, all as of one moment as long as the block runs.
 
-    Raises `InvalidArgument` when one is not there, `SourceUnavailable`, `PermissionDenied`, `MissingDependency` without psycopg.
+    Raises `InvalidArgument` for a missing one, `SourceUnavailable`, `PermissionDenied`, `MissingDependency` without psycopg.
     """
     catalog = Catalog(dsn)
     psycopg = load_psycopg()
@@ -137,13 +133,10 @@ def open_tables(dsn: str, tables: Sequence[str] = ()) -> Iterator[list[PostgresR
 
 
 def _json(array: object) -> str:
-    """The text of an array, where a target has it as text: of the numbers as an event says them."""
     return exact_json(_decode(msgspec.json.encode(array)))
 
 
 class _CopiedBytes(io.RawIOBase):
-    """The bytes that a COPY sends, as a file."""
-
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
         self._rest = memoryview(b"")

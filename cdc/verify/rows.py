@@ -1,4 +1,4 @@
-"""The rows that are compared: they can be read again and again, and stay the same meanwhile."""
+"""The rows to compare, which can be read repeatedly and stay the same."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ class Rows(Protocol):
     """One table."""
 
     @property
-    def name(self) -> str:
-        """The table's name in messages."""
+    def name(self) -> str: ...
 
-    def columns(self) -> Sequence[str]:
-        """Every column that any row has."""
+    def columns(self) -> Sequence[str]: ...
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows, in any order. With ``columns`` it may leave out others. Batches may lack columns that are NULL in all their rows."""
+        """All rows, in any order, perhaps with only these ``columns``. Batches may lack columns that are NULL in all their rows."""

@@ -17,27 +17,25 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _CURRENT = "__current"
-"""The column by which a table with history marks the newest version of a row."""
+"""Marks a row's newest version in a table with history."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """A Delta table as it was when it was opened."""
+    """A Delta table as of its opening."""
 
     name: str
     table: DeltaTable
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of its columns."""
         return schema_of(self.table)
 
     def columns(self) -> Sequence[str]:
-        """The names of its columns."""
         return self.schema.names
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows; in a table with history, the current ones. Raises `StoreUnavailable` when a file of it cannot be read."""
+        """All rows; in a table with history, the current ones. Raises `StoreUnavailable` for an unreadable file."""
         wanted = "*" if columns is None else ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in columns)
         sql = f"select {wanted} from t"  # noqa: S608 - names are quoted
         if _CURRENT in self.schema.names:
@@ -48,7 +46,7 @@ class DeltaRows:
             raise _unreadable(self.table.table_uri, error) from error
 
     def key(self) -> tuple[str, ...]:
-        """The primary key from the newest commit of a sync; empty when there is none."""
+        """The primary key from the newest commit of a sync, or empty."""
         with _reading(self.table.table_uri):
             for commit in self.table.history():
                 if (written := decode_metadata(commit.get("userMetadata"))) is not None:
@@ -67,7 +65,7 @@ def find_target(location: Location, name: str) -> DeltaRows | None:
 
 
 def open_target(location: Location, name: str) -> DeltaRows:
-    """Open a Delta table as `find_target` does. Raises `InvalidArgument` when there is none."""
+    """The same, but raises `InvalidArgument` for a missing table."""
     if (found := find_target(location, name)) is None:
         raise InvalidArgument("there is no such target", operation="compare", object=location.root, expected="a Delta table")
     return found

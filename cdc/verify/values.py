@@ -1,7 +1,6 @@
-"""A source's values as values of the target's column, so that they compare by meaning: numbers by value, times by instant.
+"""A source's values as values of the target's column, to compare by meaning: numbers by value, times by instant.
 
-A dump is text; a database and Parquet have types of their own. A value that cannot be read as the target's type is kept as text, and equals
-nothing.
+A value that cannot be read as the target's type is kept as text, and equals nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ class ColumnValues:
         return self.odd[row] if row in self.odd else self.values[row].as_py()
 
     def same(self, row: int, other: ColumnValues, other_row: int) -> bool:
-        """Whether two values are the same."""
         if row in self.odd or other_row in other.odd:
             return False
         return _alike(self.values[row].as_py(), other.values[other_row].as_py())
@@ -46,7 +44,6 @@ def _alike(one: Any, two: Any) -> bool:  # noqa: ANN401
 
 
 def comparable(kind: pa.DataType) -> pa.DataType:
-    """The type in which values of a target's column are compared."""
     import pyarrow as pa
 
     types = pa.types
@@ -68,7 +65,7 @@ def comparable(kind: pa.DataType) -> pa.DataType:
 
 
 def as_column(column: pa.Array, kind: pa.DataType, *, empty_is_null: bool = False) -> ColumnValues:
-    """The values as a `comparable` type. With ``empty_is_null`` an empty text is NULL."""
+    """``kind`` is `comparable`. With ``empty_is_null`` an empty text is NULL."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -84,7 +81,7 @@ def as_column(column: pa.Array, kind: pa.DataType, *, empty_is_null: bool = Fals
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """All values at once, where Arrow reads them as `_reader` does and all of them can be read."""
+    """None unless Arrow can read all, and as `_reader` does."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -179,7 +176,7 @@ def _double(value: Any) -> float:  # noqa: ANN401
 
 
 def _single(value: Any) -> float:  # noqa: ANN401
-    """The nearest float of 32 bits, which is what a source's "0.1" means. A whole number must be such a float itself, as for the sync."""
+    """The nearest float of 32 bits, as a source's "0.1" means. A whole number must itself be such a float, as for the sync."""
     import pyarrow as pa
 
     number = _number(value)
@@ -225,7 +222,6 @@ def _date(value: Any) -> date:  # noqa: ANN401
 
 
 def _elements(value: Any) -> list[Any]:  # noqa: ANN401
-    """The elements of an array; as text it is JSON."""
     found = json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
     if not isinstance(found, list):
         raise TypeError
@@ -233,7 +229,7 @@ def _elements(value: Any) -> list[Any]:  # noqa: ANN401
 
 
 def _instant(value: Any) -> datetime:  # noqa: ANN401
-    """The time in UTC; a time without a zone is in UTC."""
+    """A time without a zone is in UTC."""
     if isinstance(value, str):
         whole, point, rest = value.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]

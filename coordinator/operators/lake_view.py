@@ -1,6 +1,6 @@
 """Looks at all consumer groups of a lake from outside, again and again, at a small and bounded cost in requests.
 
-Unchanged cells are not read again where the table can tell, ends of logs are followed, and messages' ages come from `store_times`.
+Unchanged cells are not read again where the table shows changes, ends of logs are followed, and messages' ages come from `store_times`.
 """
 
 from __future__ import annotations

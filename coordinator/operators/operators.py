@@ -72,7 +72,7 @@ class Operators:
         return (await self._groups.create(group, settings)).settings
 
     async def alter(self, group: str, **changes: object) -> GroupSettings:
-        """Change retry, max_attempts, dead_letter_policy or filters, within seconds."""
+        """Change retry, max_attempts, dead_letter_policy or filters. Members see the change within seconds."""
         if isinstance(filters := changes.get("filters"), Mapping):
             check_stated_filters(filters)
         self._may_write("alter_group")

@@ -33,7 +33,7 @@ class MessageState(IntEnum):
     RUNNING = 1
     """The message is in flight in the owner."""
     OUT = 2
-    """Handed out by ``receive`` until due, whoever owns the queue."""
+    """Handed out by ``receive`` until due, whatever the owner."""
     SUSPECT = 3
     """The message was in flight in a worker that died."""
     PARKED = 4

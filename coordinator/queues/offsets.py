@@ -33,7 +33,7 @@ class OffsetSet:
     base: int = 0
     """The lowest offset, or 0."""
     bits: int = 0
-    """Bit ``i`` says whether ``base + i`` is in the set."""
+    """Bit ``i`` is set if ``base + i`` is in the set."""
 
     @staticmethod
     def of(ranges: Iterable[OffsetRange]) -> OffsetSet:
@@ -111,7 +111,7 @@ class SettledOffsets:
     floor: int = 0
     """The lowest offset not in the set."""
     above: int = 0
-    """Bit ``i`` says whether ``floor + i`` is in the set, so bit 0 is never set."""
+    """Bit ``i`` is set if ``floor + i`` is in the set, so bit 0 never is."""
 
     def __contains__(self, offset: int) -> bool:
         return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)

@@ -1,4 +1,4 @@
-"""Receipt handles, by which any process acknowledges, whoever owns the queue.
+"""Receipt handles, by which any process acknowledges, not only the owner of the queue.
 
 A handle names the delivery, in opaque text that can be stored and passed on. The consumer group's secret seals it, so that topic, queue and
 offset are not enough to make one.

@@ -23,7 +23,7 @@ class TableNotFound(CallError, LookupError):
 
 
 class TableMismatch(CallError):
-    """The table is of another kind."""
+    """The object under the table's name cannot hold cells."""
 
     kind = "table_mismatch"
 

@@ -17,7 +17,7 @@ from ...log.errors import (
 )
 
 _PRIMARY = 0xFF
-"""Details are above it."""
+"""The mask of an error code's kind, below its details."""
 
 
 def is_busy(error: BaseException) -> bool:

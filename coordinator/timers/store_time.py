@@ -26,7 +26,7 @@ _ODD_PAUSE_S = 0.27
 _DRIFT_MAX = 0.0005
 """The most by which a machine's clock may run faster than the store's."""
 _CUT_MS = 500
-"""Subtracted from times cut to the second, given as its middle."""
+"""Subtracted from times cut to the second: such a store gives the middle of it."""
 
 
 class StoreTimeBound(NamedTuple):

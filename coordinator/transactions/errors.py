@@ -48,7 +48,7 @@ class TransactionFailed(ReopenError):
 
 
 class CommittedNotVisible(RetryError):
-    """The transaction is committed for good, but not all of its messages are visible yet. They will be, whoever finishes it."""
+    """The transaction is committed for good, but not all of its messages are visible yet. All will be."""
 
     kind = "committed_not_visible"
 

@@ -49,7 +49,7 @@ class Heartbeat:
     fenced: bool = False
     """Whether the worker was taken for dead."""
     fenced_ms: int = 0
-    """The fencing process's clock."""
+    """The time of the fencing, by the fencing process's clock."""
     members: tuple[ListedMember, ...] = ()
     """The members that live in it. A missing member is over, for ever."""
     label: str = ""

@@ -1,7 +1,4 @@
-"""What Kafka Connect's schemas say of events' columns, and what the user says where events have none.
-
-`ConnectRowSchema` is what a schema part says, `column_type` and `reader` are what it means for a column of a target.
-"""
+"""Kafka Connect's schemas of events' columns, and users' declarations where events have none."""
 
 from .forms import ColumnForm, declared_type, either, says_form
 from .schema import ConnectRowSchema, FieldSchema, schema_of_envelope, schema_of_key

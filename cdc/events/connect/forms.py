@@ -1,4 +1,4 @@
-"""How events write values where no schema says it: as the user declares, and what may be read in one way only."""
+"""The forms in which events write values without a schema."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _HEX = re.compile(r"(?:[0-9a-f]{4})+")
 
 @dataclass(frozen=True, slots=True)
 class ColumnForm:
-    """How events write the values of a column when their schema does not say it."""
+    """A column's form in events without a schema of it."""
 
     type: str
     form: str
     """A unit of time since 1970, an encoding of bytes, or text as it is."""
 
     def reader(self) -> Convert:
-        """A reader of the values, which raises `UnfitValue`. Numbers and texts that say what they are by themselves stay as they are."""
+        """Raises `UnfitValue`. Self-describing numbers and texts stay as they are."""
         if (element := element_of(self.type)) is not None:
             return each(ColumnForm(element, self.form).reader())
         if self.form in _UNITS:
@@ -59,18 +59,14 @@ class ColumnForm:
 
 
 def says_form(field: FieldSchema, type_: str) -> bool:
-    """Whether a field of Connect's schema says how text in a column of this type is written: bytes are base64, and no text of digits is
-    bytes.
-    """
+    """Whether Connect's field makes the form of text certain: bytes are base64, and no text of digits is bytes."""
     if (element := element_of(type_)) is not None:
         return field.items is not None and says_form(field.items, element)
     return field.type == {"decimal": "string", "binary": "bytes"}.get(type_.partition("(")[0])
 
 
 def either(type_: str) -> Convert | None:
-    """A reader of text in a column of this type where nothing says in which mode a connector wrote it. It raises `UnfitValue` for text that
-    would be another value in another mode. None: there are no such modes.
-    """
+    """A reader of text for an unknown mode of the connector; None for types without modes. Raises `UnfitValue` for ambiguous text."""
     if (element := element_of(type_)) is not None:
         read = either(element)
         return None if read is None else each(read)
@@ -100,7 +96,7 @@ def _unsaid(value: str, forms: str, declare: str) -> UnfitValue:
 
 
 def declared_type(said: str) -> tuple[str, ColumnForm | None]:
-    """A type as the user declares it, and its form: ``timestamp from milliseconds``. Raises `InvalidArgument`."""
+    """A declared type and its form, such as ``timestamp from milliseconds``. Raises `InvalidArgument`."""
     name, given, form = said.strip().lower().partition(" from ")
     kind, form = normal_type(name), form.strip()
     if not given:

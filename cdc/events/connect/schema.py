@@ -1,6 +1,6 @@
-"""Kafka Connect's schema part of an event, as far as it tells of columns.
+"""Kafka Connect's schema part of an event, as far as columns need it.
 
-Connectors repeat it in every event, and it is far larger than the change. So each is read once, and kept by its bytes.
+Connectors repeat it in every event, so each is read once and kept by its bytes.
 """
 
 from __future__ import annotations
@@ -19,33 +19,31 @@ from ....log.errors import InvalidArgument
 _SCALE, _PRECISION = "scale", "connect.decimal.precision"
 _SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (f"__debezium.source.column.{name}" for name in ("type", "length", "scale"))
 _LEVELS = 20
-"""The arrays in arrays that are looked into: no target has so many dimensions."""
 _SCHEMAS_MAX, _BYTES_MAX = 512, 65_536
-"""The number of schema parts that are kept, and the bytes of the largest of them."""
+"""The number of schema parts that are kept, and the bytes of the largest."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _DECODER = msgspec.json.Decoder(float_hook=Decimal)
 
 
 class FieldSchema(NamedTuple):
-    """What it says of one column, or of an array's elements."""
+    """A column's schema, or an array's elements'."""
 
     type: str
-    """Connect's type: how the value is written."""
+    """How the value is written."""
     name: str = ""
-    """The name of its meaning; empty: it means what it is."""
+    """The name of its meaning, or empty."""
     scale: int = 0
     precision: int | None = None
     items: FieldSchema | None = None
-    """An array's elements."""
     source_type: str = ""
-    """The column's type at the source, where connectors are told to say it (``column.propagate.source.type``)."""
+    """The column's type at the source, where connectors add it (``column.propagate.source.type``)."""
     source_precision: int | None = None
     source_scale: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=True)
 class ConnectRowSchema:
-    """What it says of the columns of a row or a key."""
+    """The schema of the columns of a row or a key."""
 
     fields: Mapping[str, FieldSchema]
 
@@ -54,29 +52,26 @@ class ConnectRowSchema:
 
 
 def schema_of_envelope(schema: object) -> ConnectRowSchema | None:
-    """The schema of rows: that of the envelope's field ``after``, or ``before``; they are the same. None where it tells nothing. Raises
-    `InvalidArgument`.
-    """
+    """The schema of rows: the envelope's ``after`` or ``before``, which are the same. Raises `InvalidArgument`."""
     return _row(member(schema, "after") or member(schema, "before"))
 
 
 def schema_of_key(schema: object) -> ConnectRowSchema | None:
-    """The schema of a key's columns. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     return _row(schema)
 
 
 def read_schema_of_envelope(data: bytes) -> ConnectRowSchema | None:
-    """The schema of rows from an envelope's schema as JSON, read once. Raises `InvalidArgument`, `msgspec.MsgspecError`."""
+    """The schema of rows from JSON. Raises `InvalidArgument`, `msgspec.MsgspecError`."""
     return _envelope(data) if len(data) <= _BYTES_MAX else _envelope.__wrapped__(data)
 
 
 def read_schema_of_key(data: bytes) -> ConnectRowSchema | None:
-    """The schema of a key's columns from JSON, read once."""
     return _key(data) if len(data) <= _BYTES_MAX else _key.__wrapped__(data)
 
 
 def read_schemas(data: bytes) -> tuple[ConnectRowSchema | None, ConnectRowSchema | None]:
-    """The schemas of the key and of rows, from JSON of one schema around both."""
+    """The schemas of the key and of rows, from one schema around both."""
     return _both(data) if len(data) <= _BYTES_MAX else _both.__wrapped__(data)
 
 

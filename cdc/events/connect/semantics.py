@@ -1,7 +1,4 @@
-"""What a field of Connect's schema means: the type of a column for its values, and how values are read that JSON has no type for.
-
-A name that nobody knows here means nothing: then Connect's own type counts.
-"""
+"""The meaning of a field of Connect's schema. For an unknown name Connect's own type counts."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _KINDS = {
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _ANY_SCALE = "io.debezium.data.VariableScaleDecimal"
 _NUMERICS = ("NUMERIC", "DECIMAL", "DECIMAL UNSIGNED", "NUMBER")
-"""The types of columns at the source whose digits connectors may be told to write as text (``decimal.handling.mode=string``)."""
+"""Types at the source whose digits connectors may write as text (``decimal.handling.mode=string``)."""
 
 
 class _Time(NamedTuple):
@@ -67,7 +64,6 @@ _TIMES = {f"io.debezium.time.{name}": time for name, time in _OF_DEBEZIUM.items(
 
 
 def column_type(field: FieldSchema) -> str:
-    """The type that a field calls for."""
     if time := _TIMES.get(field.name):
         return time.type
     if field.name == _DECIMAL:
@@ -92,7 +88,7 @@ def reader(field: FieldSchema, type_: str) -> Convert | None:
 
 
 def _array(field: FieldSchema) -> str:
-    """The type of an array; text as a whole if it has more dimensions than any column holds."""
+    """Text for more dimensions than any column holds."""
     levels, items = 0, field
     while items.type == "array" and items.items is not None:
         levels, items = levels + 1, items.items
@@ -106,9 +102,7 @@ def _array(field: FieldSchema) -> str:
 
 
 def _decimal(precision: int | None, scale: int) -> str:
-    """The type of a decimal; text if it may have more digits than any column holds. PostgreSQL's scale may be negative, or above the
-    precision.
-    """
+    """Text for more digits than any column holds. PostgreSQL's scale may be negative, or above the precision."""
     digits = _DIGITS_MAX if precision is None else max(precision, scale, precision - scale, 1)
     return f"decimal({digits},{max(scale, 0)})" if max(digits, scale) <= _DIGITS_MAX else "string"
 

@@ -1,7 +1,6 @@
-"""Times as Debezium's connectors write them: numbers of some unit, ISO text, and structures of their parts.
+"""Times as Debezium's connectors write them.
 
-Columns without a time zone are local times at the source, whatever the unit. Times of day become text, as no column of a target holds them:
-in each mode the same text.
+Columns without a time zone are local times at the source. Times of day become text, the same in each mode.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from ..types import Convert, UnfitTime
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097
 _INFINITE = (-210_866_803_200_000_001, 9_223_371_331_200_000_000)
-"""The bounds of times in microseconds: PostgreSQL's times lie between them, and the values that its connector writes for infinity do not."""
+"""PostgreSQL's times are between these microseconds, and its connector's infinities outside."""
 _INFINITE_DAYS = {-2_147_472_692: "infinity", -2_147_472_691: "-infinity"}
-"""The days that the connector writes for infinity."""
+"""The connector's days for infinity."""
 _SPECIAL = {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}
 _PICOSECONDS = 1_000_000_000_000
 
 
 def instants(per_second: int) -> Convert:
-    """A reader of integers in some unit since 1970, as times in UTC."""
+    """A reader of integers since 1970."""
     return _units(per_second, zone=True)
 
 
 def local_times(per_second: int) -> Convert:
-    """A reader of integers in some unit since 1970, as times without a zone."""
+    """A reader of integers since 1970, without a zone."""
     return _units(per_second, zone=False)
 
 
@@ -50,7 +49,6 @@ def _units(per_second: int, *, zone: bool) -> Convert:
 
 
 def days(value: object) -> object:
-    """A reader of days since 1970."""
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     try:
@@ -60,7 +58,7 @@ def days(value: object) -> object:
 
 
 def times_of_day(per_second: int) -> Convert:
-    """A reader of integers in some unit since midnight, as text. MySQL's may be negative, and longer than a day."""
+    """A reader of integers since midnight, as text. MySQL's may be negative, and longer than a day."""
 
     def read(value: object) -> object:
         return _of_day(value, per_second) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -69,12 +67,11 @@ def times_of_day(per_second: int) -> Convert:
 
 
 def without_zone(value: object) -> object:
-    """A reader of ISO text to which connectors have put the zone of none."""
+    """A reader of text to which connectors have put a zone."""
     return value.removesuffix("Z") if isinstance(value, str) else value
 
 
 def structured_date(value: object) -> object:
-    """A reader of a date's parts."""
     if not isinstance(value, dict):
         return value
     year, month, day = _parts(value, "year", "month", "day")
@@ -86,7 +83,7 @@ def structured_date(value: object) -> object:
 
 
 def structured_time(value: object) -> object:
-    """A reader of the parts of a time on a date, with a zone if they have one."""
+    """A time on a date, perhaps with a zone."""
     if not isinstance(value, dict):
         return value
     on = structured_date(value)
@@ -101,7 +98,6 @@ def structured_time(value: object) -> object:
 
 
 def structured_time_of_day(value: object) -> object:
-    """A reader of the parts of a time of day, as text."""
     if not isinstance(value, dict):
         return value
     text = _of_day(_seconds(value) * _PICOSECONDS + _picoseconds(value), _PICOSECONDS)
@@ -114,7 +110,7 @@ def structured_time_of_day(value: object) -> object:
 
 
 def unfit_as_text(error: UnfitTime) -> str:
-    """A time that only a column of text can hold, as text."""
+    """A time that only a column of text can hold."""
     return str(error).partition(" is ")[0]
 
 
@@ -140,7 +136,6 @@ def _of_day(value: int, per_second: int) -> str:
 
 
 def _shown(value: int, per_second: int, suffix: str) -> str:
-    """Any time, as text."""
     if not _INFINITE[0] < value * 1_000_000 // per_second < _INFINITE[1]:
         return "infinity" if value > 0 else "-infinity"
     on, of_day = divmod(value, 86_400 * per_second)
@@ -150,7 +145,6 @@ def _shown(value: int, per_second: int, suffix: str) -> str:
 
 
 def _date_text(days_since_1970: int) -> str:
-    """The date of any year."""
     cycles, day = divmod(days_since_1970 + _EPOCH.toordinal() - 1, _DAYS_IN_400_YEARS)
     on = date.fromordinal(day + 1)
     year = on.year + 400 * cycles

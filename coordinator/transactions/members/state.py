@@ -44,7 +44,7 @@ class Decider(IntEnum):
     """Its checker was asked as often as allowed, and never knew."""
     AGE = 5
     ACKS = 6
-    """The queue's cell, whose messages it settles."""
+    """The cell of the queue whose messages it settles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class HalfPart:
 
     size_bytes: int
     digest: str
-    """The whole object's, by `sealed.digest`."""
+    """The digest of the whole object, by `sealed.digest`."""
     messages: int
 
 
@@ -75,7 +75,7 @@ class Destination:
 
     topic: str
     incarnation: str
-    """The topic's life."""
+    """The topic's life that they were sent to."""
     parts: tuple[HalfPart, ...] = ()
     """A finished transaction keeps one, which counts all messages."""
     linked: LinkResult | None = None
