@@ -1,4 +1,4 @@
-"""Time by the store's clock. Producers stamp entries with it and consumers' retries are due by it, whatever this machine's clock does."""
+"""The store's clock, by which producers stamp entries and consumers' retries are due, whatever this machine's clock does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("penstock.log")
 _NOISE_MS = 2_000
 """The error of a store's answer; S3 cuts its times to the second."""
 _ANSWER_MAX_S = 30.0
-"""The longest that asking for the time may take. The answer may be off by half of what it took."""
+"""The longest request for the time. Its answer may be off by half of that."""
 _MINUTE_MS = 60_000
 
 _Base = tuple[int, float]
@@ -22,7 +22,7 @@ _Base = tuple[int, float]
 
 
 class StoreClock:
-    """A `Clock` whose wall time follows the store's: set by `sync`, and carried on by the monotonic clock, which never steps.
+    """A `Clock` whose wall time follows the store's: set by `sync`, carried on by the monotonic clock, which never steps.
 
     Until the first `sync` or `hold` it is this machine's.
     """
@@ -33,12 +33,11 @@ class StoreClock:
         """The machine's own function, without a call in between: every ``send`` reads it."""
         self._base: _Base | None = None
         self._seen: tuple[_Base, int] | None = None
-        """How far the machine's clock was ahead when the time was last asked, and the base at that moment."""
+        """The base at the last answer, and how far the machine's clock was ahead then."""
         self.synced = False
-        """Whether the store ever told its time."""
+        """Whether the store ever answered with its time."""
         self.agreed = False
-        """Whether the machine's clock was ever within five minutes of the store's. From then on time follows the store's clock without
-        it."""
+        """Whether the machine's clock was ever within five minutes of the store's. From then on time does not depend on it."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch, by the store's clock as far as it is known."""
@@ -54,7 +53,7 @@ class StoreClock:
         return base_ms + int((self._machine.monotonic_s() - base_s) * 1000)
 
     def _notice(self, base: _Base, ahead_ms: int) -> None:
-        """Log once that the machine's clock stepped since the time was last asked."""
+        """Log once that the machine's clock stepped since the last answer."""
         seen, self._seen = self._seen, (base, ahead_ms)
         if seen is None or seen[0] is not base:
             return
@@ -71,9 +70,9 @@ class StoreClock:
             self._seen, self._base = (base, 0), base
 
     async def sync(self, store: ObjectStore) -> int:
-        """Ask the store for the time, and follow its clock from now on. Returns by how many milliseconds this machine's clock is ahead.
+        """Follow the store's clock from now on. Returns by how many milliseconds this machine's clock is ahead.
 
-        Raises `StoreUnavailable` for an answer that took too long to tell the time: this process may have stood still for hours.
+        Raises `StoreUnavailable` for an answer that took too long: this process may have stood still for hours.
         """
         before_s = self._machine.monotonic_s()
         store_ms = await store.clock_ms()
@@ -103,7 +102,7 @@ def _by(step_ms: int) -> str:
 
 
 def too_far(ahead_ms: int, store: ObjectStore, operation: str = "open for writing") -> ClockSkewError:
-    """The error of who writes, or is to write later, with a clock that is more than five minutes off."""
+    """The error of a writer whose clock is more than five minutes off."""
     return ClockSkewError(
         "this machine's clock is too far from the store's",
         operation=operation,

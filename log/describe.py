@@ -33,14 +33,14 @@ class QueueDescription:
     next: int
     """The offset of the next message."""
     sampled: int
-    """Its share of the sample, in messages."""
+    """Its messages within the sample."""
     table_bytes: int = 0
-    """The size of its files in the topic's table. What only the log has yet is not counted."""
+    """The size of its files in the topic's table, without what only the log has yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOverTime:
-    """The number of messages that were stored in each of `SLOTS` slots of equal length."""
+    """The messages that were stored in each of `SLOTS` slots of equal length."""
 
     start: datetime
     end: datetime
@@ -57,14 +57,12 @@ class TopicDescription:
     entries: int
     """Number of the log's last entry."""
     last_stored: datetime | None
-    """Store time of that entry."""
     queues: tuple[QueueDescription, ...]
     named_producers: dict[str, int]
-    """Producers seen within 30 days, with the last sequence accepted of each."""
+    """The last accepted sequence of each producer seen within 30 days."""
     sampled: int
     """The number of the newest messages on which the figures on skew are based."""
     hottest_groups: tuple[tuple[str, int], ...]
-    """The message groups with most messages in the sample."""
     over_time: StoredOverTime | None
     """The messages since the moment from which the sample has all of them. None where they are too few, or of one moment."""
 
@@ -73,22 +71,19 @@ class TopicDescription:
 
     @property
     def hottest_queues(self) -> tuple[QueueDescription, ...]:
-        """The queues with most messages in the sample."""
         return tuple(sorted(self.queues, key=lambda one: -one.sampled)[:HOTTEST])
 
     @property
     def table_bytes(self) -> int:
-        """The size of the table's files."""
         return sum(one.table_bytes for one in self.queues)
 
     @property
     def messages(self) -> int:
-        """The number of messages that are kept."""
         return sum(one.next - one.earliest for one in self.queues)
 
 
 async def describe(topic: Topic, reader: Reader) -> TopicDescription:
-    """Fold up to the end, and count queues and message groups over the newest messages, by store time as far as offsets tell."""
+    """Fold up to the end, and count queues and message groups over the newest messages by store time."""
     offsets, sizes = await reader.offsets(), reader.table_bytes()
     state = topic.tail.state
     total = sum(following - earliest for earliest, following in offsets.values())
@@ -124,7 +119,7 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
 
 
 def stored_over_time(times_us: Sequence[npt.NDArray[np.int64]], from_us_on: int) -> StoredOverTime | None:
-    """The messages by their store times, leaving out those before a moment. None where they are too few, or of one moment."""
+    """The messages from a moment on, by their store times. None where they are too few, or of one moment."""
     times = np.concatenate([np.empty(0, np.int64), *times_us])
     times = times[times >= from_us_on]
     if len(times) < 2 or times.min() == times.max():

@@ -1,29 +1,22 @@
 """What can go wrong, grouped by what the caller does next.
 
-    PenstockError
+PenstockError
     ├── RetryError              the same call may succeed later
-    │   ├── StoreUnavailable        the store did not answer, throttled or failed
-    │   │   └── AccessRefused           it refuses what it allowed before, since a moment ago
-    │   ├── StorageFull             no room is left until somebody makes some
-    │   ├── BackPressureError       the producer's memory limit is reached
-    │   └── NotWritten              a send that is proved not to be in the log
+    │   ├── StoreUnavailable
+    │   │   └── AccessRefused
+    │   └── StorageFull, BackPressureError, NotWritten
     ├── ReopenError             this object is done for; make a new one
-    │   ├── ClosedError             it was closed
-    │   ├── FencedError             a newer instance of the same name is open
-    │   ├── ProducerFailedError     an earlier send of this producer failed
-    │   ├── UnknownOutcome          a send that may or may not be in the log
-    │   ├── ForkedError             the process was forked after the lake was opened
-    │   └── ViewLost                the log was trimmed past what this process knew
+    │   ├── ClosedError, FencedError, ProducerFailedError, UnknownOutcome, ForkedError, ViewLost
     ├── CallError               the call or the configuration is wrong
     │   ├── InvalidArgument, LimitExceeded, MessageTypeMismatch, NotSupported, MissingDependency
     │   ├── TopicNotFound, TopicExists, TopicDeleted
     │   ├── OffsetOutOfRange, SequenceError, MessageNotFound
     │   ├── ReadOnlyError, PermissionDenied
-    │   │   └── AccessLost              what was allowed before has been refused for minutes
+    │   │   └── AccessLost
     │   ├── ClockSkewError, UnsafeStoreError, NewerFormatError
     ├── DataDamaged             stored bytes are not what was written
-    │   └── ForeignObject           an object that Penstock did not write
-    └── InternalError           our bug; please report it
+    │   └── ForeignObject
+    └── InternalError           a bug in Penstock
 
 Every error carries ``operation``, ``object``, ``expected``, ``observed`` and ``hint`` where they are known. ``kind`` is a code for
 programs; codes are only ever added. The text is for people and may change.
@@ -76,7 +69,7 @@ class PenstockError(Exception):
 
 
 FACT_CHARS_MAX = 2_000
-"""The number of characters of a fact that a message shows; the error itself has all of it."""
+"""The number of characters of a fact that a message shows; the error has all of it."""
 
 
 def _text(value: object) -> str:
@@ -100,7 +93,7 @@ class RetryError(PenstockError):
 
 
 class StoreUnavailable(RetryError):
-    """The store did not answer in time, throttled, or failed. Whether it carried the call out is not known."""
+    """The store did not answer in time, throttled, or failed. The call may have been carried out."""
 
     kind = "store_unavailable"
 
@@ -112,7 +105,7 @@ class AccessRefused(StoreUnavailable):
 
 
 class StorageFull(RetryError):
-    """The store has no room left. Nothing was written. Background work tries again until somebody has made room."""
+    """The store has no room left. Nothing was written. Background work tries again until there is room."""
 
     kind = "storage_full"
 
@@ -124,7 +117,7 @@ class BackPressureError(RetryError):
 
 
 class NotWritten(RetryError):
-    """The send is proved not to be in the log, and never will be."""
+    """The send is not in the log, and never will be: this is proved."""
 
     kind = "not_written"
 
@@ -136,25 +129,25 @@ class ReopenError(PenstockError):
 
 
 class ClosedError(ReopenError):
-    """The object was closed by this process."""
+    """This process closed the object."""
 
     kind = "closed"
 
 
 class FencedError(ReopenError):
-    """A newer instance of the same named producer is open. This one may not write any more."""
+    """A newer instance of the named producer is open. This one may not write any more."""
 
     kind = "fenced"
 
 
 class ProducerFailedError(ReopenError):
-    """An earlier send of this producer failed, so this one was not tried: nothing overtakes a failed send."""
+    """An earlier send of this producer failed, and nothing overtakes a failed send."""
 
     kind = "producer_failed"
 
 
 class UnknownOutcome(ReopenError):
-    """The send may or may not be in the log; a named producer's ``last_sequence`` tells after reopening."""
+    """The send may or may not be in the log; ``last_sequence`` of the reopened named producer decides."""
 
     kind = "unknown_outcome"
 
@@ -202,7 +195,7 @@ class NotSupported(CallError):
 
 
 class MissingDependency(CallError):
-    """Something this call needs is not installed here, or not in a fitting version. The hint says what to install."""
+    """Something this call needs is not installed in a fitting version. The hint names what to install."""
 
     kind = "missing_dependency"
 
@@ -220,7 +213,7 @@ class TopicExists(CallError):
 
 
 class TopicDeleted(CallError):
-    """The topic was deleted, or deleted and created again, since it was opened."""
+    """The topic was deleted since it was opened; another of its name may exist."""
 
     kind = "topic_deleted"
 
@@ -232,7 +225,7 @@ class OffsetOutOfRange(CallError, LookupError):
 
 
 class SequenceError(CallError, ValueError):
-    """A sequence is not above the one sent before it by the same producer."""
+    """A sequence is not above the same producer's one before."""
 
     kind = "sequence"
 
@@ -256,13 +249,15 @@ class PermissionDenied(CallError):
 
 
 class AccessLost(PermissionDenied):
-    """The store or the table has refused for `refusal_timeout` what it allowed before: credentials have expired, or rights were taken."""
+    """The store or the table has refused for `refusal_timeout` what it allowed before: credentials have expired, or rights were
+    taken.
+    """
 
     kind = "access_lost"
 
 
 def is_never_allowed(error: object) -> bool:
-    """Whether this refuses what was never allowed: there is no use in trying again. What was allowed before may be allowed again."""
+    """Whether this refuses what was never allowed, so that trying again is of no use."""
     return isinstance(error, PermissionDenied) and not isinstance(error, AccessLost)
 
 
@@ -273,13 +268,13 @@ class ClockSkewError(CallError):
 
 
 class UnsafeStoreError(CallError):
-    """The store does not honour conditional writes, so Penstock refuses to write to it."""
+    """The store does not honour conditional writes, on which Penstock relies."""
 
     kind = "unsafe_store"
 
 
 class NewerFormatError(CallError):
-    """The object was written by a newer version of Penstock."""
+    """A newer version of Penstock wrote the object."""
 
     kind = "newer_format"
 
@@ -303,7 +298,7 @@ class InternalError(PenstockError):
 
 
 def unforeseen(error: Exception, *, operation: str) -> InternalError:
-    """A bug, as an error that reaches the caller instead of vanishing in a task."""
+    """A bug as an error that reaches the caller instead of vanishing in a task."""
     internal = InternalError("something unforeseen went wrong; please report it", operation=operation, observed=repr(error))
     internal.__cause__ = error
     return internal

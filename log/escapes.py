@@ -1,16 +1,16 @@
-"""Makes foreign text safe to show line by line: characters that control a terminal or end a line are escaped. Pure."""
+"""Makes foreign text safe to show: characters that control a terminal or end a line are escaped."""
 
 from __future__ import annotations
 
 import re
 
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that JSON may hold as they are but no terminal should get: DEL and C1, Unicode's ends of lines, marks of direction, lone
+"""Characters that JSON may hold but no terminal should get: DEL and C1, Unicode's ends of lines, marks of direction, lone
 surrogates."""
 
 
 def escaped(text: str) -> str:
-    """Text as one line without control characters: what is not printable is escaped as Python does it."""
+    """Text as one line, escaped as Python escapes what is not printable."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text)

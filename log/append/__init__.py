@@ -1,4 +1,1 @@
-"""Appending to a topic's log: appends in flight, contention, and the entry that is written next.
-
-How messages become batches is in `produce`.
-"""
+"""Appending to a topic's log: appends in flight, contention, and the entry that is written next."""

@@ -1,8 +1,6 @@
 """The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
 
-The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait.
-Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `InFlightAppends` keeps the appends that are on
-their way.
+Safety rests on the fold alone. This module makes appends quick and cheap in requests.
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ from .in_flight import InFlightAppends, Outcome, PendingAppend, at_deadline, bef
 from .pending_hand_overs import PendingHandOvers
 
 ALONE_INLINE_TIMES = 8
-"""The factor by which an entry may be larger where nobody else appends: one request instead of two, and its reader wants its rows
-anyway."""
+"""The factor by which an entry may be larger where nobody else appends: one request instead of two."""
 _PUT_LARGE_BYTES = 8 * MIB
 
 
@@ -62,7 +59,6 @@ class Appender:
         self._checkpoints = CheckpointWriter(store, paths)
         self._in_flight = InFlightAppends()
         self._backoff = Backoff(self._pace.retry_s)
-        """Waits after failed turns."""
         self._look: asyncio.Task[None] | None = None
         self._write_ids: OrderedDict[int, str] = OrderedDict()
         self._own_ids: set[str] = set()
@@ -73,13 +69,12 @@ class Appender:
         tail.jump_listeners.append(self._on_jump)
 
     async def append_batch(self, batch: Batch, rows: pa.Table | None, *, size_bytes: int, deadline_s: float) -> Outcome:
-        """Append one batch. ``rows`` are sorted by queue, or None when the batch's parts are staged. The caller sends a producer's
-        batches one by one.
+        """Append one batch; ``rows`` are sorted by queue, None where its parts are staged. The caller sends a producer's batches
+        one by one.
         """
         return await self._append(batch=batch, rows=rows, size_bytes=size_bytes, deadline_s=deadline_s)
 
     async def append_opening(self, opening: Opening, *, deadline_s: float) -> Outcome:
-        """Append a named producer's opening."""
         return await self._append(opening=opening, deadline_s=deadline_s)
 
     async def append_actions(self, actions: Iterable[Action], *, deadline_s: float) -> Outcome:
@@ -87,7 +82,7 @@ class Appender:
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
 
     def expect(self) -> None:
-        """Prepare for an append that will come in a moment: look meanwhile what others have appended, where others do."""
+        """Look what others have appended, where others do, for an append that comes in a moment."""
         now_s = self._now_s()
         if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
             self._start_look()
@@ -221,9 +216,7 @@ class Appender:
         race.note_race(self._now_s(), won=won)
 
     async def _write(self, number: int, data: bytes, composed: ComposedEntry) -> bool:
-        """Make ``data`` entry ``number``, or learn whose entry has that number. True: ours. Raises `ViewLost` when neither can be
-        known.
-        """
+        """Make ``data`` entry ``number``. False: another's entry has the number. Raises `ViewLost` when neither can be known."""
         view = self._tail.view
         key = self._paths.entry(number)
         write_id = composed.header.write_id
@@ -276,9 +269,7 @@ class Appender:
     # --- Handing over and following ---------------------------------------------------------------------------------------------
 
     async def _hand_over_and_follow(self, chosen: list[PendingAppend]) -> None:
-        """Follow beside the request, since the next entries tell the same either way. A hand-over that was begun is always seen to its
-        end.
-        """
+        """Follow beside the request. A hand-over that was begun is always seen to its end."""
         following = asyncio.ensure_future(self._follow())
         try:
             await self._hand_over(chosen)
@@ -288,7 +279,7 @@ class Appender:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _hand_over(self, chosen: list[PendingAppend]) -> None:
-        """Put these where any appender finds them, this process's included."""
+        """Put appends where any appender finds them, this process's included."""
         self._end_overdue()
         tail = self._tail.state.entry
         fresh: list[PendingAppend] = []
@@ -381,7 +372,7 @@ class Appender:
         self._wakeup.set()
 
     async def write_missing_checkpoint(self) -> None:
-        """Write the newest due checkpoint that this process passed, unless it is there."""
+        """Write the newest due checkpoint that this process passed, unless it exists."""
         if self._tail.due_checkpoint is not None and not self._tail.view.skipped:
             await self._checkpoints.write(self._tail.due_checkpoint)
 

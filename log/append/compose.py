@@ -1,4 +1,4 @@
-"""Decides what the next entry holds. Pure, so that it can be tested without a store."""
+"""Decides what the next entry holds, without I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class ComposedEntry:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to append."""
         return not (self.header.actions or self.header.openings or self.header.batches)
 
 
@@ -43,8 +42,8 @@ def compose(
     now_ms: int,
     combines: bool = False,
 ) -> ComposedEntry:
-    """Compose the next entry within the caps. Actions and openings come first, then what others handed over, oldest first, then this
-    process's batches.
+    """Compose the next entry within the caps: actions, openings, batches that others handed over, oldest first, then this
+    process's.
     """
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
@@ -88,7 +87,7 @@ def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAp
 
 
 def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicState) -> tuple[list[Batch], list[str]]:
-    """The batches that others handed over and the fold accepts, and the keys of the objects that no later entry can bring either."""
+    """The handed-over batches that the fold accepts, and the keys of the objects that no later entry can bring either."""
     batches: list[Batch] = []
     useless: list[str] = []
     for key, handed in waiting.items():
@@ -101,7 +100,7 @@ def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicS
 
 
 def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
-    """This process's appends whose batches fit behind so many others, and the rows of the inline ones, by position."""
+    """This process's appends that fit behind ``before`` batches, and the rows of the inline ones, by position."""
     own: list[PendingAppend] = []
     inline: dict[int, pa.Table] = {}
     inline_bytes = 0
@@ -122,7 +121,7 @@ def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int)
 
 
 def still_waits(handed: HandOver, state: TopicState) -> bool:
-    """Whether some entry after ``state`` could bring any of it, as far as the producers' rows tell."""
+    """Whether an entry after ``state`` could bring any of it, as far as the producers' rows show."""
     if state.entry < handed.tail:
         return True  # it was formed on a later state than this one, which therefore cannot judge it
     if is_expired(handed.tail + VALIDITY_ENTRIES, state.entry + 1) or not state.alive:

@@ -1,8 +1,8 @@
 """Decides which process appends next, by what each knows of the others.
 
-Plain retries starve: whoever wrote last knows the tail first, and wins again. So a process that loses a race *combines* from then on:
-for a while it looks for what others hand over, and its entries say so. Others see that and hand over instead of racing. All of this is
-advice. No verdict of the fold depends on it.
+Plain retries starve: the last writer knows the tail first, and wins again. So a process that loses a race *combines* for a while:
+it looks for hand-overs, and its entries say so. Others then hand over instead of racing. All of this is advice: no verdict of the
+fold depends on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .in_flight import PendingAppend
 LOST_RACES_MAX = 1
 """The number of lost races in a row after which a process combines."""
 LIST_UNASKED_EVERY = 64
-"""A process that never loses a race lists hand-overs once in this many of its entries, so that no process that hands over starves."""
+"""The number of entries in which a process that never loses a race lists hand-overs once, so that none starves."""
 PASSED_OVER_MAX = 2
 BUSY_BATCHES = 4
 """The number of combined batches in an entry from which its writer is expected to go on for a second."""
@@ -31,11 +31,11 @@ class Pace:
     """The waiting times of an appender, in seconds."""
 
     combine_s: float = 0.045
-    """The wait between an entry and the next look for what others handed over."""
+    """The wait between an entry and the next look for hand-overs."""
     linger_s: float = 0.5
-    """How long a process that combines goes on looking after it last found something."""
+    """The time for which a combining process goes on looking after its last find."""
     contended_s: float = 3.0
-    """How long a process looks before each append, after another process's entry or a lost race."""
+    """The time after another process's entry or a lost race in which a process looks before each append."""
     looked_s: float = 0.1
     """The age up to which a look at the tail is good enough to append on."""
     trusted_s: float = 1.0
@@ -43,8 +43,7 @@ class Pace:
     follow_first_s: float = 0.06
     follow_s: float = 0.03
     follow_max_s: float = 0.15
-    """The waits before the first look for the next entry after a hand-over, and between further looks, which go by the rhythm of
-    entries."""
+    """The longest wait before a look for the next entry after a hand-over."""
     step_in_s: float = 0.3
     step_in_spread_s: float = 0.6
     """The wait without an entry after which a follower appends itself, plus a share of the spread by rank. Less than ``linger_s``."""
@@ -53,7 +52,7 @@ class Pace:
 
 
 class NextStep(Enum):
-    """What to do with what is pending."""
+    """The next step for what is pending."""
 
     APPEND = "append"
     LOOK = "look"
@@ -63,8 +62,8 @@ class NextStep(Enum):
 def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> NextStep:
     """The next step of an appender that has something pending.
 
-    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: somebody combines, and will bring what is or
-    was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
+    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: a process combines, and will bring what
+    is or was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
     """
     if leading or not contended:
         return NextStep.APPEND
@@ -79,15 +78,14 @@ def rank(process: str, entry: int) -> float:
 
 
 class Contention:
-    """What one process knows of the race for the next entry; every method takes the time by the monotonic clock, in seconds."""
+    """A process's knowledge of the race for the next entry. Every method takes the time by the monotonic clock, in seconds."""
 
     def __init__(self, process: str, pace: Pace, now_s: float) -> None:
         self._process = process
         self._pace = pace
         self.leading = False
-        """Whether the log's last entry is ours."""
         self.moved_s = now_s
-        """When the last entry was folded."""
+        """The time of the last fold of an entry."""
         self.looked_s = _NEVER_S
         """The time at which the known tail was last seen to be current."""
         self.listed_s = _NEVER_S
@@ -96,11 +94,11 @@ class Contention:
         self._combines_until_s = _NEVER_S
         self._contended_until_s = _NEVER_S
         self._combiner_s = _NEVER_S
-        """When the last entry was appended, if it is of another process that combines."""
+        """The time of the last entry, if another process that combines wrote it."""
         self._combiner_is_busy = False
 
     def next_step(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> NextStep:
-        """What to do next; ``entry`` is the last one."""
+        """The next step after ``entry``, the last one."""
         return decide(
             leading=self.leading or self.in_charge(now_s),
             contended=self.contended(now_s),
@@ -114,15 +112,14 @@ class Contention:
         return now_s < self._contended_until_s
 
     def combines(self, now_s: float) -> bool:
-        """Whether this process looks for what others hand over."""
+        """Whether this process looks for hand-overs."""
         return now_s < self._combines_until_s
 
     def in_charge(self, now_s: float) -> bool:
-        """Whether this process combines, and no other does: the last to begin is the one."""
+        """Whether this process combines as the only one, or as the last to begin."""
         return self.combines(now_s) and self._combiner_s == _NEVER_S
 
     def looked(self, now_s: float) -> bool:
-        """Whether the view is fresh enough to append."""
         return now_s - self.looked_s < self._pace.looked_s
 
     def served(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> bool:
@@ -139,7 +136,7 @@ class Contention:
         return in_time and now_s < self._combiner_s + patience_s
 
     def begin_append(self, now_s: float) -> None:
-        """An entry is about to be composed: decide whether to combine from now on."""
+        """Decide whether to combine from now on, before an entry is composed."""
         if self._lost_in_a_row >= LOST_RACES_MAX or now_s - self._combiner_s < self._pace.contended_s:
             self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
 
@@ -148,7 +145,7 @@ class Contention:
         return self.combines(now_s) or self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1
 
     def note_race(self, now_s: float, *, won: bool) -> None:
-        """An entry of ours, or another's, stands where we wanted to write."""
+        """Note whose entry stands where this process wanted to write."""
         self.leading = won
         self._own_in_a_row = self._own_in_a_row + 1 if won else 0
         self._lost_in_a_row = 0 if won else self._lost_in_a_row + 1
@@ -156,18 +153,17 @@ class Contention:
             self._contended_until_s = now_s + self._pace.contended_s
 
     def note_listed(self, now_s: float, *, found: bool) -> None:
-        """What is handed over was listed; where something waits, this process combines for longer."""
+        """Note a LIST of hand-overs: where it found one, this process combines for longer."""
         self.listed_s = now_s
         if found:
             self._combines_until_s = now_s + self._pace.linger_s
 
     def note_own(self, now_s: float) -> None:
-        """An entry of this process was folded."""
         self.moved_s = now_s
         self._combiner_s = _NEVER_S
 
     def note_foreign(self, now_s: float, age_s: float, header: Header) -> None:
-        """An entry of another process, ``age_s`` old, was folded."""
+        """Note that an entry of another process, ``age_s`` old, was folded."""
         self.moved_s = now_s
         if header.combines:
             self._combiner_s, self._combines_until_s = now_s - age_s, _NEVER_S

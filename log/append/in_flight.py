@@ -1,8 +1,8 @@
-"""The appends that one process has on their way into the log: what each entry, or each jump over entries, proves about each, and how
-time and faults settle them.
+"""The appends that one process has on their way into the log, and how folded entries, jumps over entries, time and faults settle
+them.
 
-An append ends as written, not written or unknown. *Not written* needs a proof: this process has folded every entry that could carry the
-append, or a row of the same epoch shows it. Everything else is unknown.
+An append ends as written, not written or unknown. *Not written* needs a proof: this process has folded every entry that could carry
+the append, or a row of the same epoch shows it. Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
 
 _LISTING_MS = 100
-"""The age below which a hand-over does not count as passed over by an entry: the entry's writer may have listed before it."""
+"""The age below which an entry did not pass a hand-over over: its writer may have listed before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class AppendResult:
     entry: int
     store_time_ms: int
     offsets: Mapping[int, int] | None
-    """The first offset in each of its queues. None when entries were passed over, so that only the fact is known."""
+    """The first offset in each of its queues. None when entries were passed over: offsets are not known then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +58,23 @@ class PendingAppend:
     rows: pa.Table | None = None
     """The rows of a batch that are not staged, sorted by queue."""
     size_bytes: int = 0
-    """The size of ``rows``; 0 without any."""
     handed_tail: int | None = None
     """The tail it was handed over at; None: not handed over."""
     handed_ms: int = 0
     handed_s: float = 0.0
-    """The time of the hand-over: ``handed_ms`` by the corrected clock, ``handed_s`` by the monotonic one."""
+    """The time of the hand-over by the monotonic clock; ``handed_ms`` is by the corrected clock."""
     exposed_until: int = 0
     """The last entry number that could still carry it through some earlier request."""
     passed_over: int = 0
-    """Entries appended since it was handed over that did not bring it."""
+    """Entries since its hand-over that did not bring it."""
     write_ids: set[str] = field(default_factory=set)
     """The write ids of the entries it was put into."""
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
         return self.future.done()
 
     def settle(self, outcome: Outcome) -> None:
-        """Make the outcome known, once."""
         if not self.future.done():
             self.future.set_result(outcome)
 
@@ -98,7 +95,7 @@ class PendingAppend:
 
 
 def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
-    """The outcome of an append that no entry can have brought, if it is known already because the fold would void it.
+    """The outcome of an append that no entry can have brought, where the fold is known to void it.
 
     An opening may be in the log all the same, by an earlier append that ended as unknown.
     """
@@ -111,7 +108,7 @@ def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
 
 
 def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
-    """What an entry, folded right after the one before, says about ``pending``."""
+    """The outcome of an append by an entry folded right after the one before."""
     if pending.actions:
         written = folded.header.write_id in pending.write_ids
         return AppendResult(folded.number, folded.store_time_ms, {}) if written else None
@@ -128,7 +125,7 @@ def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
 
 
 def after_jump(pending: PendingAppend, state: TopicState) -> Outcome | None:
-    """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
+    """The outcome of an append after entries were passed over: only what a row of the same epoch proves."""
     if pending.exposed_until == 0:  # the append has not left this process
         return before_any(pending, state)
     if pending.opening is not None and (opened := as_accepted(pending.opening, state)) is not None:
@@ -146,7 +143,6 @@ def after_jump(pending: PendingAppend, state: TopicState) -> Outcome | None:
 
 
 def at_deadline(pending: PendingAppend, state: TopicState) -> Outcome:
-    """The outcome of an append whose time is over."""
     if state.entry >= pending.exposed_until:
         return NotWritten(
             "the send did not get into the log in time", operation="append", hint="nothing of it was written; try again"
@@ -165,7 +161,7 @@ def _batch(pending: PendingAppend) -> Batch:
 
 
 def is_same(one: Batch, other: Batch) -> bool:
-    """Whether two batches are the same: a producer never uses the same sequences of an epoch for two batches."""
+    """Whether two batches are the same: a producer never uses the sequences of an epoch for two batches."""
     return (one.producer, one.named, one.epoch, one.previous, one.last) == (
         other.producer,
         other.named,
@@ -176,9 +172,7 @@ def is_same(one: Batch, other: Batch) -> bool:
 
 
 def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:
-    """The result of an opening that an entry before ``state`` accepted. None where the state does not tell, or where a later opening
-    has replaced it.
-    """
+    """The result of an opening that an entry before ``state`` accepted. None: not known, or a later opening has replaced it."""
     entry = state.openings.get(opening.write_id)
     row = state.named.get(opening.producer)
     if entry is None or row is None or row.epoch is None or row.epoch.entry != entry:
@@ -189,12 +183,11 @@ def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:
 
 
 def is_own(accepted: Opening, own: Opening) -> bool:
-    """Whether an opening that was accepted is the one that this process sent."""
     return accepted.write_id == own.write_id
 
 
 def proves(row: ProducerRow, batch: Batch) -> bool:
-    """Whether a producer's row says anything about a batch: a row of another epoch does not."""
+    """Whether a producer's row is of the batch's epoch, so that it proves anything about the batch."""
     return row.epoch == batch.epoch
 
 
@@ -203,7 +196,7 @@ def _row(state: TopicState, batch: Batch) -> ProducerRow | None:
 
 
 def _hopeless(batch: Batch, state: TopicState) -> PenstockError | None:
-    """Why no entry after ``state`` can bring a batch that none has brought so far, if it is known that the fold would void it."""
+    """The reason for which the fold would void a batch that no entry has brought so far."""
     return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
 
 
@@ -275,7 +268,6 @@ class InFlightAppends:
 
     @property
     def open(self) -> list[PendingAppend]:
-        """The appends whose outcome is not known yet."""
         self._appends = [one for one in self._appends if not one.done]
         return list(self._appends)
 
@@ -308,9 +300,7 @@ class InFlightAppends:
                 pending.valid_from(state.entry)
 
     def end_overdue(self, now_s: float, state: TopicState) -> None:
-        """Settle overdue appends, even if the timer is late. Nothing leaves this process after its deadline: staged rows it links may
-        be gone by then.
-        """
+        """Settle overdue appends, even if the timer is late: staged rows that one links may be gone after its deadline."""
         for pending in self.open:
             if now_s >= pending.deadline_s:
                 pending.settle(at_deadline(pending, state))
@@ -321,7 +311,7 @@ class InFlightAppends:
             pending.settle(at_deadline(pending, state))
 
     def fail(self, error: PenstockError, state: TopicState) -> None:
-        """End all appends after a fault that waiting does not mend. An append gets the fault itself where nothing of it can have been
+        """End all appends after a fault that waiting does not mend: with the fault itself where nothing of one can have been
         written.
         """
         for pending in self.open:
@@ -341,7 +331,7 @@ class InFlightAppends:
 def expose(chosen: Sequence[PendingAppend], until: int) -> Callable[[], None]:
     """Note that a request is about to leave that may bring these appends as late as entry ``until``.
 
-    Returns a function that takes the note back, for the case that the store has refused the only request for good.
+    Returns a function that takes the note back, for a request that the store has refused for good.
     """
     before = [(pending, pending.exposed_until) for pending in chosen]
     for pending in chosen:

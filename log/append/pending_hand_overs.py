@@ -1,4 +1,4 @@
-"""The hand-overs of other processes that no entry has brought yet, as far as the last LIST told."""
+"""The hand-overs of other processes that no entry has brought yet, as far as the last LIST showed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PendingHandOvers:
         return self._handed
 
     async def list(self, tail: int) -> bool:
-        """List the hand-overs of the last tails, at times of all that can still be valid. Returns False when the store did not answer."""
+        """List the hand-overs of the last tails, at times of all that can still be valid. False: the store did not answer."""
         tails = VALIDITY_ENTRIES if tail % LIST_WHOLE_WINDOW_EVERY == 0 else LIST_TAILS
         try:
             listed = await self._store.list(self._paths.handed, after=self._paths.handed_under(max(0, tail - tails)).rstrip("/"))
@@ -58,7 +58,6 @@ class PendingHandOvers:
         self.drop([key for key, handed in self._handed.items() if not still_waits(handed, state)])
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forget these objects for good."""
         for key in keys:
             del self._handed[key]
             self._known[key] = None

@@ -1,4 +1,1 @@
-"""The objects of a topic's log as bytes and as values: entries, states, checkpoints, hand-overs, and the fold over them.
-
-Who reads and appends them is in `tail` and `append`.
-"""
+"""The objects of a topic's log as bytes and as values: entries, states, checkpoints, hand-overs, and the fold over them."""

@@ -1,6 +1,6 @@
 """Folded states as objects, so that a log can be opened without reading it from the start.
 
-A checkpoint is a pure function of the entries up to its own, so any process may write a missing one, and two writers write the same.
+A checkpoint is a pure function of the entries up to its own: any process may write a missing one, and all write the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _CheckpointForm(StateForm, frozen=True, kw_only=True):
 
 
 def is_due(entry: int, size_bytes: int) -> bool:
-    """Whether the writer of this entry writes a checkpoint: at each 64th entry, or less often the larger checkpoints are."""
+    """Whether this entry gets a checkpoint: each 64th does, or fewer the larger checkpoints are."""
     return entry % (CHECKPOINT_ENTRIES * max(1, size_bytes // _LARGE_BYTES)) == 0
 
 
@@ -36,7 +36,7 @@ def encode_checkpoint(state: TopicState) -> bytes:
 
 
 def decode_checkpoint(data: bytes, *, where: str) -> TopicState:
-    """Raises `DataDamaged` or `NewerFormatError`. The returned state has been checked by hash, and against its own digest."""
+    """Raises `DataDamaged` or `NewerFormatError`. The state has been checked by hash, and against its own digest."""
     body, _, check = data.partition(b"\n")
     if check != digest(body).encode() + b"\n":
         raise DataDamaged("the checkpoint is not what was written", object=where)
@@ -51,7 +51,7 @@ def decode_checkpoint(data: bytes, *, where: str) -> TopicState:
 
 
 class CheckpointWriter:
-    """Writes due checkpoints in the background. A failure does no harm, as any process can write the checkpoint later."""
+    """Writes due checkpoints in the background. A failure does no harm: any process can write the checkpoint later."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:
         self._store = store
@@ -59,7 +59,6 @@ class CheckpointWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def write_if_due(self, state: TopicState) -> None:
-        """Begin to write this state's checkpoint if its entry is one that gets a checkpoint."""
         if state.entry % CHECKPOINT_ENTRIES or not is_due(state.entry, len(encode_checkpoint(state))):
             return
         task = asyncio.ensure_future(self.write(state))
@@ -67,7 +66,6 @@ class CheckpointWriter:
         task.add_done_callback(self._tasks.discard)
 
     async def write(self, state: TopicState) -> None:
-        """Write this state's checkpoint unless it exists."""
         try:
             await self._store.put(self._paths.checkpoint(state.entry), encode_checkpoint(state), mode=Put.CREATE)
         except PenstockError:

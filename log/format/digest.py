@@ -1,4 +1,4 @@
-"""The digest of stored bytes. Apart from the files that carry it, which need Arrow."""
+"""The digest of stored bytes, apart from the files that carry it, which need Arrow."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import xxhash
 
 
 def digest(data: bytes | memoryview) -> str:
-    """A hash of 128 bits, as 32 hexadecimal digits, that tells any two honest files apart."""
+    """A hash of 128 bits, as 32 hexadecimal digits."""
     return xxhash.xxh3_128_hexdigest(data)

@@ -1,4 +1,4 @@
-"""Entries and staged row files as bytes: the rows in their order, and the footer that describes them."""
+"""Entries and staged row files as bytes: rows, and the footer that describes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_KEY = "penstock.rows"
 
 
 def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
-    """An entry with the rows of its inline batches. ``inline`` maps a batch's position to its rows, sorted by queue."""
+    """An entry; ``inline`` maps a batch's position to its rows, sorted by queue."""
     if sorted(inline) != header.inline:
         raise InternalError("inline rows and header disagree", expected=header.inline, observed=sorted(inline))
     pieces: list[pa.Table] = []
@@ -37,10 +37,9 @@ def encode_rows(tables: Sequence[pa.Table]) -> bytes:
 
 
 def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:
-    """The header of a whole entry. Checks that its seal holds and that its number is ``number``. Raises `DataDamaged` or
-    `NewerFormatError`.
+    """The header of a whole entry with a valid seal and this number. Raises `DataDamaged` or `NewerFormatError`.
 
-    The number must be checked here: a repair is folded on any state, so only its key tells that it comes next.
+    A repair is folded on any state, so only its number proves that it comes next.
     """
     footer = read_footer(data, where=where)
     if FOOTER_KEY not in footer:

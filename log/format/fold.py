@@ -1,9 +1,10 @@
 """The judge: a topic's state as a pure function of its entries.
 
-``fold(state, header)`` gives the state after an entry and what became of everything in it. Producers use the same `Judge` to leave out
-what would be void, but safety does not rest on that. An entry may hold anything, and every process that folds it comes to the same
-verdicts. The invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern verdicts, properties of
-this module alone. All others, and that every process folds the same entries, also depend on writers and readers.
+``fold(state, header)`` gives the state after an entry and what became of everything in it. An entry may hold anything, and every
+process comes to the same verdicts. Producers use the same `Judge` to leave out what would be void; safety does not rest on that.
+
+The invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern verdicts, properties of this
+module alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .stored_json import damaged, shown
 
 
 class VoidReason(StrEnum):
-    """Why a batch or an opening does not count."""
+    """The reason for which a batch or an opening does not count."""
 
     NO_TOPIC = "the topic was deleted or not created yet"
     GENERATION = "its routing generation is not the current one"
@@ -60,7 +61,7 @@ class FoldedEntry:
     epochs: tuple[Epoch | VoidReason, ...]
     """The epoch of every opening, or why it is void."""
     verdicts: tuple[Mapping[int, int] | VoidReason, ...]
-    """The verdict on every batch: the first offset in each of its queues, or why it is void."""
+    """The first offset of every batch in each of its queues, or why it is void."""
 
     @property
     def number(self) -> int:
@@ -79,8 +80,8 @@ class FoldedEntry:
 def fold(state: TopicState, header: Header, *, where: str = "") -> FoldedEntry:
     """The state after the entry that follows ``state``, and its verdicts.
 
-    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. An entry with a repair
-    is accepted on any state, as it brings its own.
+    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. A repair brings
+    its own state, and is accepted on any.
     """
     repair = next((action for action in header.actions if isinstance(action, Repair)), None)
     if repair is not None:
@@ -101,7 +102,7 @@ def fold(state: TopicState, header: Header, *, where: str = "") -> FoldedEntry:
 
 
 def bases_of(state: TopicState, batches: tuple[Batch, ...]) -> dict[int, int]:
-    """The footer's offset bases: the next offset of every queue that any of these batches names and the topic has."""
+    """The next offset of every queue that any of these batches names and the topic has."""
     touched = {queue for batch in batches for queue in batch.rows}
     return {queue: state.next_offsets[queue] for queue in sorted(touched) if 0 <= queue < state.queues}
 
@@ -138,7 +139,6 @@ class Judge:
         self._versions = state.versions
         self._sum = state.sum
         self._rows = 0
-        """The number of rows that the entry has brought so far."""
         self._expire()
 
     def advance_time(self, append_time_ms: int) -> None:
@@ -268,7 +268,7 @@ class Judge:
         self._versions = kept
 
     def _expire(self) -> None:
-        """Drop rows that no late link can need any more: exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
+        """Drop rows that no late link can need: exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
         oldest = self._entry - UNNAMED_ROW_ENTRIES
         for name, row in list(self._unnamed.items()):
             if row.entry >= oldest:
@@ -301,12 +301,11 @@ class Judge:
 
 
 def is_of_generation(generation: int, current: int) -> bool:
-    """Whether a batch or opening was meant for this life of the topic, and for its routing."""
+    """Whether a batch or opening is of this life of the topic and its routing."""
     return generation == current
 
 
 def is_expired(valid_until: int, entry: int) -> bool:
-    """Whether ``entry`` comes after the last that may bring it."""
     return entry > valid_until
 
 
@@ -316,7 +315,7 @@ def is_of_epoch(known: ProducerRow, batch: Batch) -> bool:
 
 
 def follows(known: ProducerRow, batch: Batch) -> bool:
-    """Whether the batch is the one right behind the producer's last accepted one."""
+    """Whether the batch comes right after the producer's last accepted one."""
     return known.last == batch.previous
 
 
@@ -326,7 +325,7 @@ def was_accepted(opening: Opening, accepted: Mapping[str, int]) -> bool:
 
 
 def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
-    """The last sequence of a name that is opened: the opener is asked only about a name that the state does not know."""
+    """The last sequence of a name that is opened: the opener's own only for a name that the state does not know."""
     return opening.last_sequence if known is None else known.last
 
 
@@ -351,19 +350,19 @@ def fits_schema(batch: Batch, schema: TopicSchema | None) -> bool:
 
 
 def has_room(batch: Batch, entry_rows: int, next_offsets: Sequence[int]) -> bool:
-    """Whether an entry that has brought ``entry_rows`` may bring the batch too, and its queues have offsets left for it."""
+    """Whether an entry of ``entry_rows`` may bring the batch too, and its queues have offsets left for it."""
     return entry_rows + batch.row_count <= ENTRY_ROWS_MAX and all(
         next_offsets[queue] + count <= NUMBER_MAX for queue, count in batch.rows.items()
     )
 
 
 def may_forget(entry: int, closed_entry: int) -> bool:
-    """Whether ``entry`` may forget a job: no batch formed before the job was closed can still be brought by then."""
+    """Whether no batch formed before the job was closed can be brought any more, so that ``entry`` may forget the job."""
     return entry > closed_entry + VALIDITY_ENTRIES
 
 
 def store_time(before_ms: int, append_time_ms: int) -> int:
-    """The store timestamp of an entry: its appender's clock, but never earlier than the entry before, and at most a day ahead of it."""
+    """The store timestamp of an entry: its appender's clock, never earlier than the entry before, and at most a day ahead of it."""
     latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
     return max(before_ms, min(latest_ms, TIME_MAX_MS))
 

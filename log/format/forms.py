@@ -1,7 +1,7 @@
 """Read values as forms, which are types of msgspec's, from any thread.
 
-msgspec looks at a type when it is used for the first time, and remembers what it found before it has found all. A second thread that reads a
-value of the type meanwhile ends the process (seen with msgspec 0.22: a fault at address 0). So types are looked at one after the other.
+msgspec looks at a type at its first use, and keeps what it found before it has found all. A second thread that uses the type
+meanwhile ends the process (msgspec 0.22: a fault at address 0). So types are looked at one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def decoded(data: bytes | str, form: type[T]) -> T:
 def converted(value: object, form: type[T], *, str_keys: bool = False) -> T:
     """A value as one of a form. Raises `msgspec.MsgspecError` and `RecursionError`.
 
-    ``str_keys``: whether the keys of mappings come from JSON, where each is text.
+    ``str_keys``: the keys of mappings come from JSON, as text.
     """
     _decoder(form)  # type: ignore[arg-type]
     return msgspec.convert(value, form, str_keys=str_keys)

@@ -1,7 +1,8 @@
-"""Hands batches to the next appender: one object whose name says all that an appender needs to link it.
+"""Hands batches to the next appender: one object whose name has all that an appender needs to link it.
 
-The object lies under ``staged/handed/<tail>/``; its name is the encoded header, so that a LIST replaces reading it. Its body holds the
-rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer, and the name says so.
+The object lies under ``staged/handed/<tail>/``; its name is the encoded header, so that a LIST replaces reading it. Its body holds
+the rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer; the name has a mark of
+that.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from .stored_json import StoredForm, check_stored, parse_stored
 _HANDED_KEY = "penstock.handed"
 _LONG = "long-"
 _BASIC, _EXTENDED = 1, 2
-"""The versions of names: the later one says of each batch with which schema its rows were written, and whether they are extended."""
+"""The versions of names. The later one has each batch's schema version, and whether its rows are extended."""
 _WHAT = "batches that were handed over"
 
 
@@ -51,7 +52,7 @@ class _HandedForm(StoredForm, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """What one process handed over at once: openings, and batches whose parts point at the object or at staged uploads."""
+    """Openings and batches that one process handed over at once. Parts point at the object or at staged uploads."""
 
     tail: int
     key: str
@@ -71,8 +72,8 @@ class HandOverObject:
 def prepare(
     paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, pa.Table | None]]
 ) -> HandOverObject:
-    """The object that hands these openings and batches over at ``tail``. Batches come with their rows sorted by queue, or with parts
-    staged before.
+    """The object that hands these openings and batches over at ``tail``. Rows are sorted by queue; None: the batch's parts are
+    staged.
 
     All must be valid until ``tail`` + 64. ``write_id`` (32 hexadecimal digits) makes the name fresh.
     """
@@ -94,9 +95,7 @@ def prepare(
 
 
 async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -> HandOver | None:
-    """The content of a listed hand-over. None for a foreign or damaged object. The object is read only when its name is too short to
-    say all.
-    """
+    """The content of a listed hand-over, read only where its name is too short. None: foreign or damaged."""
     found = paths.handed_parts(info.key)
     if found is None:
         return None

@@ -1,7 +1,6 @@
 """The values in an entry's footer: its writer, the state it was built on, and the batches it brings.
 
-They are JSON on the outside, frozen values on the inside. Decoding checks types, ranges and lengths, and refuses what a newer version
-wrote. Only the fold decides whether a batch counts.
+Decoding checks types, ranges and lengths, and refuses what a newer version wrote. Only the fold decides whether a batch counts.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class Part:
     """A staged object, or a run of its rows, sorted by queue, that belongs to one batch."""
 
     key: str
-    """Relative to the topic's root."""
+    """The key from the topic's root."""
     first_row: int
     rows: Mapping[int, int]
     """Rows of every queue, in queue order from ``first_row`` on."""
     size_bytes: int
     digest: str
-    """The digest of the whole object, as `sealed.digest` gives it."""
+    """The digest of the whole object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,10 @@ class Batch:
     previous: int
     """The sequence of the producer's last accepted message before this batch; -1 for none."""
     last: int
-    """The sequence of this batch's last message."""
+    """The sequence of its last message."""
     generation: int
     """The routing generation its queues were computed with."""
     rows: Mapping[int, int]
-    """Rows of every touched queue."""
     valid_until: int
     """The last entry number that may bring it."""
     parts: tuple[Part, ...] = ()
@@ -75,9 +73,9 @@ class Batch:
     job: str | None = None
     """The staged upload that its parts belong to, closed by the entry that brings it."""
     schema_version: int = 0
-    """The version of the topic's schema that its rows were written with; 0: they have no typed value."""
+    """The version of the schema its rows were written with; 0: they have no typed value."""
     extended: bool = False
-    """Whether a row of it has a key, headers, or NULL instead of a body, which only readers of the later format know."""
+    """Whether a row has a key, headers, or NULL instead of a body, which only readers of the later format know."""
 
     @property
     def row_count(self) -> int:
@@ -94,14 +92,14 @@ class Opening:
     generation: int
     valid_until: int
     last_sequence: int = -1
-    """The last sequence from which a name goes on if the state does not know it."""
+    """The sequence from which a name goes on if the state does not know it."""
 
 
 class Created(StoredForm, frozen=True, tag=True, omit_defaults=True):
     """The topic begins, with fresh queues.
 
-    Ignored in four cases: the topic lives; its last life was not the one to be replaced; it has no queue or more than `QUEUES_MAX`; its
-    schema is none that a topic can begin with.
+    Ignored where the topic lives, its last life is not the one to be replaced, it has no queue or more than `QUEUES_MAX`, or no
+    topic can begin with its schema.
     """
 
     incarnation: Name
@@ -109,7 +107,6 @@ class Created(StoredForm, frozen=True, tag=True, omit_defaults=True):
     replaces: Name = ""
     """The life before it, which has ended; empty: there was none."""
     schema: SchemaForm | None = None
-    """The schema of a typed topic's first version."""
 
 
 class Deleted(StoredForm, frozen=True, tag=True):
@@ -125,7 +122,7 @@ class Evolved(StoredForm, frozen=True, tag=True):
     """The routing generation of that life."""
     schema: SchemaForm
     changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
-    """What changed, as people are told."""
+    """What changed, for people."""
 
 
 class CloseJob(StoredForm, frozen=True, tag=True):
@@ -141,7 +138,7 @@ class ForgetJob(StoredForm, frozen=True, tag=True):
 
 
 class ProducerRowForm(StoredForm, frozen=True, array_like=True):
-    """The stored form of what a state knows of one producer."""
+    """The stored form of `ProducerRow`."""
 
     name: Name
     last: SequenceNumber
@@ -152,7 +149,7 @@ class ProducerRowForm(StoredForm, frozen=True, array_like=True):
 
 
 class VersionForm(StoredForm, frozen=True, array_like=True):
-    """The stored form of what a state knows of one version of its schema."""
+    """The stored form of `SchemaVersion`."""
 
     version: Number
     entry: Number
@@ -162,7 +159,7 @@ class VersionForm(StoredForm, frozen=True, array_like=True):
 
 
 class StateForm(StoredForm, frozen=True, omit_defaults=True):
-    """The stored form of a state, in checkpoints and repairs. The order of its lists is part of it."""
+    """The stored form of `TopicState`. The order of its lists is part of it."""
 
     entry: Number
     incarnation: Name
@@ -180,7 +177,7 @@ class StateForm(StoredForm, frozen=True, omit_defaults=True):
 
 
 class Repair(StoredForm, frozen=True, tag=True):
-    """The whole state after this entry, as entries ``lost_first`` to ``lost_last`` cannot be read any more."""
+    """The whole state after this entry: entries ``lost_first`` to ``lost_last`` cannot be read any more."""
 
     state: StateForm
     lost_first: Number
@@ -234,14 +231,13 @@ class Header:
     append_time_ms: int
     """The time by the appender's clock, corrected by the store's answers."""
     state_digest: str
-    """The digest of the state it was built on."""
     bases: Mapping[int, int]
     """The next offset of every touched queue in that state."""
     actions: tuple[Action, ...] = ()
     openings: tuple[Opening, ...] = ()
     batches: tuple[Batch, ...] = ()
     combines: bool = False
-    """Whether its writer goes on looking for hand-overs for a while. This is advice, and no verdict depends on it."""
+    """Whether its writer looks for hand-overs for a while: advice, on which no verdict depends."""
 
     @property
     def format(self) -> int:
@@ -251,12 +247,11 @@ class Header:
 
     @property
     def inline(self) -> list[int]:
-        """The positions of the batches whose rows are in the entry itself, in list order."""
+        """The positions of the batches whose rows are in the entry itself."""
         return [position for position, batch in enumerate(self.batches) if not batch.parts and batch.rows]
 
 
 def is_extended(batch: Batch) -> bool:
-    """Whether only readers of the later format understand a batch."""
     return batch.extended or batch.schema_version > 0
 
 
@@ -287,7 +282,7 @@ def encode_header(header: Header) -> str:
 
 
 def decode_header(text: str, *, where: str) -> Header:
-    """The inverse of `encode_header`. Raises `DataDamaged` or `NewerFormatError`, naming ``where``."""
+    """Raises `DataDamaged` or `NewerFormatError`, naming ``where``."""
     what = "an entry's footer"
     form = parse_stored(text, _EntryForm, what=what, where=where, formats=FORMATS_OF_LOGS)
     try:
@@ -351,7 +346,6 @@ def _parse_batch(form: BatchForm) -> Batch:
 
 
 def opening_document(opening: Opening) -> OpeningForm:
-    """An opening as JSON."""
     return opening.producer, opening.write_id, opening.generation, opening.valid_until, opening.last_sequence
 
 
@@ -360,7 +354,6 @@ def parse_openings(forms: Iterable[OpeningForm]) -> tuple[Opening, ...]:
 
 
 def part_document(part: Part) -> list[Any]:
-    """A part as JSON."""
     return [part.key, part.first_row, _counts(part.rows), part.size_bytes, part.digest]
 
 

@@ -1,4 +1,4 @@
-"""How a schema is stored: in a topic's first entry, in each evolution, and in states."""
+"""The stored form of a schema, in a topic's first entry, in each evolution, and in states."""
 
 from __future__ import annotations
 
@@ -45,12 +45,11 @@ _NESTED: dict[str, tuple[int | None, Callable[[tuple[Field, ...]], FieldType]]] 
 
 
 def schema_form(schema: TopicSchema) -> SchemaForm:
-    """The stored form of a schema."""
     return SchemaForm(schema.version, schema.last_id, tuple(map(_field_form, schema.fields)))
 
 
 def fields_digest(fields: tuple[Field, ...]) -> str:
-    """A digest of the names, types and NOT NULLs of fields in use, by which the versions of a schema are told apart."""
+    """A digest of the names, types and NOT NULLs of fields in use, by which the versions of a schema differ."""
     return digest(msgspec.json.encode([_shape(field) for field in fields if not field.retired]))
 
 
@@ -88,7 +87,7 @@ def _type_name(type_: FieldType) -> str:
 
 
 def schema_of(form: SchemaForm) -> TopicSchema:
-    """The inverse of `schema_form`. Raises `ValueError` for a type that does not exist."""
+    """Raises `ValueError` for a type that does not exist."""
     return TopicSchema(form.version, tuple(_field_of(one, 1) for one in form.fields), form.last_id)
 
 

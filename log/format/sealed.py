@@ -1,8 +1,8 @@
 """Parquet files that prove their own integrity.
 
-Every file Penstock writes to the log carries a seal: a hash of its data pages and a hash of its footer. The seal is patched into a
-footer value of fixed length after the file is complete. A reader of the whole file checks both hashes, so a change of any byte is
-found. A reader of the footer alone checks the footer's. Parquet's page checksums guard readers that fetch single pages.
+Every file of the log carries a seal: a hash of its data pages and a hash of its footer, patched into a footer value of fixed
+length. A reader of the whole file checks both, so a change of any byte is found. A reader of the footer alone checks the footer's.
+Parquet's page checksums guard readers that fetch single pages.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ _SEAL = b"penstock.seal"
 _HALF = 32
 _BLANK = b"0" * (2 * _HALF)
 UNSEALED = {_SEAL.decode(): _BLANK.decode()}
-"""The footer value that a file is written with before `seal` sets it."""
 _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
-"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000
-times."""
+"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take
+1,000 times."""
 _VALUE_BYTES = 8
 """The average memory of a value, without its text."""
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
-"""What PyArrow raises for Parquet data that it cannot read. The last is for names of columns that are no text."""
+"""PyArrow's errors for Parquet data that it cannot read. The last is for names of columns that are no text."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
 def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
-    """Rows as a sealed Parquet file with these footer values. Columns that no row has anything in are left out (`slim`)."""
+    """Rows as a sealed Parquet file with these footer values. Columns without any value are left out (`slim`)."""
     table = slim(table)
     sink = pa.BufferOutputStream()
     columns = [name for name in _DICTIONARY_COLUMNS if name in table.column_names]
@@ -68,13 +67,13 @@ def seal(written: pa.Buffer) -> bytes:
 
 
 def read_footer(file: bytes, *, where: str) -> dict[str, str]:
-    """The footer values of a whole file, after both halves of its seal were checked. Raises `DataDamaged` or `ForeignObject`."""
+    """The footer values of a whole file with a valid seal. Raises `DataDamaged` or `ForeignObject`."""
     check_seal(file, where=where)
     return _footer_values(file, where)
 
 
 def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
-    """The footer values of a file whose rows may be damaged, or of which only the last part is given. Raises `DataDamaged`."""
+    """The footer values of a file whose rows may be damaged, or of its last part. Raises `DataDamaged`."""
     if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     check_footer(memoryview(file)[-size:], where=where)
@@ -90,10 +89,10 @@ def _footer_values(file: bytes, where: str) -> dict[str, str]:
 
 
 def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in them;
-    columns that files leave out are NULL then, and ``value`` is a struct of any type.
+    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in
+    them; columns that files leave out are NULL then, and ``value`` is a struct of any type.
 
-    The file's own statement of its rows' size is checked before memory is taken for them. Raises `DataDamaged`.
+    Raises `DataDamaged`, also where the file's own statement of its rows' size is too large, before memory is taken for them.
     """
     try:
         parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)

@@ -1,4 +1,4 @@
-"""A topic's state as a value: what the fold computes, how it is hashed, and how it is stored."""
+"""A topic's state as a value, its digest and its stored form."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .stored_json import plain
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """What the state knows of one producer."""
+    """A state's knowledge of one producer."""
 
     last: int
-    """Sequence of its last accepted message; -1 for none."""
+    """The sequence of its last accepted message; -1 for none."""
     entry: int
     """The entry of its last accepted batch or opening."""
     time_ms: int
@@ -30,7 +30,7 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """What the state remembers of one version of its schema."""
+    """A state's knowledge of one version of its schema."""
 
     version: int
     entry: int
@@ -38,9 +38,8 @@ class SchemaVersion:
     time_ms: int
     """The store time of that entry."""
     digest: str = ""
-    """The digest of its fields, by `fields_digest`."""
     changes: tuple[str, ...] = ()
-    """What it changed, as people are told; the first ones where they are many."""
+    """The first of its changes, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,6 @@ class TopicState:
     """The incarnation of the topic's present or last life; empty: it never had one."""
     alive: bool = False
     created_entry: int = 0
-    """The entry that created it."""
     generation: int = 0
     """The routing generation. It rises with every creation, so that batches of a deleted topic never count in its successor."""
     next_offsets: tuple[int, ...] = ()
@@ -64,11 +62,10 @@ class TopicState:
     """The entries that closed jobs, by job, until the jobs are forgotten."""
     store_time_ms: int = 0
     schema: TopicSchema | None = None
-    """The schema of a typed topic from this entry on."""
     versions: tuple[SchemaVersion, ...] = ()
     """The latest versions of its schema, oldest first."""
     sum: int = 0
-    """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
+    """The sum of the digests of all rows above, kept up to date by each fold."""
 
     @property
     def queues(self) -> int:
@@ -123,7 +120,6 @@ def item_hash(*values: object) -> int:
 
 
 def state_form(state: TopicState) -> StateForm:
-    """The stored form of a state; the mappings' order is part of it."""
 
     def rows(mapping: Mapping[str, ProducerRow]) -> tuple[ProducerRowForm, ...]:
         return tuple(
@@ -151,12 +147,11 @@ def state_form(state: TopicState) -> StateForm:
 
 
 def state_document(state: TopicState) -> dict[str, object]:
-    """A state as JSON values."""
     return plain(state_form(state))
 
 
 def state_of(form: StateForm) -> TopicState:
-    """The inverse of `state_form`. Raises `ValueError` for a schema whose types do not exist."""
+    """Raises `ValueError` for a schema whose types do not exist."""
 
     def rows(forms: tuple[ProducerRowForm, ...]) -> dict[str, ProducerRow]:
         return {

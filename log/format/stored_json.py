@@ -1,9 +1,8 @@
-"""Stored JSON is input: whoever may write to the bucket chooses its bytes.
+"""Stored JSON is input: its bytes may come from anyone who may write to the bucket.
 
-Each kind of stored object has a form: a `StoredForm` struct whose fields have types, ranges and lengths. `parse_stored` reads bytes as a
-form, or raises `DataDamaged`. Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have
-is an error, since it may mean something to the process that wrote it. So nesting is as deep as the form, and every process reads the
-same bytes in the same way.
+Each kind of stored object has a form: a `StoredForm` struct whose fields have types, ranges and lengths. Nothing is converted
+(``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have is an error, since it may mean something to its
+writer. So nesting is as deep as the form, and every process reads the same bytes in the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _OBSERVED_CHARS_MAX = 200
 
 
 class StoredForm(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
-    """A form: the fields of a stored JSON object."""
+    """The fields of a stored JSON object."""
 
 
 T = TypeVar("T")
@@ -57,7 +56,7 @@ def parse_stored(
 ) -> T:
     """``data`` as a value of ``form``. ``what`` names it: "an entry's footer". ``formats`` are those that this process reads.
 
-    Raises `NewerFormatError` when a field ``format`` says that another version of Penstock wrote the data, otherwise `DataDamaged`.
+    Raises `NewerFormatError` for a field ``format`` of another version of Penstock, otherwise `DataDamaged`.
     """
     try:
         value = decoded(data, form)
@@ -71,7 +70,7 @@ def parse_stored(
 def check_stored(
     value: object, form: type[T], *, what: str, where: str, operation: str | None = None, hint: str | None = None
 ) -> T:
-    """The same for values that were not read from JSON. Raises `DataDamaged`."""
+    """`parse_stored` for values that were not read from JSON. Raises `DataDamaged`."""
     try:
         return converted(value, form)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -91,7 +90,6 @@ def check_version(version: object, *, where: str, formats: Collection[int] = (FO
 
 
 def damaged(what: str, error: object, *, where: str, operation: str | None = None, hint: str | None = None) -> DataDamaged:
-    """The error for an object that is not what its name says."""
     return DataDamaged(
         f"the object is not {what}",
         operation=operation,
@@ -117,9 +115,7 @@ def plain(value: object) -> dict[str, object]:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ``text`` states, if it is written as Penstock writes numbers: no sign, space, underscore, leading zero or foreign
-    digit.
-    """
+    """The number that ``text`` states as Penstock writes numbers: no sign, space, underscore, leading zero or foreign digit."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
@@ -127,7 +123,6 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def _version(data: bytes | str) -> object:
-    """The value of the field ``format``, as far as it can be read."""
     try:
         return decoded(data, _Versioned).format
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
