@@ -1,7 +1,4 @@
-"""The log on object storage: topics, producers, readers and the Delta table, asynchronously.
-
-`penstock.connect` gives the same to synchronous callers; `penstock.aio` is this module's face for asynchronous ones.
-"""
+"""The log on object storage: topics, producers, readers and the Delta table, asynchronously."""
 
 from typing import TYPE_CHECKING
 

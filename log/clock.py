@@ -1,4 +1,4 @@
-"""The store's clock, by which producers stamp entries and consumers' retries are due, whatever this machine's clock does."""
+"""The store's clock, by which entries are stamped and retries are due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Base = tuple[int, float]
 
 
 class StoreClock:
-    """A `Clock` whose wall time follows the store's: set by `sync`, carried on by the monotonic clock, which never steps.
+    """A `Clock` whose wall time follows the store's: set by `sync`, carried on by the monotonic clock.
 
     Until the first `sync` or `hold` it is this machine's.
     """
@@ -33,14 +33,12 @@ class StoreClock:
         """The machine's own function, without a call in between: every ``send`` reads it."""
         self._base: _Base | None = None
         self._seen: tuple[_Base, int] | None = None
-        """The base at the last answer, and how far the machine's clock was ahead then."""
+        """The base at the last answer, and how far the machine's clock was ahead."""
         self.synced = False
-        """Whether the store ever answered with its time."""
         self.agreed = False
         """Whether the machine's clock was ever within five minutes of the store's. From then on time does not depend on it."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, by the store's clock as far as it is known."""
         machine_ms, base = self._machine.wall_ms(), self._base
         if base is None:
             return machine_ms
@@ -53,7 +51,6 @@ class StoreClock:
         return base_ms + int((self._machine.monotonic_s() - base_s) * 1000)
 
     def _notice(self, base: _Base, ahead_ms: int) -> None:
-        """Log once that the machine's clock stepped since the last answer."""
         seen, self._seen = self._seen, (base, ahead_ms)
         if seen is None or seen[0] is not base:
             return
@@ -64,13 +61,13 @@ class StoreClock:
             )
 
     def hold(self) -> None:
-        """Carry on from this machine's present time, unless the store's is known."""
+        """Carry on from this machine's time, unless the store's is known."""
         if self._base is None:
             base = (self._machine.wall_ms(), self._machine.monotonic_s())
             self._seen, self._base = (base, 0), base
 
     async def sync(self, store: ObjectStore) -> int:
-        """Follow the store's clock from now on. Returns by how many milliseconds this machine's clock is ahead.
+        """Follow the store's clock. Returns by how many milliseconds this machine's clock is ahead.
 
         Raises `StoreUnavailable` for an answer that took too long: this process may have stood still for hours.
         """
@@ -102,7 +99,6 @@ def _by(step_ms: int) -> str:
 
 
 def too_far(ahead_ms: int, store: ObjectStore, operation: str = "open for writing") -> ClockSkewError:
-    """The error of a writer whose clock is more than five minutes off."""
     return ClockSkewError(
         "this machine's clock is too far from the store's",
         operation=operation,

@@ -33,14 +33,14 @@ class QueueDescription:
     next: int
     """The offset of the next message."""
     sampled: int
-    """Its messages within the sample."""
+    """Its messages in the sample."""
     table_bytes: int = 0
-    """The size of its files in the topic's table, without what only the log has yet."""
+    """The size of its files in the table, without what only the log has yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOverTime:
-    """The messages that were stored in each of `SLOTS` slots of equal length."""
+    """The messages stored in each of `SLOTS` slots of equal length."""
 
     start: datetime
     end: datetime
@@ -61,10 +61,10 @@ class TopicDescription:
     named_producers: dict[str, int]
     """The last accepted sequence of each producer seen within 30 days."""
     sampled: int
-    """The number of the newest messages on which the figures on skew are based."""
+    """The number of the newest messages, on which figures on skew are based."""
     hottest_groups: tuple[tuple[str, int], ...]
     over_time: StoredOverTime | None
-    """The messages since the moment from which the sample has all of them. None where they are too few, or of one moment."""
+    """The messages since the moment from which the sample has all. None where they are too few, or of one moment."""
 
     def __repr__(self) -> str:
         return shown(self, f"of {self.name}", self.settings.message_type, f"queues {len(self.queues)}", f"messages {self.messages}")
@@ -119,7 +119,7 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
 
 
 def stored_over_time(times_us: Sequence[npt.NDArray[np.int64]], from_us_on: int) -> StoredOverTime | None:
-    """The messages from a moment on, by their store times. None where they are too few, or of one moment."""
+    """The messages from a moment on by store time. None where they are too few, or of one moment."""
     times = np.concatenate([np.empty(0, np.int64), *times_us])
     times = times[times >= from_us_on]
     if len(times) < 2 or times.min() == times.max():

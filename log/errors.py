@@ -69,7 +69,7 @@ class PenstockError(Exception):
 
 
 FACT_CHARS_MAX = 2_000
-"""The number of characters of a fact that a message shows; the error has all of it."""
+"""The number of characters of a fact that a message shows; the error has all."""
 
 
 def _text(value: object) -> str:
@@ -117,7 +117,7 @@ class BackPressureError(RetryError):
 
 
 class NotWritten(RetryError):
-    """The send is not in the log, and never will be: this is proved."""
+    """The send is proved not to be in the log."""
 
     kind = "not_written"
 
@@ -135,7 +135,7 @@ class ClosedError(ReopenError):
 
 
 class FencedError(ReopenError):
-    """A newer instance of the named producer is open. This one may not write any more."""
+    """A newer instance of the named producer is open."""
 
     kind = "fenced"
 
@@ -159,7 +159,7 @@ class ForkedError(ReopenError):
 
 
 class ViewLost(ReopenError):
-    """The log was trimmed past what this process knew of it; readers reopen by themselves."""
+    """The log was trimmed past what this process knew; readers reopen by themselves."""
 
     kind = "view_lost"
 
@@ -207,7 +207,7 @@ class TopicNotFound(CallError, LookupError):
 
 
 class TopicExists(CallError):
-    """The lake has a topic of this name, with other settings."""
+    """The topic exists with other settings."""
 
     kind = "topic_exists"
 

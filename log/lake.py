@@ -1,4 +1,4 @@
-"""A lake: everything under one root URL, asynchronously. ``penstock.connect`` gives the same for synchronous callers."""
+"""A lake: everything under one root URL, asynchronously."""
 
 from __future__ import annotations
 
@@ -64,12 +64,11 @@ CLOCK_RETRY_S = 60.0
 class LogLake:
     """Topics, producers and readers of one root, on the running event loop.
 
-    ``read_only=True`` never writes. That includes the probe that checks, before the lake's first write, that the store honours
-    conditional writes. ``pace`` tunes how producers share a topic.
+    ``read_only=True`` never writes, not even the probe that the store honours conditional writes, which precedes the lake's first
+    write. ``pace`` tunes how producers share a topic.
     """
 
     read_only: bool
-    """Whether the lake was opened never to be written to."""
     _TABLE_AT_ONCE: ClassVar[bool] = False
     """Whether a topic gets its Delta table when it is created, unless the call says otherwise."""
 
@@ -85,7 +84,7 @@ class LogLake:
         machine = runtime or Runtime()
         checked = checked_duration("refusal_timeout", refusal_timeout, operation="connect", most=_REFUSAL_TIMEOUT_MAX)
         self.refusal_timeout: timedelta = checked
-        """How long what the store or the table allowed before is tried again when it is refused."""
+        """The time for which a refusal of what the store or the table allowed before is tried again."""
         forgiving = store if isinstance(store, TolerantStore) else TolerantStore(store, Refusals(store.url, machine.clock, checked))
         self.store: ObjectStore = forgiving
         self.refusals = forgiving.refusals
@@ -114,9 +113,9 @@ class LogLake:
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     async def create_topic(self, name: str, settings: TopicSettings, *, table: bool | None = None) -> TopicRecord:
-        """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others.
+        """Create a topic. Nothing happens when it exists with these settings; with others, raises `TopicExists`.
 
-        With ``table`` its Delta table is made at once, without rows; that is the default of `penstock.aio.Lake`. Otherwise, and where this
+        With ``table`` its Delta table is made at once, without rows: the default of `penstock.aio.Lake`. Otherwise, and where this
         process may not write to tables, the first publication makes it. A damaged table is only logged.
         """
         check_own(name, operation="create_topic")
@@ -133,7 +132,7 @@ class LogLake:
         return record
 
     async def _make_table(self, name: str, record: TopicRecord) -> None:
-        """Make the topic's Delta table if there is none and it may be written, so that readers of Delta find no rows and not an error."""
+        """Make the topic's Delta table if it may be written, so that readers of Delta find no rows and not an error."""
         paths = TopicPaths.of(name)
         delta = DeltaLog(self.store, paths, record.table, self.runtime, keep_removes=False)
         try:
@@ -167,14 +166,14 @@ class LogLake:
             self._retire(timer_log_name(name))
 
     async def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves that topic out."""
+        """The topics by name. Raises `DataDamaged` for settings that cannot be read; ``damaged="skip"`` leaves the topic out."""
         self._check_open()
         return await list_topics(self.store, damaged=damaged)
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
         """The topic, shared by all that this lake has open on it. Raises `TopicNotFound`.
 
-        Checks of the store and of the clock that reading does not need are made only with ``writable=True``.
+        ``writable=True`` adds checks of the store and of the clock.
         """
         self._check_open()
         if writable:
@@ -188,9 +187,8 @@ class LogLake:
         return topic
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """A topic of type DELAY and the timer log of its same life. Raises `TopicNotFound` when either is missing.
-
-        With ``writable`` a missing timer log is made.
+        """A topic of type DELAY and the timer log of its same life, made where it is missing if ``writable``. Raises
+        `TopicNotFound`.
         """
         timer_log = timer_log_name(name)
         for _ in range(_LIVES_MAX):
@@ -219,9 +217,7 @@ class LogLake:
         return topic
 
     def _retire(self, name: str) -> None:
-        """Forget an open topic, so that the next use opens it anew. Present users go on, and learn by themselves what became of the
-        topic.
-        """
+        """Forget an open topic, so that the next use opens it anew. Present users learn by themselves what became of it."""
         task = self._opened.pop(name, None)
         if task is not None:
             self._retired.append(task)
@@ -239,9 +235,8 @@ class LogLake:
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences.
 
-        ``known_sequence`` is the last sequence that the caller knows to be accepted. A name that has left the log's state goes on from
-        there. Messages for a topic of type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`), which go into the
-        topic itself.
+        ``known_sequence`` is the last sequence that the caller knows to be accepted: a name that has left the log's state goes on
+        from there. Messages for a topic of type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`).
         """
         check_producer_name(name)
         if name is not None and name.startswith(OWN_PREFIX) and not copies:
@@ -282,7 +277,7 @@ class LogLake:
         return producer
 
     async def _invalid_producer(self, topic: Topic, name: str | None, options: ProducerOptions) -> Producer:
-        """The producer of the topic that takes the rows that do not fit a topic's schema. The topic is made if it is missing."""
+        """The producer of the topic that takes rows that do not fit a topic's schema; the topic is made if it is missing."""
         topic.schema  # noqa: B018 - it raises where there is none
         if topic.settings.message_type is MessageType.DELAY:
             raise NotSupported(
@@ -324,11 +319,10 @@ class LogLake:
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 
-        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL
-        relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Fields are matched by
-        name. Producers with an earlier version go on: what they send under old names is understood. Raises `InvalidArgument`, naming the
-        field, for any other change, and for a topic without a schema. With ``dry_run`` nothing changes: it returns what would be, or
-        raises, and a lake that was opened read-only takes it too.
+        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point),
+        NOT NULL relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths).
+        Fields are matched by name. Producers with an earlier version go on. Raises `InvalidArgument`, naming the field, for any
+        other change, and for a topic without a schema. ``dry_run`` changes nothing; a lake that was opened read-only takes it too.
         """
         check_own(name, operation="evolve_topic")
         check_flag("dry_run", dry_run, operation="evolve_topic")
@@ -337,13 +331,13 @@ class LogLake:
         return await evolve_topic(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
 
     async def topic_schema(self, name: str) -> TopicSchema | None:
-        """The schema of a topic as it is now; None for a topic without one."""
+        """The present schema of a topic; None for a topic without one."""
         topic = await self.topic(name)
         await topic.tail.catch_up()
         return topic.tail.state.schema if topic.is_current else None
 
     async def schema_history(self, name: str) -> tuple[SchemaVersion, ...]:
-        """The versions of a topic's schema, oldest first: when each came, and what it changed. The last 100 are remembered."""
+        """The versions of a topic's schema, oldest first, at most the last 100."""
         topic = await self.topic(name)
         await topic.tail.catch_up()
         return topic.tail.state.versions if topic.is_current else ()
@@ -355,7 +349,7 @@ class LogLake:
         return topic
 
     def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
-        """The topic and the counts of each open producer. Any thread may ask."""
+        """The topic and the counts of each open producer, from any thread."""
         return [(one.topic, one.statistics()) for one in self._producers if not one.closed]
 
     async def reader(self, topic: str) -> Reader:
@@ -365,14 +359,14 @@ class LogLake:
         return reader
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """A description of a topic: settings, offsets of every queue, table, and the hottest queues and message groups of the last messages."""
+        """A topic's settings, offsets, table, and the hottest queues and message groups of the last messages."""
         topic = await self.topic(name)
         return await describe(topic, Reader(topic))
 
     # --- Writing at all ---------------------------------------------------------------------------------------------------------
 
     async def _writable(self, operation: str) -> None:
-        """Return once the store and the clock have been found fit for writing.
+        """Return once the store and the clock are found fit for writing.
 
         Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError`.
         """
@@ -403,8 +397,7 @@ class LogLake:
     async def keep_time(self) -> None:
         """Return once the lake's time follows the store's clock, so that setting this machine's clock delays and hastens nothing.
 
-        Writing does this by itself. Where the store does not tell its time, or is only read, time goes on from this machine's present
-        time.
+        Writing does this by itself. Where the store gives no time, or is only read, time goes on from this machine's present time.
         """
         self._check_open()
         if self._time is None:
@@ -414,10 +407,10 @@ class LogLake:
         self._time.result()
 
     async def agree_on_time(self, operation: str) -> None:
-        """Do as `keep_time`, for who is to write sooner or later.
+        """Do as `keep_time`, for a process that writes sooner or later.
 
-        Raises `ClockSkewError` when the store tells a time that is more than five minutes off this machine's, and never told another. Raises
-        the store's errors.
+        Raises `ClockSkewError` when the store's time is, and ever was, more than five minutes off this machine's, and the store's
+        errors.
         """
         await self.keep_time()
         if self._clock.agreed or not self._clock.synced:  # who only reads never asks
@@ -456,8 +449,8 @@ class LogLake:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first producer's error
-        that was not reported to anybody.
+        """Close all readers and producers (writing what was sent), topics and the store. Raises the first producer's error that was
+        not reported before.
 
         Concurrent calls wait for the same end; closing again does nothing. Cancelling a call does not stop the close.
         """

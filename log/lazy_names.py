@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used (PEP 562), so that a program pays for what it uses."""
+"""Public names of a package that are imported at their first use (PEP 562), so that a program pays for what it uses."""
 
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -8,9 +8,8 @@ from importlib import import_module
 def lazy_names(
     package: str, places: Mapping[str, Collection[str]], *, modules: Collection[str] = ()
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for a package.
-
-    ``places`` has the names by the module that defines them, relative to the package. ``modules`` are public themselves.
+    """``__getattr__`` and ``__dir__`` for a package. ``places`` has names by the defining module; ``modules`` are public
+    themselves.
     """
     defined_in = {name: module for module, names in places.items() for name in names}
 

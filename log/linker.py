@@ -1,13 +1,13 @@
 """Links rows that other processes stage. A batch is in the log whole or not at all and, under a name, once.
 
-    linker = await open_linker(lake, "orders", name="spark/etl")
+linker = await open_linker(lake, "orders", name="spark/etl")
     if not linker.is_linked(batch):                  # else an earlier instance of the name has seen to it
         job = await linker.begin()                   # its id goes to whoever stages
         parts = …                                    # each by `jobs.upload_part`, in any process, tried as often as need be
         linked = await linker.link(job, parts, batch=batch)
 
-Nothing is visible before ``link``. Then all parts that it was given are, in their order within each queue. The collector removes
-uploads that are not linked after two days. The proof is in ``docs/0008-ordered-writes.md``.
+Nothing is visible before ``link``. Then all its parts are, in their order within each queue. The collector removes uploads that are
+not linked after two days. The proof is in ``docs/0008-ordered-writes.md``.
 """
 
 from __future__ import annotations
@@ -56,24 +56,26 @@ class LinkedBatch:
 
     rows: int
     entry: int | None
-    """The entry that brought it. None when only the fact is known: the name's next opening told it, or the log was trimmed meanwhile."""
+    """The entry that brought it. None: only the fact is known."""
     offsets: Mapping[int, tuple[int, int]] | None
-    """The first offset and the one after the last of every touched queue. None when only the fact is known."""
+    """The first offset and the one after the last of every touched queue. None: only the fact is known."""
 
 
 def sequence_of(batch: int, rows: int) -> int:
-    """The sequence of the batch's last row, which tells how many there are. It leaves room for as many rows as a batch may have."""
+    """The sequence of the batch's last row, from which its number of rows follows."""
     return batch * BATCH_SEQUENCES + _LOWEST + rows - 1
 
 
 def rows_of(sequence: int) -> int | None:
-    """The number of rows of the batch that ends with a sequence. None for the greatest one, with which every batch of older versions ends."""
+    """The number of rows of the batch that ends with a sequence. None for the greatest, with which every batch of older versions
+    ends.
+    """
     rows = sequence % BATCH_SEQUENCES - _LOWEST + 1
     return None if rows == ENTRY_ROWS_MAX else rows
 
 
 class Linker:
-    """A producer whose rows other processes stage, on the running event loop. `open_linker` makes it; it links one batch at a time.
+    """A producer whose rows other processes stage, on the running event loop. It links one batch at a time.
 
     After an error open another one.
     """
@@ -90,21 +92,19 @@ class Linker:
         self.generation = generation
         """The routing generation of the topic's life that ``settings`` belong to."""
         self.id: str = name or topic.runtime.new_id()
-        """The producer's name, or a random id."""
 
     @property
     def topic(self) -> Topic:
-        """The topic that it links to."""
         return self._topic
 
     @property
     def settings(self) -> TopicSettings:
-        """The topic's settings, by which rows are to be routed."""
+        """The settings by which rows are to be routed."""
         return self._topic.settings
 
     @property
     def schema(self) -> TopicSchema | None:
-        """The topic's schema, as far as this process has read, by which typed rows are to be staged. None: it has none."""
+        """The topic's schema, as far as this process has read, by which typed rows are to be staged."""
         return self._topic.tail.state.schema
 
     @property
@@ -117,9 +117,8 @@ class Linker:
         return batch <= self.last_batch
 
     def check_repeated(self, batch: int, rows: int) -> None:
-        """Raise `InvalidArgument` if the batch is the last one that is linked, and was linked with another number of rows.
-
-        To pass it over as a repetition would lose rows. Nothing is lost of one that has no rows now.
+        """Raise `InvalidArgument` if the batch is the last linked one, which had another number of rows: passing it over would lose
+        rows.
         """
         if batch != self.last_batch or not rows or (linked := rows_of(self._last_sequence)) in {None, rows}:
             return
@@ -134,7 +133,7 @@ class Linker:
         )
 
     async def begin(self) -> Job:
-        """Begin a batch. Returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
+        """Begin a batch; uploads may follow, in any process. It is to be linked within 24 hours."""
         topic = self._topic
         return await until_answered(
             lambda: begin_job(topic.store, topic.paths, topic.runtime, producer=self.id),
@@ -152,15 +151,15 @@ class Linker:
     ) -> LinkedBatch:
         """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
 
-        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine. A number that is in the log already is an error
-        here. Where no answer tells the outcome, the name is opened anew, which ends all doubt. The batch is linked then if it has not
-        been.
+        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine. A number that is in the log already is an
+        error here. Where no answer gives the outcome, the name is opened anew, which ends all doubt; then the batch is linked if it
+        has not been.
 
-        ``schema_version`` is that of the topic's schema that the parts were written with; 0: they have no typed value. ``extended`` says
-        that a row has a key, headers, or NULL instead of a body.
+        ``schema_version`` is that of the parts; 0: they have no typed value. ``extended``: a row has a key, headers, or NULL
+        instead of a body.
 
-        Raises `FencedError` when a newer instance of the name is open, and `NotWritten` when the batch is proved not to be in the log.
-        Raises `UnknownOutcome` without a name, or when the store does not answer for long, and `TopicDeleted`.
+        Raises `FencedError` when a newer instance of the name is open, and `NotWritten` when the batch is proved not to be in the
+        log. Raises `UnknownOutcome` without a name, or when the store does not answer for long, and `TopicDeleted`.
         """
         rows = self._checked(parts, batch)
         self._check_version(schema_version)
@@ -244,7 +243,7 @@ class Linker:
         )
 
     def _check_version(self, schema_version: int) -> None:
-        """Raise `InvalidArgument` for rows that the fold would void, as they are typed where the topic is not, or the other way."""
+        """Raise `InvalidArgument` for rows that the fold would void, as either they or the topic are typed."""
         if not self._topic.is_current:
             return  # the append tells so
         schema = self._topic.tail.state.schema
@@ -279,7 +278,6 @@ class Linker:
 
 
 def check_batch(batch: int) -> None:
-    """Raise `InvalidArgument` unless this is a valid number of a batch."""
     if not isinstance(batch, int) or isinstance(batch, bool) or not 0 <= batch <= BATCH_MAX:
         raise InvalidArgument("not a batch's number", operation="link", expected=f"0 to {BATCH_MAX}", observed=batch)
 
@@ -287,8 +285,7 @@ def check_batch(batch: int) -> None:
 async def current_topic(lake: LogLake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
     """The topic that has the name now, open for writing, and the routing generation of its settings.
 
-    The topic that this process has open may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right
-    now, and `NotSupported` for a topic of type DELAY.
+    Raises `TopicNotFound`, `TopicDeleted` when it is deleted right now, and `NotSupported` for a topic of type DELAY.
     """
     check_own(name, operation="link")
     opened = await lake.topic(name, writable=True)
@@ -313,9 +310,9 @@ async def open_linker(
 ) -> Linker:
     """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
 
-    ``timeout`` is for getting one link, or one opening, into the log. ``generation`` is the routing generation by which the rows to be
-    linked were staged, if they are already. Raises what ``lake.producer`` raises, and `TopicDeleted` when the topic's generation is
-    another one. Raises `InvalidArgument` for a name under which a producer has sent messages with sequences of its own.
+    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation by which rows were staged, if they are
+    already. Raises what ``lake.producer`` raises, `TopicDeleted` when the topic's generation is another one, and `InvalidArgument`
+    for a name under which a producer has sent messages with sequences of its own.
     """
     check_producer_name(name)
     opened, current = await current_topic(lake, topic, timeout=timeout)

@@ -1,8 +1,7 @@
-"""Counting without knowing who reads the counts: producers and consumers count into `Metrics`, and know neither Prometheus nor
-OpenTelemetry.
+"""Counting, without knowledge of Prometheus or OpenTelemetry.
 
-Events are counted when they happen (`Counter`, `Histogram`). Gauges are asked for when somebody looks (`Metrics.watch`), so that an idle
-consumer does nothing for its metrics. `MemoryMetrics` keeps the counts in this process; `penstock.infra.metrics` exports them.
+Events are counted when they happen (`Counter`, `Histogram`). Gauges are asked for at each look (`Metrics.watch`), so that an idle
+consumer does nothing for its metrics. `MemoryMetrics` keeps counts in this process; `penstock.infra.metrics` exports them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .limits import plain
 
 
 class Kind(StrEnum):
-    """What can be counted."""
+    """The kinds of metrics."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -39,9 +38,9 @@ class Metric:
     buckets: tuple[float, ...] = ()
     """HISTOGRAM: upper bounds, inclusive, rising."""
     largest: bool = False
-    """GAUGE: when several sources give it for the same labels, the largest counts and not their sum."""
+    """GAUGE: of several sources with the same labels the largest counts, not their sum."""
     watched: bool = False
-    """COUNTER: its source gives the current count when somebody looks (`Metrics.watch`), as for a gauge."""
+    """COUNTER: its source gives the current count at each look, as for a gauge."""
 
 
 def gauge(name: str, help: str, unit: str = "", *, labels: tuple[str, ...], largest: bool = False) -> Metric:
@@ -53,7 +52,7 @@ def counter(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) ->
 
 
 def watched(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) -> Metric:
-    """A counter whose source gives the current count when somebody looks."""
+    """A counter whose source gives the current count at each look."""
     return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit, watched=True)
 
 
@@ -73,7 +72,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What a histogram holds."""
+    """The counts of a histogram."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -83,7 +82,7 @@ class Distribution:
 
 
 Source: TypeAlias = Callable[[], Iterable[Sample]]
-"""Gives the current values. It is called in the exporter's threads."""
+"""The current values; called in the exporter's threads."""
 
 
 class Counter(Protocol):
@@ -101,23 +100,22 @@ class Histogram(Protocol):
 
 
 class Metrics(Protocol):
-    """Where counts go. A caller asks for its counters once and keeps them; counting is then one addition."""
+    """A place for counts. A caller keeps its counters; counting is then one addition."""
 
     def counter(self, metric: Metric, /, **labels: str) -> Counter:
-        """The counter of these labels: the same one for every caller."""
+        """The counter of these labels, the same for every caller."""
         ...
 
     def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
-        """The histogram of these labels: the same one for every caller."""
+        """The histogram of these labels, the same for every caller."""
         ...
 
     def watch(self, source: Source, /) -> Callable[[], None]:
-        """Ask ``source`` for its gauges, and for counters that are ``watched``, whenever somebody looks. The returned function ends that."""
+        """Ask ``source`` for its gauges and ``watched`` counters at each look, until the returned function is called."""
         ...
 
 
 def check_metrics(metrics: object, operation: str) -> None:
-    """Raise `InvalidArgument` unless this is something to count into."""
     parts = [getattr(metrics, name, None) for name in ("counter", "histogram", "watch")]
     if isinstance(metrics, type) or not all(map(callable, parts)):
         raise InvalidArgument(
@@ -129,7 +127,7 @@ def check_metrics(metrics: object, operation: str) -> None:
 
 
 class MemoryMetrics:
-    """Counts kept in this process. Counts that nobody reads cost an addition and a few hundred bytes for each set of labels."""
+    """Counts kept in this process: an addition each, and a few hundred bytes for each set of labels."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -153,8 +151,8 @@ class MemoryMetrics:
         return lambda: self._forget(source)
 
     def samples(self, *, failed: Callable[[Exception], None] | None = None) -> list[Sample]:
-        """Counters and gauges as they stand. Raises what a source raises. With ``failed``, that is called with the error, and the source is
-        left out.
+        """Counters and gauges as they stand. A source's error goes to ``failed``, and leaves that source out; without ``failed`` it
+        is raised.
         """
         with self._lock:
             counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
@@ -163,12 +161,11 @@ class MemoryMetrics:
         return counted + merged(asked(sources, failed))
 
     def distributions(self) -> list[Distribution]:
-        """Histograms as they stand."""
         with self._lock:
             return [histogram.distribution(metric, labels) for (metric, labels), histogram in self._histograms.items()]
 
     def value(self, metric: Metric, /, **labels: str) -> float | None:
-        """The value of one counter or gauge, None when there is none. For tests, and for callers that look at a single number."""
+        """The value of one counter or gauge, for tests and for callers that look at a single number."""
         wanted = label_values(metric, labels, metric.kind)
         return next((one.value for one in self.samples() if one.metric == metric and one.labels == wanted), None)
 
@@ -210,7 +207,7 @@ class _Histogram:
 
 
 def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None = None) -> Iterator[Sample]:
-    """What the sources give; a source that fails gives nothing, if somebody is to hear of it."""
+    """The samples of the sources. One that fails is left out, where ``failed`` takes its error."""
     for source in sources:
         try:
             samples = list(source())
@@ -223,7 +220,7 @@ def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None 
 
 
 def merged(samples: Iterable[Sample]) -> list[Sample]:
-    """One sample for each set of labels: the values of several consumers of a process are added up, or the largest is taken."""
+    """One sample for each set of labels: the sum over the consumers of a process, or the largest."""
     found: dict[tuple[Metric, tuple[str, ...]], float] = {}
     for sample in samples:
         key = (sample.metric, sample.labels)
@@ -247,5 +244,5 @@ def label_values(metric: Metric, labels: dict[str, str], kind: Kind) -> tuple[st
 
 
 def age_ms(since_ms: int | None, now_ms: int) -> int:
-    """The age of what came at a time; 0 for nothing."""
+    """The age of a time; 0 for None."""
     return 0 if since_ms is None else max(0, now_ms - since_ms)

@@ -1,7 +1,7 @@
 """Maps names to object keys and back.
 
-These rules suit every store and every Delta reader. Numbers are padded to 20 digits where their order matters. No key has a ``%``,
-which Delta readers decode. No key is the folder of another. No path part is longer than 255 bytes.
+These rules suit every store and every Delta reader. Numbers are padded to 20 digits where order matters. No key has a ``%``, which
+Delta readers decode. No key is the folder of another. No path part is longer than 255 bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .errors import ForeignObject, InvalidArgument, LimitExceeded
 from .limits import PATH_PART_BYTES_MAX, TOPIC_NAME_CHARS_MAX
 
 AUDIT_TOPIC = "penstock-audit"
-"""The topic in which consoles say who did what. It is written for them alone: whoever may send to any topic may not send to this one."""
+"""The topic in which consoles record who did what. A right to send to any topic does not include it."""
 DLQ_PREFIX = "%DLQ%"
 TIMER_PREFIX = "%TIMER%"
 _FOLDER_PREFIXES = {DLQ_PREFIX: "dlq.", TIMER_PREFIX: "timer."}
@@ -39,19 +39,21 @@ def check_topic_name(name: str) -> None:
 
 
 def topic_folder(name: str) -> str:
-    """The folder part of a topic: ``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``, ``timer.orders`` for ``%TIMER%orders``."""
+    """The folder part of a topic: ``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``, ``timer.orders`` for
+    ``%TIMER%orders``.
+    """
     check_topic_name(name)
     prefix = _prefix(name)
     return _FOLDER_PREFIXES.get(prefix, "") + name.removeprefix(prefix)
 
 
 def _prefix(name: str) -> str:
-    """The prefix of a topic that Penstock makes by itself; empty for other topics."""
+    """The prefix of a topic that Penstock makes by itself; empty for others."""
     return next((prefix for prefix in _FOLDER_PREFIXES if name.startswith(prefix)), "")
 
 
 def topic_name(folder: str) -> str:
-    """The inverse of `topic_folder`. Raises `ForeignObject` for a folder that no topic name maps to."""
+    """The inverse of `topic_folder`. Raises `ForeignObject` for a folder of no topic name."""
     of_prefix = (prefix + folder.removeprefix(first) for prefix, first in _FOLDER_PREFIXES.items() if folder.startswith(first))
     name = next(of_prefix, folder)
     try:
@@ -62,22 +64,20 @@ def topic_name(folder: str) -> str:
 
 
 def timer_log_name(topic: str) -> str:
-    """The name of a topic's timer log: ``%TIMER%orders`` for ``orders``."""
+    """``%TIMER%orders`` for ``orders``."""
     return TIMER_PREFIX + topic
 
 
 def is_timer_log(topic: str) -> bool:
-    """Whether this is the name of a timer log."""
     return topic.startswith(TIMER_PREFIX)
 
 
 def topic_of(timer_log: str) -> str:
-    """The inverse of `timer_log_name`."""
     return timer_log.removeprefix(TIMER_PREFIX)
 
 
 def is_staged(key: str) -> bool:
-    """Whether a key, relative to a topic's root, can belong to rows that were staged for the topic."""
+    """Whether a key, relative to a topic's root, can belong to staged rows."""
     folder, *parts = key.split("/")
     return folder == "staged" and bool(parts) and all(part.isprintable() and part not in {"", ".", ".."} for part in parts)
 
@@ -87,7 +87,7 @@ def padded(number: int) -> str:
 
 
 def parse_padded(text: str) -> int | None:
-    """The number in a 20-digit name, or None when it is something else."""
+    """The number in a 20-digit name, or None for anything else."""
     return int(text) if len(text) == 20 and text.isdecimal() and text.isascii() else None
 
 
@@ -115,7 +115,6 @@ class TopicPaths:
         return f"{self.root}log/{padded(number)}.parquet"
 
     def entry_number(self, key: str) -> int | None:
-        """The entry's number, or None for a key that is not an entry's."""
         name = key.removeprefix(self.log)
         return parse_padded(name.removesuffix(".parquet")) if name.endswith(".parquet") and name != key else None
 
@@ -147,7 +146,7 @@ class TopicPaths:
         return f"{self.handed_under(tail)}{name}"
 
     def handed_parts(self, key: str) -> tuple[int, str] | None:
-        """(tail, name) of a handed object, or None for a key that is not one."""
+        """(tail, name) of a handed object, or None for another key."""
         tail, slash, name = key.removeprefix(self.handed).partition("/")
         number = parse_padded(tail)
         return (number, name) if slash and number is not None and key.startswith(self.handed) else None

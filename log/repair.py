@@ -1,10 +1,10 @@
 """`penstock repair`: appends an entry that carries the whole state, so that a log with a damaged entry goes on.
 
-The state is built so that nothing given out before is given out again. If only rows are damaged, footers still tell it exactly.
+Nothing given out before is given out again. If only rows are damaged, footers still give the exact state.
 
-After an entry that is lost altogether, the later entries are taken at their word. Offsets go on after the last base that is known, or
-as far as the lost entry could have gone. All batches count as accepted. As the lost entry may have opened any name or accepted any
-batch, a new routing generation voids what is under way, and every name must be opened again.
+After an entry that is lost altogether, offsets go on after the last base that is known, or as far as the lost entry could have
+gone. All batches of later entries count as accepted. As the lost entry may have opened any name or accepted any batch, a new
+routing generation voids what is under way, and every name must be opened again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ class RepairReport:
 
     needed: bool
     damage: str = ""
-    """The damage at which the fold stopped."""
     entry: int = 0
-    """The number of the repairing entry."""
     lost_entries: tuple[int, ...] = ()
     """Entries that cannot be read."""
     exact: bool = True
@@ -49,8 +47,7 @@ class RepairReport:
 async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry_run: bool = False) -> RepairReport:
     """Let a log go on whose fold stops at a damaged entry. Does nothing when the log can be folded to its end.
 
-    Raises `StoreUnavailable` when the outcome cannot be told: run it again. Raises `DataDamaged` when no checkpoint is left to start
-    from.
+    Raises `StoreUnavailable` when the outcome is unknown: run it again. Raises `DataDamaged` when no checkpoint is left.
     """
     for _ in range(_TRIES):
         view = await _opened_view(store, paths, runtime)
@@ -68,8 +65,8 @@ async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry
 async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> View:
     """A view at the newest good checkpoint.
 
-    Without one there is no sound repair. Entries after the floor tell where queues are, but only a checkpoint tells how far a named
-    producer was. A producer that gets too low a sequence sends again what is stored.
+    Without one there is no sound repair: only a checkpoint shows how far a named producer was, and a producer that gets too low a
+    sequence sends again what is stored.
     """
     floor = await read_floor(store, paths)
     view = View(store, paths, runtime)
@@ -119,9 +116,10 @@ async def _repair_behind(
 
 
 def repaired_state(before: TopicState, found: Mapping[int, SalvagedEntry | None], *, now_ms: int) -> tuple[TopicState, bool]:
-    """The state after the repairing entry, and whether it is exact, from the last known state and what is left of the entries after it.
+    """The state after the repairing entry, and whether it is exact, from the last known state and what is left of the entries after
+    it.
 
-    This state goes on above everything that any of these entries may have given out: offsets, epochs and sequences.
+    It goes on above all offsets, epochs and sequences that these entries may have given out.
     """
     last = max(found, default=before.entry)
     state = before
@@ -138,7 +136,7 @@ def repaired_state(before: TopicState, found: Mapping[int, SalvagedEntry | None]
 
 
 def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> TopicState:
-    """The state after entries of which some are lost, each other one taken at its word."""
+    """The state after entries of which some are lost, the others taken at their word."""
     unknown_entries = 0
     known_entry = state.entry
     offsets = list(state.next_offsets)
@@ -209,7 +207,6 @@ def _with_producers(state: TopicState, header: Header) -> TopicState:
 
 
 async def _put(store: ObjectStore, paths: TopicPaths, header: Header) -> bool:
-    """Create the entry. Returns whether the entry with its number is ours."""
     key = paths.entry(header.entry)
     data = encode_entry(header, {})
     for _ in range(_TRIES):

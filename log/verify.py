@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of a verification: what was read, and what was found."""
+    """The result of a verification."""
 
     topic: str
     entries: int = 0
@@ -74,9 +74,8 @@ class VerifyReport:
 async def verify(store: ObjectStore, paths: TopicPaths, record: TopicRecord, runtime: Runtime) -> VerifyReport:
     """Check every entry, staged object, checkpoint and table file of a topic, and log against table.
 
-    Reads all bytes of the topic once, and those of the table that are also in the log once more. Entries are held in memory one piece
-    at a time. Others may go on writing and trimming: entries appended meanwhile are left for the next time, and trimmed ones are not
-    reported.
+    Reads all bytes of the topic once, and those of the table that are also in the log once more. Entries are held in memory one
+    piece at a time. Others may go on writing and trimming: later entries are left for the next time, trimmed ones are not reported.
 
     Raises only what the store raises; damage is a finding.
     """
@@ -100,7 +99,6 @@ class _Verification:
         self._ends: tuple[int, ...] = ()
         """The offsets at which, by the log, the table must end."""
         self._floor = 0
-        """The highest floor that was read."""
         self._numbers: frozenset[int] | None = None
 
     async def run(self) -> VerifyReport:
@@ -160,12 +158,12 @@ class _Verification:
         return True
 
     async def _is_trimmed(self, entry: int) -> bool:
-        """Whether the floor has passed an entry meanwhile. Then the entry may be gone, with what it links, and is not reported."""
+        """Whether the floor has passed an entry meanwhile: it may be gone, with what it links, and is not reported."""
         await self._read_floor()
         return entry <= self._floor
 
     async def _start(self) -> TopicState | None:
-        """The state at the floor, or else at the first later checkpoint that can be read. None when there is none."""
+        """The state at the floor, or else at the first later checkpoint that can be read."""
         while self._floor:
             floor, self._numbers = self._floor, None
             unreadable: list[Finding] = []
@@ -211,7 +209,7 @@ class _Verification:
             self._ends = state.next_offsets
 
     def _is_mine(self, state: TopicState) -> bool:
-        """Whether a state is of this life of the topic, not of a former topic of this name."""
+        """Whether a state is of this life of the topic."""
         return state.incarnation == self._record.incarnation
 
     async def _entry(self, state: TopicState) -> TopicState | None:
@@ -359,7 +357,7 @@ class _Verification:
             self._holes(queue, [(behind, self._snapshot.end(queue))], self._delta.root)
 
     async def _file(self, file: TableFile) -> list[tuple[int, int]]:
-        """Check one file against what the table says about it. Returns the gaps between its offsets."""
+        """Check one file against what the table states of it. Returns the gaps between its offsets."""
         where = self._delta.root + file.path
         try:
             data = (await self._store.get(where)).data

@@ -1,6 +1,6 @@
 """The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
 
-Safety rests on the fold alone. This module makes appends quick and cheap in requests.
+Safety rests on the fold alone.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ class Appender:
         tail.jump_listeners.append(self._on_jump)
 
     async def append_batch(self, batch: Batch, rows: pa.Table | None, *, size_bytes: int, deadline_s: float) -> Outcome:
-        """Append one batch; ``rows`` are sorted by queue, None where its parts are staged. The caller sends a producer's batches
-        one by one.
-        """
+        """Append one batch; ``rows`` are sorted by queue, None where its parts are staged. A producer's batches come one by one."""
         return await self._append(batch=batch, rows=rows, size_bytes=size_bytes, deadline_s=deadline_s)
 
     async def append_opening(self, opening: Opening, *, deadline_s: float) -> Outcome:
@@ -82,7 +80,7 @@ class Appender:
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
 
     def expect(self) -> None:
-        """Look what others have appended, where others do, for an append that comes in a moment."""
+        """Look early, where others append too, for an append that comes in a moment."""
         now_s = self._now_s()
         if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
             self._start_look()
@@ -115,7 +113,6 @@ class Appender:
             timer.cancel()
 
     async def close(self) -> None:
-        """Stop. Pending appends end by what is known of them."""
         self._closing = True
         if self._task is not None:
             self._task.cancel()
@@ -129,7 +126,7 @@ class Appender:
         self._tail.jump_listeners.remove(self._on_jump)
 
     async def _run(self) -> None:
-        """Take turns until nothing is pending. A fault that waiting does not mend ends everything pending."""
+        """Take turns until nothing is pending, or a fault that waiting does not mend ends everything."""
         while not self._closing and (self._in_flight or self._race.in_charge(self._now_s())):
             try:
                 await self._turn()
@@ -216,7 +213,7 @@ class Appender:
         race.note_race(self._now_s(), won=won)
 
     async def _write(self, number: int, data: bytes, composed: ComposedEntry) -> bool:
-        """Make ``data`` entry ``number``. False: another's entry has the number. Raises `ViewLost` when neither can be known."""
+        """Make ``data`` entry ``number``. False: it is another's. Raises `ViewLost` when neither can be known."""
         view = self._tail.view
         key = self._paths.entry(number)
         write_id = composed.header.write_id
@@ -269,7 +266,7 @@ class Appender:
     # --- Handing over and following ---------------------------------------------------------------------------------------------
 
     async def _hand_over_and_follow(self, chosen: list[PendingAppend]) -> None:
-        """Follow beside the request. A hand-over that was begun is always seen to its end."""
+        """Follow beside the request. A hand-over that was begun is seen to its end."""
         following = asyncio.ensure_future(self._follow())
         try:
             await self._hand_over(chosen)
@@ -279,7 +276,6 @@ class Appender:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _hand_over(self, chosen: list[PendingAppend]) -> None:
-        """Put appends where any appender finds them, this process's included."""
         self._end_overdue()
         tail = self._tail.state.entry
         fresh: list[PendingAppend] = []
@@ -372,7 +368,6 @@ class Appender:
         self._wakeup.set()
 
     async def write_missing_checkpoint(self) -> None:
-        """Write the newest due checkpoint that this process passed, unless it exists."""
         if self._tail.due_checkpoint is not None and not self._tail.view.skipped:
             await self._checkpoints.write(self._tail.due_checkpoint)
 
@@ -384,7 +379,6 @@ class Appender:
         await asyncio.sleep(self._backoff.next_s())
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but not longer than until something new is pending or known."""
         self._wakeup.clear()
         await pause(self._wakeup, seconds)
 

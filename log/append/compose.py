@@ -18,15 +18,14 @@ from .in_flight import PendingAppend
 
 @dataclass(frozen=True, slots=True)
 class ComposedEntry:
-    """The entry after a state, with nothing in it that the fold would void."""
+    """The entry after a state, with nothing that the fold would void."""
 
     header: Header
     inline: Mapping[int, pa.Table]
-    """Rows of the inline batches, by position."""
+    """Rows by position of their batch."""
     put_in: Sequence[PendingAppend]
-    """The pending appends of this process that it brings."""
     useless: Sequence[str]
-    """Keys of handed-over objects that no later entry can bring either."""
+    """Keys of handed-over objects that no later entry can bring."""
 
     @property
     def empty(self) -> bool:
@@ -42,9 +41,7 @@ def compose(
     now_ms: int,
     combines: bool = False,
 ) -> ComposedEntry:
-    """Compose the next entry within the caps: actions, openings, batches that others handed over, oldest first, then this
-    process's.
-    """
+    """Compose the next entry within the caps: actions, openings, handed-over batches, oldest first, then this process's."""
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
     open_pending = [one for one in pending if not one.done]
@@ -77,7 +74,6 @@ def _actions(judge: Judge, changing: Sequence[PendingAppend]) -> tuple[Action, .
 
 
 def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAppend]) -> tuple[Opening, ...]:
-    """The openings that the fold accepts: those that others handed over, then this process's."""
     openings: list[Opening] = []
     offered = chain.from_iterable(handed.openings for handed in waiting)
     for opening in chain(offered, (one.opening for one in own if one.opening)):
@@ -87,7 +83,7 @@ def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAp
 
 
 def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicState) -> tuple[list[Batch], list[str]]:
-    """The handed-over batches that the fold accepts, and the keys of the objects that no later entry can bring either."""
+    """The batches that the fold accepts, and the keys of the objects that no later entry can bring."""
     batches: list[Batch] = []
     useless: list[str] = []
     for key, handed in waiting.items():
@@ -100,7 +96,7 @@ def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicS
 
 
 def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
-    """This process's appends that fit behind ``before`` batches, and the rows of the inline ones, by position."""
+    """The appends that fit behind ``before`` batches, and the rows of the inline ones, by position."""
     own: list[PendingAppend] = []
     inline: dict[int, pa.Table] = {}
     inline_bytes = 0
@@ -121,7 +117,7 @@ def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int)
 
 
 def still_waits(handed: HandOver, state: TopicState) -> bool:
-    """Whether an entry after ``state`` could bring any of it, as far as the producers' rows show."""
+    """Whether a later entry could bring any of it, as far as the producers' rows show."""
     if state.entry < handed.tail:
         return True  # it was formed on a later state than this one, which therefore cannot judge it
     if is_expired(handed.tail + VALIDITY_ENTRIES, state.entry + 1) or not state.alive:

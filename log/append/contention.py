@@ -1,8 +1,7 @@
 """Decides which process appends next, by what each knows of the others.
 
 Plain retries starve: the last writer knows the tail first, and wins again. So a process that loses a race *combines* for a while:
-it looks for hand-overs, and its entries say so. Others then hand over instead of racing. All of this is advice: no verdict of the
-fold depends on it.
+it looks for hand-overs, and its entries say so. Others then hand over instead of racing. No verdict of the fold depends on this.
 """
 
 from __future__ import annotations
@@ -17,33 +16,31 @@ from ..format.header import Header
 from .in_flight import PendingAppend
 
 LOST_RACES_MAX = 1
-"""The number of lost races in a row after which a process combines."""
 LIST_UNASKED_EVERY = 64
 """The number of entries in which a process that never loses a race lists hand-overs once, so that none starves."""
 PASSED_OVER_MAX = 2
 BUSY_BATCHES = 4
-"""The number of combined batches in an entry from which its writer is expected to go on for a second."""
+"""The number of combined batches from which an entry's writer is expected to go on for a second."""
 _NEVER_S = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The waiting times of an appender, in seconds."""
+    """Times in seconds."""
 
     combine_s: float = 0.045
     """The wait between an entry and the next look for hand-overs."""
     linger_s: float = 0.5
-    """The time for which a combining process goes on looking after its last find."""
+    """The time for which a combining process goes on after its last find."""
     contended_s: float = 3.0
-    """The time after another process's entry or a lost race in which a process looks before each append."""
+    """The time after another's entry or a lost race in which a process looks before each append."""
     looked_s: float = 0.1
-    """The age up to which a look at the tail is good enough to append on."""
+    """The age of the last look up to which an append is fine."""
     trusted_s: float = 1.0
-    """The age up to which a look at the tail is good enough to hand over on: a hand-over may come some entries late."""
+    """The age of the last look up to which a hand-over is fine: it may come some entries late."""
     follow_first_s: float = 0.06
     follow_s: float = 0.03
     follow_max_s: float = 0.15
-    """The longest wait before a look for the next entry after a hand-over."""
     step_in_s: float = 0.3
     step_in_spread_s: float = 0.6
     """The wait without an entry after which a follower appends itself, plus a share of the spread by rank. Less than ``linger_s``."""
@@ -63,7 +60,7 @@ def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed
     """The next step of an appender that has something pending.
 
     ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: a process combines, and will bring what
-    is or was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
+    is handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
     """
     if leading or not contended:
         return NextStep.APPEND
@@ -73,21 +70,21 @@ def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed
 
 
 def rank(process: str, entry: int) -> float:
-    """A process's position among those waiting to take an entry, from 0 to 1."""
+    """A process's position from 0 to 1 among those waiting to take an entry."""
     return xxhash.xxh64_intdigest(f"{process}/{entry}".encode()) / 2**64
 
 
 class Contention:
-    """A process's knowledge of the race for the next entry. Every method takes the time by the monotonic clock, in seconds."""
+    """A process's knowledge of the race for the next entry, by the monotonic clock in seconds."""
 
     def __init__(self, process: str, pace: Pace, now_s: float) -> None:
         self._process = process
         self._pace = pace
         self.leading = False
         self.moved_s = now_s
-        """The time of the last fold of an entry."""
+        """The last fold of an entry."""
         self.looked_s = _NEVER_S
-        """The time at which the known tail was last seen to be current."""
+        """The last look that found the known tail current."""
         self.listed_s = _NEVER_S
         self._own_in_a_row = 0
         self._lost_in_a_row = 0
@@ -98,7 +95,6 @@ class Contention:
         self._combiner_is_busy = False
 
     def next_step(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> NextStep:
-        """The next step after ``entry``, the last one."""
         return decide(
             leading=self.leading or self.in_charge(now_s),
             contended=self.contended(now_s),
@@ -112,18 +108,16 @@ class Contention:
         return now_s < self._contended_until_s
 
     def combines(self, now_s: float) -> bool:
-        """Whether this process looks for hand-overs."""
         return now_s < self._combines_until_s
 
     def in_charge(self, now_s: float) -> bool:
-        """Whether this process combines as the only one, or as the last to begin."""
+        """Whether this process is the only one that combines, or the last to begin."""
         return self.combines(now_s) and self._combiner_s == _NEVER_S
 
     def looked(self, now_s: float) -> bool:
         return now_s - self.looked_s < self._pace.looked_s
 
     def served(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> bool:
-        """Whether a process that combined as far as we know will bring what is pending."""
         pace = self._pace
         if now_s - self.looked_s > (pace.trusted_s if self._combiner_is_busy else pace.looked_s):
             return False
@@ -141,11 +135,9 @@ class Contention:
             self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
 
     def lists_beside(self, now_s: float) -> bool:
-        """Whether to list hand-overs beside the PUT of an entry."""
         return self.combines(now_s) or self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1
 
     def note_race(self, now_s: float, *, won: bool) -> None:
-        """Note whose entry stands where this process wanted to write."""
         self.leading = won
         self._own_in_a_row = self._own_in_a_row + 1 if won else 0
         self._lost_in_a_row = 0 if won else self._lost_in_a_row + 1
@@ -153,7 +145,7 @@ class Contention:
             self._contended_until_s = now_s + self._pace.contended_s
 
     def note_listed(self, now_s: float, *, found: bool) -> None:
-        """Note a LIST of hand-overs: where it found one, this process combines for longer."""
+        """Combine for longer where a LIST found hand-overs."""
         self.listed_s = now_s
         if found:
             self._combines_until_s = now_s + self._pace.linger_s
@@ -163,7 +155,6 @@ class Contention:
         self._combiner_s = _NEVER_S
 
     def note_foreign(self, now_s: float, age_s: float, header: Header) -> None:
-        """Note that an entry of another process, ``age_s`` old, was folded."""
         self.moved_s = now_s
         if header.combines:
             self._combiner_s, self._combines_until_s = now_s - age_s, _NEVER_S

@@ -1,8 +1,7 @@
-"""The appends that one process has on their way into the log, and how folded entries, jumps over entries, time and faults settle
-them.
+"""The appends that one process has on their way into the log, and how entries, jumps over entries, time and faults settle them.
 
-An append ends as written, not written or unknown. *Not written* needs a proof: this process has folded every entry that could carry
-the append, or a row of the same epoch shows it. Everything else is unknown.
+*Not written* needs a proof: this process has folded every entry that could carry the append, or a row of the same epoch shows it.
+Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class AppendResult:
     entry: int
     store_time_ms: int
     offsets: Mapping[int, int] | None
-    """The first offset in each of its queues. None when entries were passed over: offsets are not known then."""
+    """The first offset in each of its queues. None when entries were passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,10 @@ Outcome: TypeAlias = AppendResult | OpeningResult | PenstockError
 
 @dataclass(eq=False, slots=True)
 class PendingAppend:
-    """A batch, an opening or a set of actions, until its outcome is known."""
+    """A batch, an opening or a set of actions."""
 
     deadline_s: float
-    """The deadline by the monotonic clock. Then the append ends as unknown, or as not written where that is proved."""
+    """The deadline by the monotonic clock."""
     future: asyncio.Future[Outcome]
     batch: Batch | None = None
     opening: Opening | None = None
@@ -62,13 +61,12 @@ class PendingAppend:
     """The tail it was handed over at; None: not handed over."""
     handed_ms: int = 0
     handed_s: float = 0.0
-    """The time of the hand-over by the monotonic clock; ``handed_ms`` is by the corrected clock."""
+    """The time by the monotonic clock; ``handed_ms`` is by the corrected clock."""
     exposed_until: int = 0
     """The last entry number that could still carry it through some earlier request."""
     passed_over: int = 0
     """Entries since its hand-over that did not bring it."""
     write_ids: set[str] = field(default_factory=set)
-    """The write ids of the entries it was put into."""
 
     @property
     def done(self) -> bool:
@@ -89,13 +87,12 @@ class PendingAppend:
 
     @property
     def valid_until(self) -> int:
-        """The last entry that may bring it."""
         part = self.batch or self.opening
         return part.valid_until if part else 2**63
 
 
 def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
-    """The outcome of an append that no entry can have brought, where the fold is known to void it.
+    """The outcome of an append that no entry can have brought, where the fold would void it.
 
     An opening may be in the log all the same, by an earlier append that ended as unknown.
     """
@@ -108,7 +105,6 @@ def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
 
 
 def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
-    """The outcome of an append by an entry folded right after the one before."""
     if pending.actions:
         written = folded.header.write_id in pending.write_ids
         return AppendResult(folded.number, folded.store_time_ms, {}) if written else None
@@ -125,7 +121,7 @@ def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
 
 
 def after_jump(pending: PendingAppend, state: TopicState) -> Outcome | None:
-    """The outcome of an append after entries were passed over: only what a row of the same epoch proves."""
+    """The outcome after entries were passed over: only what a row of the same epoch proves."""
     if pending.exposed_until == 0:  # the append has not left this process
         return before_any(pending, state)
     if pending.opening is not None and (opened := as_accepted(pending.opening, state)) is not None:
@@ -161,7 +157,7 @@ def _batch(pending: PendingAppend) -> Batch:
 
 
 def is_same(one: Batch, other: Batch) -> bool:
-    """Whether two batches are the same: a producer never uses the sequences of an epoch for two batches."""
+    """Whether two batches are one: a producer never uses the sequences of an epoch for two batches."""
     return (one.producer, one.named, one.epoch, one.previous, one.last) == (
         other.producer,
         other.named,
@@ -172,7 +168,7 @@ def is_same(one: Batch, other: Batch) -> bool:
 
 
 def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:
-    """The result of an opening that an entry before ``state`` accepted. None: not known, or a later opening has replaced it."""
+    """The result of an opening that was accepted. None: not known, or a later opening has replaced it."""
     entry = state.openings.get(opening.write_id)
     row = state.named.get(opening.producer)
     if entry is None or row is None or row.epoch is None or row.epoch.entry != entry:
@@ -187,7 +183,7 @@ def is_own(accepted: Opening, own: Opening) -> bool:
 
 
 def proves(row: ProducerRow, batch: Batch) -> bool:
-    """Whether a producer's row is of the batch's epoch, so that it proves anything about the batch."""
+    """Whether a producer's row is of the batch's epoch, and so proves anything about the batch."""
     return row.epoch == batch.epoch
 
 
@@ -196,7 +192,6 @@ def _row(state: TopicState, batch: Batch) -> ProducerRow | None:
 
 
 def _hopeless(batch: Batch, state: TopicState) -> PenstockError | None:
-    """The reason for which the fold would void a batch that no entry has brought so far."""
     return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
 
 
@@ -258,7 +253,7 @@ def _unknown(message: str) -> UnknownOutcome:
 
 
 class InFlightAppends:
-    """The appends whose outcome is not known yet, in the order in which they came."""
+    """The appends whose outcome is not known yet, in order."""
 
     def __init__(self) -> None:
         self._appends: list[PendingAppend] = []
@@ -285,7 +280,6 @@ class InFlightAppends:
         self._renew_expired(folded.state)
 
     def jumped(self, state: TopicState) -> None:
-        """Settle appends after entries were passed over."""
         for pending in self.open:
             outcome = after_jump(pending, state)
             if outcome is not None:
@@ -311,9 +305,7 @@ class InFlightAppends:
             pending.settle(at_deadline(pending, state))
 
     def fail(self, error: PenstockError, state: TopicState) -> None:
-        """End all appends after a fault that waiting does not mend: with the fault itself where nothing of one can have been
-        written.
-        """
+        """End all appends after a fault that waiting does not mend: with the fault itself where nothing was written."""
         for pending in self.open:
             if state.entry >= pending.exposed_until:
                 pending.settle(error)
@@ -329,7 +321,7 @@ class InFlightAppends:
 
 
 def expose(chosen: Sequence[PendingAppend], until: int) -> Callable[[], None]:
-    """Note that a request is about to leave that may bring these appends as late as entry ``until``.
+    """Note that a request leaves that may bring these appends as late as entry ``until``.
 
     Returns a function that takes the note back, for a request that the store has refused for good.
     """

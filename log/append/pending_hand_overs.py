@@ -32,11 +32,10 @@ class PendingHandOvers:
 
     @property
     def handed(self) -> Mapping[str, HandOver]:
-        """The objects that wait, by key."""
         return self._handed
 
     async def list(self, tail: int) -> bool:
-        """List the hand-overs of the last tails, at times of all that can still be valid. False: the store did not answer."""
+        """List the hand-overs of the last tails, at times of all that can be valid. False: the store did not answer."""
         tails = VALIDITY_ENTRIES if tail % LIST_WHOLE_WINDOW_EVERY == 0 else LIST_TAILS
         try:
             listed = await self._store.list(self._paths.handed, after=self._paths.handed_under(max(0, tail - tails)).rstrip("/"))
@@ -54,7 +53,6 @@ class PendingHandOvers:
         return True
 
     def review(self, state: TopicState) -> None:
-        """Drop the objects that no entry after ``state`` can bring."""
         self.drop([key for key, handed in self._handed.items() if not still_waits(handed, state)])
 
     def drop(self, keys: Iterable[str]) -> None:
@@ -63,5 +61,4 @@ class PendingHandOvers:
             self._known[key] = None
 
     def clear(self) -> None:
-        """Forget the waiting objects. A LIST finds them again."""
         self._handed.clear()

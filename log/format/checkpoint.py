@@ -1,6 +1,6 @@
 """Folded states as objects, so that a log can be opened without reading it from the start.
 
-A checkpoint is a pure function of the entries up to its own: any process may write a missing one, and all write the same.
+A checkpoint is a pure function of the entries up to its own: any process may write a missing one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encode_checkpoint(state: TopicState) -> bytes:
 
 
 def decode_checkpoint(data: bytes, *, where: str) -> TopicState:
-    """Raises `DataDamaged` or `NewerFormatError`. The state has been checked by hash, and against its own digest."""
+    """Raises `DataDamaged`, also where the state is not what its digest names, or `NewerFormatError`."""
     body, _, check = data.partition(b"\n")
     if check != digest(body).encode() + b"\n":
         raise DataDamaged("the checkpoint is not what was written", object=where)
@@ -74,5 +74,4 @@ class CheckpointWriter:
             return
 
     async def finish(self) -> None:
-        """Wait for the writes that were begun."""
         await asyncio.gather(*self._tasks, return_exceptions=True)

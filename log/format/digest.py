@@ -1,4 +1,4 @@
-"""The digest of stored bytes, apart from the files that carry it, which need Arrow."""
+"""The digest of stored bytes; it needs no Arrow."""
 
 from __future__ import annotations
 

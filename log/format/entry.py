@@ -1,4 +1,4 @@
-"""Entries and staged row files as bytes: rows, and the footer that describes them."""
+"""Entries and staged row files as bytes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
 
 
 def encode_rows(tables: Sequence[pa.Table]) -> bytes:
-    """A staged file: the rows of one batch after another, each sorted by queue."""
+    """A staged file: one batch after another, each sorted by queue."""
     return write_file(joined(tables), {ROWS_KEY: "1"})
 
 
 def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:
-    """The header of a whole entry with a valid seal and this number. Raises `DataDamaged` or `NewerFormatError`.
+    """The header of a whole entry. Raises `DataDamaged`, also for another number, or `NewerFormatError`.
 
-    A repair is folded on any state, so only its number proves that it comes next.
+    A repair is folded on any state: only its number proves that it comes next.
     """
     footer = read_footer(data, where=where)
     if FOOTER_KEY not in footer:

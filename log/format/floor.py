@@ -25,7 +25,7 @@ def encode_floor(number: int, *, write_id: str) -> bytes:
 
 
 def decode_floor(data: bytes, *, where: str) -> int:
-    """The floor's number. Raises `DataDamaged`, also where its digest disagrees, or `NewerFormatError`."""
+    """Raises `DataDamaged`, also where its digest disagrees, or `NewerFormatError`."""
     form = parse_stored(data, _FloorForm, what=_WHAT, where=where, hint=_HINT)
     if form.digest != _digest(form.floor, form.write_id):
         raise damaged(_WHAT, "another digest", where=where, hint=_HINT)

@@ -1,10 +1,8 @@
 """The judge: a topic's state as a pure function of its entries.
 
-``fold(state, header)`` gives the state after an entry and what became of everything in it. An entry may hold anything, and every
-process comes to the same verdicts. Producers use the same `Judge` to leave out what would be void; safety does not rest on that.
-
-The invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern verdicts, properties of this
-module alone.
+An entry may hold anything, and every process comes to the same verdicts. Producers use the same `Judge` to leave out what would be
+void; safety does not rest on that. Invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern
+verdicts, properties of this module alone.
 """
 
 from __future__ import annotations
@@ -59,7 +57,6 @@ class FoldedEntry:
     """The state after the entry."""
     header: Header
     epochs: tuple[Epoch | VoidReason, ...]
-    """The epoch of every opening, or why it is void."""
     verdicts: tuple[Mapping[int, int] | VoidReason, ...]
     """The first offset of every batch in each of its queues, or why it is void."""
 
@@ -80,8 +77,8 @@ class FoldedEntry:
 def fold(state: TopicState, header: Header, *, where: str = "") -> FoldedEntry:
     """The state after the entry that follows ``state``, and its verdicts.
 
-    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. A repair brings
-    its own state, and is accepted on any.
+    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. A repair is
+    accepted on any.
     """
     repair = next((action for action in header.actions if isinstance(action, Repair)), None)
     if repair is not None:
@@ -120,7 +117,7 @@ def _check_built_on(state: TopicState, header: Header, where: str) -> None:
 
 
 class Judge:
-    """A working copy of a state, to which the parts of entry ``entry`` are applied one after another."""
+    """A working copy of a state, to which the parts of an entry are applied one after another."""
 
     def __init__(self, state: TopicState, entry: int) -> None:
         self._before = state
@@ -164,7 +161,6 @@ class Judge:
                 self._sum -= item_hash("job", action.job, self._jobs.pop(action.job))
 
     def open(self, opening: Opening, position: int) -> Epoch | VoidReason:
-        """The epoch the opening gets, or why it is void."""
         if (refusal := self._refusal(opening.generation, opening.valid_until)) is not None:
             return refusal
         if was_accepted(opening, self._openings):
@@ -301,7 +297,6 @@ class Judge:
 
 
 def is_of_generation(generation: int, current: int) -> bool:
-    """Whether a batch or opening is of this life of the topic and its routing."""
     return generation == current
 
 
@@ -315,7 +310,6 @@ def is_of_epoch(known: ProducerRow, batch: Batch) -> bool:
 
 
 def follows(known: ProducerRow, batch: Batch) -> bool:
-    """Whether the batch comes right after the producer's last accepted one."""
     return known.last == batch.previous
 
 
@@ -330,13 +324,13 @@ def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
 
 
 def may_begin(created: Created, former: str) -> bool:
-    """Whether a creation belongs to the life after the ``former`` one, and is of a topic that can exist."""
+    """Whether a creation follows the ``former`` life, and is of a topic that can exist."""
     has_schema = created.schema is None or judged(created.schema, None) is not None
     return created.replaces == former and 0 < created.queues <= QUEUES_MAX and has_schema
 
 
 def judged(form: SchemaForm, before: TopicSchema | None) -> TopicSchema | None:
-    """The schema that a writer brings, or None if it may not follow the one before (None: be a topic's first)."""
+    """The schema that a writer brings, or None if it may not follow the one before (None: be the first)."""
     try:
         schema = schema_of(form)
     except ValueError:
@@ -350,25 +344,24 @@ def fits_schema(batch: Batch, schema: TopicSchema | None) -> bool:
 
 
 def has_room(batch: Batch, entry_rows: int, next_offsets: Sequence[int]) -> bool:
-    """Whether an entry of ``entry_rows`` may bring the batch too, and its queues have offsets left for it."""
+    """Whether an entry and the batch's queues have room for the batch."""
     return entry_rows + batch.row_count <= ENTRY_ROWS_MAX and all(
         next_offsets[queue] + count <= NUMBER_MAX for queue, count in batch.rows.items()
     )
 
 
 def may_forget(entry: int, closed_entry: int) -> bool:
-    """Whether no batch formed before the job was closed can be brought any more, so that ``entry`` may forget the job."""
+    """Whether no batch formed before the job was closed can be brought any more."""
     return entry > closed_entry + VALIDITY_ENTRIES
 
 
 def store_time(before_ms: int, append_time_ms: int) -> int:
-    """The store timestamp of an entry: its appender's clock, never earlier than the entry before, and at most a day ahead of it."""
+    """An entry's store timestamp: its appender's clock, never before the last entry's, at most a day ahead of it."""
     latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
     return max(before_ms, min(latest_ms, TIME_MAX_MS))
 
 
 def is_well_formed(batch: Batch) -> bool:
-    """Whether a batch's rows, parts and sequences fit together."""
     if batch.row_count < 1 or min(batch.rows.values()) < 1 or batch.previous < -1:
         return False
     if batch.parts:

@@ -1,7 +1,7 @@
 """Read values as forms, which are types of msgspec's, from any thread.
 
-msgspec looks at a type at its first use, and keeps what it found before it has found all. A second thread that uses the type
-meanwhile ends the process (msgspec 0.22: a fault at address 0). So types are looked at one after the other.
+msgspec remembers what it found of a type before it has found all. A second thread that uses the type meanwhile ends the process
+(0.22: a fault at address 0). So types are looked at one after the other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Hands batches to the next appender: one object whose name has all that an appender needs to link it.
+"""Hands batches to the next appender by one object, ``staged/handed/<tail>/<encoded header>``, so that a LIST replaces reading it.
 
-The object lies under ``staged/handed/<tail>/``; its name is the encoded header, so that a LIST replaces reading it. Its body holds
-the rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer; the name has a mark of
-that.
+Its body holds the rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer; the name
+has a mark of that.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _HandedForm(StoredForm, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Openings and batches that one process handed over at once. Parts point at the object or at staged uploads."""
+    """Openings and batches that one process handed over at once."""
 
     tail: int
     key: str
@@ -63,7 +62,7 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class HandOverObject:
-    """An object to be written, and what it will mean once it is."""
+    """An object to be written, and its meaning once it is."""
 
     handed: HandOver
     data: bytes
@@ -72,8 +71,7 @@ class HandOverObject:
 def prepare(
     paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, pa.Table | None]]
 ) -> HandOverObject:
-    """The object that hands these openings and batches over at ``tail``. Rows are sorted by queue; None: the batch's parts are
-    staged.
+    """The object that hands these over at ``tail``. Rows are sorted by queue; None: the batch's parts are staged.
 
     All must be valid until ``tail`` + 64. ``write_id`` (32 hexadecimal digits) makes the name fresh.
     """
@@ -164,7 +162,7 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
 
 
 def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...], tuple[Batch, ...], str]:
-    """Raises `DataDamaged`, `ValueError` or `LookupError` for a name that is not valid."""
+    """Raises `DataDamaged`, `ValueError` or `LookupError`."""
     data = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
     if data[0] not in (_BASIC, _EXTENDED):
         raise ValueError(f"version {data[0]}")

@@ -1,4 +1,4 @@
-"""The values in an entry's footer: its writer, the state it was built on, and the batches it brings.
+"""The values in an entry's footer.
 
 Decoding checks types, ranges and lengths, and refuses what a newer version wrote. Only the fold decides whether a batch counts.
 """
@@ -28,7 +28,7 @@ from .stored_json import Digest, Id, Name, Number, SequenceNumber, StoredForm, T
 
 @dataclass(frozen=True, slots=True, order=True)
 class Epoch:
-    """One opening of a producer's name, by its place in the log. Later openings are larger, and no two are equal."""
+    """One opening of a producer's name, by its place in the log. Later openings are larger, no two are equal."""
 
     entry: int
     position: int
@@ -45,10 +45,9 @@ class Part:
     """The key from the topic's root."""
     first_row: int
     rows: Mapping[int, int]
-    """Rows of every queue, in queue order from ``first_row`` on."""
+    """Rows by queue, in this order from ``first_row`` on."""
     size_bytes: int
     digest: str
-    """The digest of the whole object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,8 @@ class Batch:
     epoch: Epoch | None
     """None for unnamed producers."""
     previous: int
-    """The sequence of the producer's last accepted message before this batch; -1 for none."""
+    """The sequence of the producer's last accepted message before; -1 for none."""
     last: int
-    """The sequence of its last message."""
     generation: int
     """The routing generation its queues were computed with."""
     rows: Mapping[int, int]
@@ -73,7 +71,7 @@ class Batch:
     job: str | None = None
     """The staged upload that its parts belong to, closed by the entry that brings it."""
     schema_version: int = 0
-    """The version of the schema its rows were written with; 0: they have no typed value."""
+    """The version of the schema of its rows; 0: they have no typed value."""
     extended: bool = False
     """Whether a row has a key, headers, or NULL instead of a body, which only readers of the later format know."""
 
@@ -88,7 +86,6 @@ class Opening:
 
     producer: str
     write_id: str
-    """The id by which the opener recognises it."""
     generation: int
     valid_until: int
     last_sequence: int = -1
@@ -98,14 +95,14 @@ class Opening:
 class Created(StoredForm, frozen=True, tag=True, omit_defaults=True):
     """The topic begins, with fresh queues.
 
-    Ignored where the topic lives, its last life is not the one to be replaced, it has no queue or more than `QUEUES_MAX`, or no
-    topic can begin with its schema.
+    Ignored where the topic lives, its last life is another, its queues are none or more than `QUEUES_MAX`, or its schema can be no
+    first one.
     """
 
     incarnation: Name
     queues: Number
     replaces: Name = ""
-    """The life before it, which has ended; empty: there was none."""
+    """The life before it; empty: there was none."""
     schema: SchemaForm | None = None
 
 
@@ -116,10 +113,9 @@ class Deleted(StoredForm, frozen=True, tag=True):
 
 
 class Evolved(StoredForm, frozen=True, tag=True):
-    """The topic's schema is another one from here on. Ignored unless it may follow the one before, in this life of the topic."""
+    """The topic's schema is another one from here on. Ignored unless it may follow the one before, in this life."""
 
     generation: Number
-    """The routing generation of that life."""
     schema: SchemaForm
     changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
     """What changed, for people."""
@@ -132,7 +128,7 @@ class CloseJob(StoredForm, frozen=True, tag=True):
 
 
 class ForgetJob(StoredForm, frozen=True, tag=True):
-    """The objects of this closed upload are gone, so its id need not be remembered."""
+    """The objects of this closed upload are gone, so its id may be forgotten."""
 
     job: Name
 
@@ -195,7 +191,7 @@ PartForm: TypeAlias = tuple[Name, Number, _Counts, Number, Digest]
 
 
 class BatchForm(StoredForm, frozen=True):
-    """The stored form of a batch. Empty values are left out."""
+    """The stored form of a batch, without empty values."""
 
     p: Name
     s: tuple[SequenceNumber, SequenceNumber]
@@ -224,7 +220,7 @@ class _EntryForm(StoredForm, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """An entry without its inline rows. The fold takes actions, then openings, then batches, each in list order."""
+    """An entry without its inline rows. The fold takes actions, then openings, then batches, in list order."""
 
     entry: int
     write_id: str
@@ -232,12 +228,12 @@ class Header:
     """The time by the appender's clock, corrected by the store's answers."""
     state_digest: str
     bases: Mapping[int, int]
-    """The next offset of every touched queue in that state."""
+    """The next offset of every touched queue in the state before."""
     actions: tuple[Action, ...] = ()
     openings: tuple[Opening, ...] = ()
     batches: tuple[Batch, ...] = ()
     combines: bool = False
-    """Whether its writer looks for hand-overs for a while: advice, on which no verdict depends."""
+    """Whether its writer looks for hand-overs for a while; no verdict depends on it."""
 
     @property
     def format(self) -> int:
@@ -247,7 +243,7 @@ class Header:
 
     @property
     def inline(self) -> list[int]:
-        """The positions of the batches whose rows are in the entry itself."""
+        """Positions of the batches whose rows are in the entry itself."""
         return [position for position, batch in enumerate(self.batches) if not batch.parts and batch.rows]
 
 
@@ -302,7 +298,6 @@ def decode_header(text: str, *, where: str) -> Header:
 
 
 def batch_document(batch: Batch) -> dict[str, Any]:
-    """A batch as JSON. Empty values are left out."""
     document: dict[str, Any] = {
         "p": batch.producer,
         "s": [batch.previous, batch.last],
@@ -363,12 +358,11 @@ def _parse_part(form: PartForm) -> Part:
 
 
 def _counts(counts: Mapping[int, int]) -> list[int]:
-    """{queue: n} as a flat list, by queue."""
     return [number for pair in sorted(counts.items()) for number in pair]
 
 
 def _parse_counts(flat: Sequence[int]) -> dict[int, int]:
-    """The inverse of `_counts`, with each queue once and in order. Raises `ValueError`."""
+    """The inverse of `_counts`. Raises `ValueError` unless each queue occurs once and in order."""
     queues = flat[::2]
     if len(flat) % 2 or any(behind <= before for before, behind in pairwise(queues)):
         raise ValueError(f"counts that do not pair, or not in the queues' order: {list(flat[:16])}")

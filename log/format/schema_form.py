@@ -1,4 +1,4 @@
-"""The stored form of a schema, in a topic's first entry, in each evolution, and in states."""
+"""The stored form of a schema."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def schema_form(schema: TopicSchema) -> SchemaForm:
 
 
 def fields_digest(fields: tuple[Field, ...]) -> str:
-    """A digest of the names, types and NOT NULLs of fields in use, by which the versions of a schema differ."""
+    """A digest of the names, types and NOT NULLs of fields in use, by which versions differ."""
     return digest(msgspec.json.encode([_shape(field) for field in fields if not field.retired]))
 
 

@@ -1,8 +1,8 @@
 """Parquet files that prove their own integrity.
 
 Every file of the log carries a seal: a hash of its data pages and a hash of its footer, patched into a footer value of fixed
-length. A reader of the whole file checks both, so a change of any byte is found. A reader of the footer alone checks the footer's.
-Parquet's page checksums guard readers that fetch single pages.
+length. A reader of the whole file checks both, so a change of any byte is found. Parquet's page checksums guard readers that fetch
+single pages.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
-"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take
-1,000 times."""
+"""The most memory that rows may take, as a multiple of the file's bytes. Rows that are all alike take 1,000 times."""
 _VALUE_BYTES = 8
-"""The average memory of a value, without its text."""
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
-"""PyArrow's errors for Parquet data that it cannot read. The last is for names of columns that are no text."""
+"""PyArrow's errors for bad Parquet data. The last is for names of columns that are no text."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
 def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
-    """Rows as a sealed Parquet file with these footer values. Columns without any value are left out (`slim`)."""
+    """Rows as a sealed Parquet file with these footer values, without empty columns (`slim`)."""
     table = slim(table)
     sink = pa.BufferOutputStream()
     columns = [name for name in _DICTIONARY_COLUMNS if name in table.column_names]
@@ -57,7 +55,7 @@ def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
 
 
 def seal(written: pa.Buffer) -> bytes:
-    """A complete Parquet file, whose footer has the value `UNSEALED`, with its seal set."""
+    """A complete Parquet file whose footer has the value `UNSEALED`, with its seal set."""
     file = bytearray(written)
     start = _footer_start(file, "a new file")
     at = _seal_at(file, start, "a new file")
@@ -67,7 +65,7 @@ def seal(written: pa.Buffer) -> bytes:
 
 
 def read_footer(file: bytes, *, where: str) -> dict[str, str]:
-    """The footer values of a whole file with a valid seal. Raises `DataDamaged` or `ForeignObject`."""
+    """Raises `DataDamaged`, also where the seal is broken, or `ForeignObject`."""
     check_seal(file, where=where)
     return _footer_values(file, where)
 
@@ -89,10 +87,10 @@ def _footer_values(file: bytes, where: str) -> dict[str, str]:
 
 
 def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in
-    them; columns that files leave out are NULL then, and ``value`` is a struct of any type.
+    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text;
+    columns that files leave out are NULL, and ``value`` is a struct of any type.
 
-    Raises `DataDamaged`, also where the file's own statement of its rows' size is too large, before memory is taken for them.
+    Raises `DataDamaged`, also where rows are stated to be too large, before memory is taken for them.
     """
     try:
         parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)
@@ -143,7 +141,6 @@ def check_seal(file: bytes, *, where: str) -> int:
 
 
 def check_footer(footer: bytes | memoryview, *, where: str) -> None:
-    """Raise unless a file's last bytes, from where its footer starts, are as they were written."""
     at = _seal_at(bytes(footer), 0, where)
     hasher = xxhash.xxh3_128()
     hasher.update(footer[: at + _HALF])

@@ -24,7 +24,6 @@ class ProducerRow:
     entry: int
     """The entry of its last accepted batch or opening."""
     time_ms: int
-    """The store time of that entry."""
     epoch: Epoch | None = None
 
 
@@ -34,9 +33,7 @@ class SchemaVersion:
 
     version: int
     entry: int
-    """The entry that brought it."""
     time_ms: int
-    """The store time of that entry."""
     digest: str = ""
     changes: tuple[str, ...] = ()
     """The first of its changes, for people."""
@@ -48,7 +45,7 @@ class TopicState:
 
     entry: int = 0
     incarnation: str = ""
-    """The incarnation of the topic's present or last life; empty: it never had one."""
+    """The topic's present or last life; empty: it never had one."""
     alive: bool = False
     created_entry: int = 0
     generation: int = 0
@@ -59,11 +56,11 @@ class TopicState:
     openings: Mapping[str, int] = field(default_factory=dict)
     """The entries of openings, by write id, that a late link could still bring again."""
     closed_jobs: Mapping[str, int] = field(default_factory=dict)
-    """The entries that closed jobs, by job, until the jobs are forgotten."""
+    """The entries that closed jobs, until the jobs are forgotten."""
     store_time_ms: int = 0
     schema: TopicSchema | None = None
     versions: tuple[SchemaVersion, ...] = ()
-    """The latest versions of its schema, oldest first."""
+    """The latest versions, oldest first."""
     sum: int = 0
     """The sum of the digests of all rows above, kept up to date by each fold."""
 

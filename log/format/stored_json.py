@@ -1,8 +1,7 @@
 """Stored JSON is input: its bytes may come from anyone who may write to the bucket.
 
-Each kind of stored object has a form: a `StoredForm` struct whose fields have types, ranges and lengths. Nothing is converted
-(``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have is an error, since it may mean something to its
-writer. So nesting is as deep as the form, and every process reads the same bytes in the same way.
+Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have is an error, since it may
+mean something to its writer. So every process reads the same bytes in the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..limits import FORMAT_BASIC, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
 from .forms import converted, decoded
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
-"""A count or number of entries, offsets, rows or bytes, which fits into 63 bits."""
+"""A number that fits into 63 bits."""
 SequenceNumber: TypeAlias = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
 """The sequence of a message; -1 for none."""
 TimeMs: TypeAlias = Annotated[int, Meta(ge=0, le=TIME_MAX_MS)]
@@ -34,7 +33,7 @@ _OBSERVED_CHARS_MAX = 200
 
 
 class StoredForm(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
-    """The fields of a stored JSON object."""
+    """A stored JSON object: fields with types, ranges and lengths."""
 
 
 T = TypeVar("T")
@@ -109,7 +108,7 @@ def shown(observed: object) -> str:
 
 
 def plain(value: object) -> dict[str, object]:
-    """A form, or another mapping, as JSON values; usable as ``default`` of `json.dumps`."""
+    """A form or mapping as JSON values; usable as ``default`` of `json.dumps`."""
     found: dict[str, object] = dict(value) if isinstance(value, Mapping) else msgspec.to_builtins(value)
     return found
 

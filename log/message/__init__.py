@@ -1,4 +1,1 @@
-"""Messages and the columns they become: types, checks, and the way to a queue.
-
-Nothing here reads or writes an object.
-"""
+"""Messages and the columns they become: types, checks, and the way to a queue, without I/O."""

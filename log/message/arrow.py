@@ -1,4 +1,4 @@
-"""Checks Arrow data that users send: as single messages are checked, but column by column."""
+"""Checks Arrow data that users send, column by column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch
 
 
 def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
-    """``data`` as a table with all of `SEND_SCHEMA`'s columns, the missing ones empty, and ``message_group`` dictionary-encoded.
+    """``data`` with all of `SEND_SCHEMA`'s columns, the missing ones empty, and ``message_group`` dictionary-encoded.
 
     Raises `InvalidArgument`, `LimitExceeded` or `MessageTypeMismatch` naming the column and the first bad row.
     """
@@ -115,7 +115,6 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
 
 
 def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
-    """Check that all messages are delayed ones, or none."""
     if topic_type is MessageType.DELAY and due.null_count:
         said = "the topic takes DELAY messages, and this is none: delivery_timestamp is null"
         _refuse(pc.is_null(due), said, MessageTypeMismatch)
@@ -125,7 +124,7 @@ def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
 
 
 def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) -> None:
-    """Raise `InvalidArgument` or `LimitExceeded`, naming the first row whose time is not allowed."""
+    """Raise `InvalidArgument` or `LimitExceeded`, naming the first bad row."""
     due_us = due.cast(pa.int64())
     _refuse(pc.less(due_us, 0), "delivery_timestamp is before 1970", InvalidArgument)
     latest_us = now_us + limit // timedelta(microseconds=1)
@@ -149,7 +148,6 @@ def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
 
 
 def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
-    """Check binary keys and headers."""
     headers = table["headers"].combine_chunks()
     too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.properties), False)
     _refuse(too_many, f"more than {limits.properties} headers", LimitExceeded, setting="properties")
@@ -166,7 +164,6 @@ def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
 
 
 def _check_texts(what: str, column: pa.DictionaryArray) -> None:
-    """Check every distinct text once."""
     if (number := pc.index(_invisible(column.dictionary), True).as_py()) >= 0:
         _refuse(pc.equal(column.indices, number), f"{what} must be visible characters", InvalidArgument)
 
@@ -180,7 +177,6 @@ def _check_list(what: str, lists: pa.Array, texts: pa.Array, *, may_be_empty: bo
 
 
 def _invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
-    """Whether each text is null or unreadable."""
     bad = pc.invert(pc.utf8_is_printable(texts))
     if not may_be_empty:
         bad = pc.or_(bad, pc.equal(pc.binary_length(pc.utf8_trim_whitespace(texts)), 0))
@@ -228,7 +224,7 @@ def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def columns_of(data: object) -> object:
-    """A table of what tells Arrow its columns, such as a DataFrame of pandas or Polars; else what was given."""
+    """A table of what has columns for Arrow, such as a DataFrame of pandas or Polars; else what was given."""
     if isinstance(data, Mapping):
         raise InvalidArgument(
             "send_batch takes many rows, and this is one dict",

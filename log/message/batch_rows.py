@@ -34,7 +34,6 @@ class BatchQueues:
 
     @cached_property
     def rows(self) -> dict[int, int]:
-        """The number of rows of every queue."""
         counts = np.bincount(self.queues)
         return {int(queue): int(counts[queue]) for queue in np.flatnonzero(counts)}
 
@@ -68,12 +67,11 @@ class BatchRows:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
         return len(self.places.queues)
 
     @property
     def size_bytes(self) -> int:
-        """The approximate size of the rows in memory, uncompressed."""
+        """The approximate size in memory, uncompressed."""
         return self.count * (_ID_CHARS + len(self.producer) + 16) + sum(column.nbytes for column in self.columns.values())
 
     @property
@@ -88,7 +86,6 @@ class BatchRows:
         return self.part(0, self.count)
 
     def part(self, start: int, count: int) -> pa.Table:
-        """``count`` rows of `table` from ``start`` on."""
         order = self.places.order[start : start + count]
         count = len(order)
         taken = pa.array(order)
@@ -119,15 +116,14 @@ def message_id(prefix: int, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MessageIds:
-    """The ids of a batch's messages. The ids of one open producer have the same prefix, and count up."""
+    """The ids of a batch's messages: the open producer's prefix, and numbers that count up."""
 
     prefix: int
     first_number: int
     given: Mapping[int, str] | None = None
-    """The ids that senders gave their messages, by place."""
+    """Ids that senders gave, by place."""
 
     def one(self, index: int) -> str:
-        """The id of one message."""
         return (self.given or {}).get(index) or message_id(self.prefix, self.first_number + index)
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
@@ -150,10 +146,9 @@ class WrittenIds:
 
     ids: MessageIds
     written: npt.NDArray[np.int64]
-    """The messages that are written, by their place among all."""
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
-        """The ids of these messages, by their place among those that are written."""
+        """The ids of messages by their place among the written ones."""
         return self.ids.column(self.written[indices])
 
 
@@ -164,7 +159,6 @@ class OriginalIds:
     ids: pa.ChunkedArray
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.ChunkedArray:
-        """The ids of these messages."""
         return self.ids.take(pa.array(indices))
 
 
@@ -179,9 +173,9 @@ def rows_of_messages(
     producer: str,
     ids: MessageIds,
 ) -> BatchRows:
-    """Rows for checked messages. ``queues`` has the queue, by index, of each message whose sender chose one.
+    """Rows for checked messages. ``queues`` has, by index, the queues that senders chose.
 
-    Tag, keys, properties and delivery time are those of the messages in ``labelled`` (by index); the others have none.
+    ``labelled`` (by index) has the messages with tag, keys, properties or delivery time.
     """
     group_column = pa.array(groups, pa.string())
     routed = router.route(group_column)
@@ -195,7 +189,7 @@ def rows_of_messages(
 
 
 def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-    """The columns of what messages have beside their content, message group and queue, by place; none of what no message has."""
+    """The columns of what messages have beside content, message group and queue, by place; none of what no message has."""
     of: dict[str, tuple[pa.DataType, object, Callable[[int, Message], object]]] = {
         "tag": (pa.string(), None, lambda _, one: one.tag),
         "keys": (_KEYS_TYPE, [], lambda _, one: list(one.keys)),
@@ -222,7 +216,6 @@ def due_at(message: Message, born_us: int) -> datetime | None:
 
 
 def _spread(given: Mapping[int, object], absent: object, count: int) -> list[object]:
-    """``count`` values: the given ones at their indices, ``absent`` elsewhere."""
     values = [absent] * count
     for at, value in given.items():
         values[at] = value
@@ -238,7 +231,9 @@ def rows_of_arrow(
     ids: MessageIds | WrittenIds,
     in_runs: bool = True,
 ) -> BatchRows:
-    """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times. ``in_runs``: see `Router.route`."""
+    """Rows for a table that `check_arrow` has passed, or for copies, which keep ids and birth times. ``in_runs``: see
+    `Router.route`.
+    """
     count = data.num_rows
     chosen = data["queue"].combine_chunks()
     if count and chosen.null_count == 0:
@@ -261,7 +256,6 @@ def rows_of_arrow(
 
 
 def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """A column of lists with empty ones for nulls."""
     if lists.null_count == 0:
         return lists
     return pc.if_else(lists.is_valid(), lists, pa.scalar([], _KEYS_TYPE))
@@ -282,7 +276,6 @@ def _empty(kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _without_nulls(maps: pa.Array) -> pa.Array:
-    """A map column with empty maps for nulls."""
     if maps.null_count == 0:
         return maps
     return pa.array([one or [] for one in maps.to_pylist()], _PROPERTIES_TYPE)

@@ -21,7 +21,7 @@ from .message_type import MessageType
 
 T = TypeVar("T")
 MaybeNone: TypeAlias = Any
-"""Stands beside a type where None occurs too, and a check for it at every use would only be a burden (typeshed names it so)."""
+"""Any, beside a type where None occurs too, and a check at every use would be a burden (typeshed's name)."""
 
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _ID = re.compile(rf"[!-~]{{1,{MESSAGE_ID_CHARS_MAX}}}")
@@ -30,18 +30,17 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 Header: TypeAlias = "tuple[str, bytes | None]"
-"""The name and the value of a header."""
 
 
 class Message(NamedTuple):
     """A message to send. Limits are the topic's (`TopicLimits`) and are checked by ``send``.
 
-    Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
-    looked up.
+    Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on,
+    ``keys`` looked up.
 
     Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``: a
-    `timedelta` or a number of seconds. A message whose time has passed is delivered at once. A message group is optional there; it keeps
-    the order of its messages once they are due.
+    `timedelta` or a number of seconds. A message whose time has passed is delivered at once. A message group there keeps the order
+    of its messages once they are due.
     """
 
     body: bytes | None
@@ -55,12 +54,11 @@ class Message(NamedTuple):
     key: bytes | None = None
     """A binary key, as clients of other systems send it. It routes nothing: a ``message_group`` does."""
     headers: Sequence[Header] = ()
-    """Names and binary values, in order, and repeated as they are given."""
+    """Names and binary values, in order; names may repeat."""
     value: object = None
-    """The row, in a topic with a schema: a dict, dataclass, named tuple or pydantic model. `Message.of` makes such messages."""
+    """The row, in a topic with a schema: a dict, dataclass, named tuple or pydantic model."""
     message_id: str | None = None
-    """The message's id, of visible ASCII characters, for who had to give it one before ``send``. None, the usual: Penstock gives one that
-    nobody else has."""
+    """An id of visible ASCII characters that was needed before ``send``. None, the usual: Penstock gives a unique one."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -96,14 +94,14 @@ class Message(NamedTuple):
         key: bytes | None = None,
         headers: Sequence[Header] = (),
     ) -> Message:
-        """A message whose content is a row of a topic with a schema: a dict, dataclass, named tuple or pydantic model. It is checked
-        against the topic's schema once it is sent.
+        """A message whose content is a row of a topic with a schema: a dict, dataclass, named tuple or pydantic model. It is
+        checked once it is sent.
         """
         return Message(None, message_group, tag, keys, properties or {}, delivery_timestamp, delay, key, headers, row)
 
     @property
     def message_type(self) -> MessageType:
-        """The message's type: DELAY with a delivery time or a delay, else FIFO with a message group, else NORMAL."""
+        """DELAY with a delivery time or a delay, else FIFO with a message group, else NORMAL."""
         if self.delivery_timestamp is not None or self.delay is not None:
             return MessageType.DELAY
         return MessageType.NORMAL if self.message_group is None else MessageType.FIFO
@@ -115,7 +113,7 @@ class MessageView(NamedTuple):
     topic: str
     queue: int
     offset: int
-    """The message's place in the queue: dense, from 0, never used twice."""
+    """The place in the queue: dense, from 0, never used twice."""
     message_id: str
     message_group: str | None
     tag: str | None
@@ -130,14 +128,13 @@ class MessageView(NamedTuple):
     delivery_timestamp: datetime | None
     producer: str
     key: bytes | None = None
-    """The binary key that a client of another system gave."""
     headers: tuple[Header, ...] = ()
     value: Any = None
     """The row as a dict, in a topic with a schema: by the names of its present version. None for a tombstone, and without a schema."""
     delivery_attempt: int = 1
     """The number of this delivery to the group, from 1. Set by consumers."""
     epoch: int = 0
-    """The epoch of the queue's ownership under which this delivery was made. Set by consumers."""
+    """The epoch of the queue's ownership at this delivery. Set by consumers."""
     receipt_handle: str = ""
     """The handle that acknowledges this delivery, also from another process. Set by ``receive``; empty otherwise."""
 
@@ -146,8 +143,8 @@ class MessageView(NamedTuple):
 
     @property
     def fencing_token(self) -> tuple[int, int, int, int]:
-        """The fencing token (queue, epoch, offset, delivery attempt). Of two tokens of one queue, the one with the higher epoch is of
-        the later owner. A system that stores a message's effects can so refuse an owner that was replaced.
+        """The fencing token (queue, epoch, offset, delivery attempt). Of two of one queue, the higher epoch is the later owner's,
+        so that a system that stores effects can refuse an owner that was replaced.
         """
         return self.queue, self.epoch, self.offset, self.delivery_attempt
 
@@ -159,13 +156,11 @@ class MessageView(NamedTuple):
         return b"" if self.body is None else self.body
 
     def stored(self) -> dict[str, Any]:
-        """The stored values by name: every field but those that a consumer adds when it hands the message out."""
+        """The stored values by name, without those that a consumer adds."""
         return {name: value for name, value in self._asdict().items() if name not in OF_A_DELIVERY}
 
     def json(self) -> Any:  # noqa: ANN401 - any JSON value
-        """The body parsed as JSON, or the row as JSON can say it; None for a tombstone. Raises `InvalidArgument` when the body is no
-        JSON.
-        """
+        """The body parsed as JSON, or the row as JSON; None for a tombstone. Raises `InvalidArgument` when the body is no JSON."""
         if self.value is not None:
             return json.loads(value_json(self.value))
         try:
@@ -218,7 +213,7 @@ _HEADERS = pa.field("headers", pa.list_(pa.field("element", pa.struct([("key", p
 VALUE = "value"
 """The column of typed rows, behind all others: a struct. Only topics with a schema have it."""
 RARE = ("key", "headers")
-"""The columns that files leave out where all rows have NULL there."""
+"""The columns that files leave out where all rows have NULL."""
 
 LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER, _KEY, _HEADERS])
 """The columns of rows in entries and staged objects; offset and store time follow from the fold."""
@@ -235,20 +230,20 @@ MESSAGE_SCHEMA = pa.schema(
         _HEADERS,
     ]
 )
-"""The columns that readers hand out and the topic's table holds. A topic with a schema has the column ``value`` behind them."""
+"""The columns of readers and of the topic's table; ``value`` of a topic with a schema comes behind them."""
 
 SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.field("sequence", pa.int64())])
-"""The columns that ``send_batch`` takes; only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY. A topic with a
-schema takes the fields of its rows as columns instead of ``body``."""
+"""The columns that ``send_batch`` takes. Only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY. A topic
+with a schema takes the fields of its rows as columns instead of ``body``."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
-"""The columns of messages that were sent before, and keep their id and birth time on the way to another topic."""
+"""The columns of messages that keep their id and birth time on the way to another topic."""
 
 
 def views(
     topic: str, batch: pa.RecordBatch | pa.Table, *, attempts: Iterable[int] | None = None, epoch: int = 0
 ) -> Iterator[MessageView]:
-    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order. ``attempts`` has the delivery attempt of each; the default is 1."""
+    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order. ``attempts`` has their delivery attempts; the default is 1."""
     columns = view_columns(topic, batch, epoch=epoch)
     if attempts is not None:
         of_each = [attempt for _, attempt in zip(range(batch.num_rows), attempts, strict=True)]
@@ -261,7 +256,6 @@ Column: TypeAlias = "list[Any] | ValueColumn | repeat[Any]"
 
 
 def view_columns(topic: str, batch: pa.RecordBatch | pa.Table, *, epoch: int = 0) -> list[Column]:
-    """The values of each field of a batch's messages."""
     return [
         repeat(topic),
         batch.column("queue").to_pylist(),
@@ -286,7 +280,6 @@ def view_columns(topic: str, batch: pa.RecordBatch | pa.Table, *, epoch: int = 0
 
 
 def views_of(columns: Sequence[Iterable[Any]]) -> Iterator[MessageView]:
-    """Messages with these values, field by field."""
     return map(_make_view, zip(*columns, strict=False))
 
 
@@ -296,7 +289,6 @@ _make_view: Callable[[Iterable[Any]], MessageView] = partial(tuple.__new__, Mess
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Column:
-    """The texts or bytes of a column."""
     return repeat(None) if column.null_count == len(column) else column.to_pylist()
 
 
@@ -313,8 +305,8 @@ def _keys(column: pa.Array | pa.ChunkedArray) -> Column:
 
 
 def _properties(column: pa.Array | pa.ChunkedArray) -> Column:
-    """The properties of each message; read-only where there are none. A dict for every message costs the garbage collector more than
-    all else together.
+    """The properties of each message; read-only where there are none: a dict for each costs the garbage collector more than all
+    else.
     """
     if _is_empty(column):
         return repeat(_NO_PROPERTIES)
@@ -322,7 +314,7 @@ def _properties(column: pa.Array | pa.ChunkedArray) -> Column:
 
 
 def _is_empty(lists: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether no row of a column of lists or maps has anything in it."""
+    """Whether all rows of a column of lists or maps are empty."""
     chunks = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
     return all(not len(chunk) or chunk.offsets[0].as_py() == chunk.offsets[-1].as_py() for chunk in chunks)
 
@@ -355,8 +347,8 @@ def from_ms(time_ms: int) -> datetime:
 
 
 def check_message(message: Message, topic_type: MessageType, limits: TopicLimits, *, derives_group: bool = False) -> None:
-    """Raise unless ``message`` may be sent to a topic of this type with these limits. ``derives_group``: messages of a FIFO topic get their
-    group from a field.
+    """Raise unless ``message`` may be sent to such a topic. ``derives_group``: messages of a FIFO topic get their group from a
+    field.
     """
     if not isinstance(message, Message):
         raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
@@ -387,7 +379,7 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
 
 
 def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
-    """The result of ``check`` for each message of a batch. Its error says which message it is."""
+    """The result of ``check`` for each message of a batch. Its error names the message."""
     for number, message in enumerate(messages):
         try:
             yield check(message)
@@ -398,7 +390,7 @@ def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> 
 
 
 def frozen(message: Message) -> Message:
-    """A checked message as it is now, unaffected by what its sender does to its parts later."""
+    """A checked message, unaffected by what its sender does to its parts later."""
     body, group, tag, keys, properties, due, delay, key, headers, value, identity = message
     return Message(
         None if body is None else bytes(body),
@@ -458,7 +450,6 @@ def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str
 
 
 def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
-    """Check what clients of other systems send: a binary key, and headers."""
     size = 0
     if key is not None:
         if not isinstance(key, bytes | bytearray | memoryview):
@@ -491,7 +482,7 @@ def _check_id(identity: object) -> None:
 
 
 def check_no_ids(messages: Iterable[Message], topic: str) -> None:
-    """Refuse messages with ids of their own where the rows of one batch are given theirs. Raises `InvalidArgument`."""
+    """Refuse messages with ids of their own where a batch's rows are given theirs. Raises `InvalidArgument`."""
     if any(message.message_id is not None for message in messages):
         raise InvalidArgument(
             "the rows of one batch have no ids of their own",
@@ -522,6 +513,5 @@ def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | 
 
 
 def limit_hint(setting: str) -> str:
-    """A hint how to stay below a topic's limit, or raise it."""
     less = "ask for an earlier time" if setting == "delay" else "send less"
     return f"{less}, or raise the topic's limit: alter_topic(…, limits=TopicLimits({setting}=…))"

@@ -1,10 +1,10 @@
-"""The types of messages. Apart from the messages themselves, which need Arrow, so that a topic's settings are read without it."""
+"""The types of messages, apart from messages, so that a topic's settings are read without Arrow."""
 
 from enum import StrEnum
 
 
 class MessageType(StrEnum):
-    """What kind of messages a topic takes; RocketMQ's names."""
+    """The kind of messages a topic takes; RocketMQ's names."""
 
     NORMAL = "NORMAL"
     FIFO = "FIFO"

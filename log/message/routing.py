@@ -1,7 +1,7 @@
-"""Routes messages to queues.
+"""Routes messages to queues: ``pmod(xxhash64(message_group), queues)``.
 
-``pmod(xxhash64(message_group), queues)``: Spark's ``xxhash64`` of a string is XXH64 of its UTF-8 bytes with seed 42, read as a signed
-64-bit number, so Spark SQL and Python route alike.
+Spark's ``xxhash64`` of a string is XXH64 of its UTF-8 bytes with seed 42, as a signed 64-bit number, so Spark SQL and Python route
+alike.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ _SEED = 42
 
 
 def queue_of(message_group: str, queues: int) -> int:
-    """The queue of a message group in a topic with ``queues`` queues."""
     unsigned = xxhash.xxh64_intdigest(message_group.encode(), _SEED)
     return (unsigned - 2**64 if unsigned >= 2**63 else unsigned) % queues
 
@@ -31,7 +30,7 @@ def check_queue(queue: object, queues: int, topic: str) -> None:
 
 
 class Router:
-    """Routes a producer's messages: by group, else in turn. It remembers hashes of the groups it has seen, up to a bound."""
+    """Routes a producer's messages: by group, else in turn. It remembers hashes of groups, up to a bound."""
 
     _REMEMBERED_MAX = 100_000
 
@@ -44,8 +43,8 @@ class Router:
         """The queue of every row of a column of message groups, dictionary-encoded or not. Rows without a group take the queues in
         turn.
 
-        ``in_runs``: where no row has a group, each queue takes as many rows as in turn, but one behind the other, so that rows need not be
-        moved to lie queue by queue.
+        ``in_runs``: where no row has a group, each queue takes as many rows as in turn, but one behind the other: they lie queue by
+        queue.
         """
         if self.queues == 1:
             return np.zeros(len(groups), np.int32)

@@ -1,4 +1,1 @@
-"""The producer: the accumulator, delays, and the receipts that callers get.
-
-The write itself is in `append`.
-"""
+"""The producer: the accumulator, delays, and the receipts that callers get."""

@@ -33,7 +33,7 @@ from .receipts import BatchFuture, SettledBatch
 from .typed_rows import RowRules, TypedRows
 
 MESSAGE_OVERHEAD_BYTES = 450
-"""The memory that a message takes beside its body: the tuple, its receipt, its columns."""
+"""The memory of a message beside its body: the tuple, its receipt, its columns."""
 _GROWTH_MAX = 4
 _COPIES = 2
 """A batch on its way is in memory twice: as columns, and as encoded parts."""
@@ -57,9 +57,9 @@ class ProducerOptions:
     """The settings by which a producer gathers and waits."""
 
     linger: DurationField = field_default(timedelta(milliseconds=25))
-    """How long the first message of a batch waits for further ones."""
+    """The time for which the first message of a batch waits for further ones."""
     linger_max: DurationField = field_default(timedelta(milliseconds=400))
-    """How long it waits where half a batch comes together in that time. That makes fewer, larger and cheaper requests."""
+    """The same where half a batch comes together in that time, for fewer, larger and cheaper requests."""
     batch_bytes: int = 4 * MIB
     """The size at which a batch goes at once. While another is on its way it grows on, up to four times this or a quarter of
     ``memory_bytes``."""
@@ -69,15 +69,15 @@ class ProducerOptions:
     """The action of ``send`` when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
     block_timeout: DurationField = field_default(timedelta(seconds=60))
     delivery_timeout: DurationField = field_default(timedelta(seconds=120))
-    """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after 24
-    hours at most."""
+    """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after
+    24 hours at most."""
     extra: Literal["refuse", "ignore"] = "refuse"
-    """What becomes of a row with a field that the topic's schema does not have: the row is refused, or the field left out."""
+    """A row with a field that the topic's schema does not have is refused, or the field left out."""
     invalid: Literal["refuse", "topic"] = "refuse"
-    """What becomes of rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid``,
-    each once and with the reason, and the other rows are written."""
+    """Rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid``, each once
+    and with the reason, and the other rows are written."""
     on_batch: Callable[[BatchOutcome], None] | None = None
-    """Called with each batch once it is durable or failed, on the event loop, for metrics. It must be quick, and raise nothing."""
+    """Called on the event loop with each batch that is durable or failed, for metrics. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
         set_durations(self, "linger", "linger_max", most=LINGER_MAX, operation="producer")
@@ -114,17 +114,17 @@ class BatchBuilder:
     started_s: float
     id_prefix: int = 0
     contents: list[Any] | GatheredRows = field(default_factory=list)
-    """The body of every message, or its row in a topic with a schema, as ``groups`` and ``born_s`` hold theirs. The messages are not kept:
-    they would burden the garbage collector."""
+    """The body of every message, or its row in a topic with a schema. Messages are not kept: they would burden the garbage
+    collector."""
     groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
-    """The times when the messages were sent, by the monotonic clock."""
+    """The times of sending, by the monotonic clock."""
     labelled: dict[int, Message] = field(default_factory=dict)
     """Messages, by index, that may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
-    """The queues, by index, of messages whose sender chose one."""
+    """The queues that senders chose, by index."""
     given_ids: dict[int, str] = field(default_factory=dict)
-    """The ids, by index, of messages whose sender gave one. Receipts need them."""
+    """The ids that senders gave, by index. Receipts need them."""
     table: pa.Table | None = None
     typed: TypedRows | None = None
     """The checked rows of ``table`` in a topic with a schema, bad ones too."""
@@ -136,9 +136,8 @@ class BatchBuilder:
     """The sequence of the last message, where the application gives sequences."""
     size_bytes: int = 0
     notice_bytes: int = 0
-    """The size at which the appending side is told that it has grown."""
+    """The size at which the appending side is woken."""
     full: bool = False
-    """Whether it is large enough to go at once."""
     closed: bool = False
     """Whether nothing more may join: it is a batch of its own, or as large as a batch may be."""
     future: BatchFuture = field(default_factory=BatchFuture)
@@ -156,26 +155,23 @@ class BatchBuilder:
 
     @property
     def ids(self) -> MessageIds:
-        """The ids of its messages."""
         return MessageIds(self.id_prefix, self.first_number, self.given_ids)
 
     @property
     def count(self) -> int:
-        """The number of messages so far."""
         return self.taken_count + (self.table.num_rows if self.table is not None else len(self.groups))
 
     @property
     def payload_bytes(self) -> int:
-        """The size of its content, without what the messages take as objects."""
+        """The size of its content, without the messages' objects."""
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.groups)
 
     def built(self) -> None:
-        """Drop what nobody needs any more: the rows were built, and receipts may be kept for long."""
+        """Drop what is of no more use after rows were built: receipts may keep this for long."""
         self.taken_count, self.table, self.typed, self.again = self.count, None, None, None
         self.contents, self.groups, self.born_s, self.labelled, self.queues, self.sequences = [], [], [], {}, {}, []
 
     def settle(self, outcome: SettledBatch | PenstockError) -> None:
-        """Tell all receipts the outcome."""
         self.built()
         if isinstance(outcome, SettledBatch):
             self.future.set_result(outcome)
@@ -184,13 +180,12 @@ class BatchBuilder:
 
 
 def tell(options: ProducerOptions, builder: BatchBuilder, *, now_s: float, durable: bool) -> None:
-    """Report a batch's outcome to the metrics callback."""
     if options.on_batch is not None and builder.count:
         options.on_batch(BatchOutcome(builder.count, builder.sent_bytes, now_s - builder.started_s, durable))
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
-    """How long the first message of a batch waits for further ones, at this rate of sending."""
+    """The wait of a batch's first message for further ones, at this rate of sending."""
     if not options.linger:
         return 0.0  # a caller that asks for no delay sends one by one and waits for each
     longest_s = options.linger_max.total_seconds()
@@ -213,7 +208,7 @@ class Sequences:
         return self._given is False
 
     def check(self, sequence: int | None) -> bool:
-        """Whether a message with this sequence (None: not given) is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
+        """Whether a message with this sequence is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
         if self._given is not None and self._given != (sequence is not None):
             raise InvalidArgument("give a sequence to all messages of a producer, or to none", operation="send", observed=sequence)
         if sequence is None:
@@ -296,7 +291,6 @@ class Accumulator:
             )
 
     def open_builder(self) -> BatchBuilder:
-        """The builder that the next message joins."""
         if self.open is None:
             builder = BatchBuilder(self._number, self._now_s(), self.id_prefix, contents=self._contents())
             self.queue.append(builder)
@@ -315,7 +309,7 @@ class Accumulator:
         self._wake()
 
     def notice(self, builder: BatchBuilder) -> None:
-        """React to the growth of the open builder: its first message, a full batch, or as much as a batch may be."""
+        """React to the growth of the open builder."""
         payload_bytes, batch_bytes = builder.payload_bytes, self._options.batch_bytes
         if payload_bytes >= self._largest_bytes:
             self._close_open()
@@ -374,13 +368,12 @@ class Accumulator:
             return builder
 
     def release(self, builder: BatchBuilder) -> None:
-        """Free the bytes of a builder."""
         with self.lock:
             self.size_bytes -= builder.size_bytes
             self.room.notify_all()
 
     def fail(self, error: PenstockError) -> None:
-        """Refuse all further messages. Waiting ones end with an error that says why."""
+        """Refuse all further messages, and end the waiting ones."""
         with self.lock:
             self.failure = self.failure or error
             waiting, self.queue = list(self.queue), deque()
@@ -396,7 +389,7 @@ class Accumulator:
             self.room.notify_all()
 
     def after_fork(self, error: PenstockError) -> None:
-        """Prepare a child process, in which the lock may be held by a thread that does not exist there."""
+        """Prepare a child process, in which a thread that does not exist there may hold the lock."""
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.failure, self.room_bytes = error, 0

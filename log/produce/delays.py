@@ -26,13 +26,13 @@ QUEUE = 0
 DESTINATION_QUEUE = "\tqueue"
 """The property that holds, in the timer log, the queue that the sender named. No sender can set it: names are visible characters."""
 _HANDLE_CHARS_MAX = 1_024
-"""Longer than any recall handle, whose longest parts are a topic's name and a message's id."""
+"""More than any recall handle's, whose longest parts are a topic's name and a message's id."""
 _MICROSECOND = timedelta(microseconds=1)
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 
 
 def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
-    """The time when a message is due. Raises `InvalidArgument` or `LimitExceeded` for a time that is not allowed."""
+    """The time when a message is due. Raises `InvalidArgument` or `LimitExceeded`."""
     at: object = message.delivery_timestamp
     delay: object = message.delay
     if at is not None and delay is not None:
@@ -85,7 +85,7 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def decode(cls, handle: str) -> RecallHandle:
-        """The inverse of `encode`. Raises `InvalidArgument` for anything else."""
+        """Raises `InvalidArgument` for what is no handle."""
         try:
             if len(handle) > _HANDLE_CHARS_MAX:
                 raise ValueError(len(handle))
@@ -113,7 +113,7 @@ class DelayedRows:
     ids: MessageIds
 
     def handle(self, index: int, offset: int | None) -> str | None:
-        """The recall handle of the message sent as number ``index`` of the batch. None where its offset is not known."""
+        """The recall handle of a message by its number in the batch. None where its offset is not known."""
         if offset is None:
             return None
         return RecallHandle(self.topic, offset, int(self.due_us[index]), self.ids.one(index)).encode()
@@ -157,9 +157,7 @@ class WaitingMessage(NamedTuple):
     queue: int | None
     """The queue that its sender named. None: its message group's queue, or any."""
     born_timestamp: datetime
-    """When ``send`` was called."""
     delivery_timestamp: datetime
-    """When it is due."""
     producer: str
     recall_handle: str
     """The handle with which ``lake.recall`` calls it back."""
@@ -169,7 +167,7 @@ class WaitingMessage(NamedTuple):
 
 
 def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
-    """Rows of the topic's timer log, with `MESSAGE_SCHEMA`, as messages that wait."""
+    """Rows of the topic's timer log, with `MESSAGE_SCHEMA`, as waiting messages."""
     for row in views(topic, rows):
         due = row.delivery_timestamp or from_us(0)  # a row without one, which no producer writes, is due at once
         handle = RecallHandle(topic, row.offset, to_us(due), row.message_id).encode()
@@ -196,10 +194,7 @@ class Delays:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """A checked message with its delivery time, and the queue that its sender named. A delay counts from the message's birth.
-
-        Raises what `delivery_us` raises.
-        """
+        """A checked message with its delivery time, and the queue that its sender named. Raises what `delivery_us` raises."""
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
         properties = message.properties if queue is None else {**message.properties, DESTINATION_QUEUE: str(queue)}
         return message._replace(properties=properties, delivery_timestamp=None if message.delay is not None else from_us(due_us))
@@ -210,12 +205,11 @@ class Delays:
         return with_destinations(table)
 
     def of(self, due: pa.Array | pa.ChunkedArray, ids: MessageIds) -> DelayedRows:
-        """The part of these messages that their receipts need."""
         return DelayedRows(self._topic, due.cast(pa.int64()).to_numpy(), ids)
 
 
 def named_queue(properties: Mapping[str, str]) -> int | None:
-    """The queue that the sender of a row of the timer log named. None: it named none, or what it named is no queue."""
+    """The queue that the sender of a row of the timer log named, if it is one."""
     queue = whole_number(properties.get(DESTINATION_QUEUE, ""))
     return queue if queue is not None and queue < QUEUES_MAX else None
 

@@ -1,7 +1,7 @@
-"""Rows on their way to a batch: turned into columns block by block, as they come.
+"""Rows on their way to a batch, turned into columns block by block, as they come.
 
-A dict that waits for its batch costs the garbage collector, and its values have left the processor's cache when their turn comes. So the
-values of a row are taken out at once, and a block of rows becomes columns as soon as it is full.
+A waiting dict costs the garbage collector, and its values leave the processor's cache. So values are taken out of a row at once,
+and a full block of rows becomes columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK_ROWS = 1024
 
 
 class RowExtractor:
-    """How the values of rows are taken out, by the fields in use of one version of a topic's schema."""
+    """Takes values out of rows, by the fields in use of one version of a topic's schema."""
 
     def __init__(self, schema: TopicSchema, *, ignore_extra: bool) -> None:
         self.schema, self.ignore_extra = schema, ignore_extra
@@ -35,7 +35,7 @@ class RowExtractor:
         self._readers: dict[type, Callable[[Any], Mapping[str, Any] | None]] = {}
 
     def values(self, row: object) -> tuple[Any, ...] | None:
-        """The value of each field, None for one that is left out. None: the row cannot be taken apart, as it may have other fields."""
+        """The value of each field, None for one that is left out. None: the row may have other fields."""
         kind = type(row)
         if type(row) is dict:
             return tuple(map(row.get, self.names)) if self._needed <= row.keys() <= self._known else None
@@ -48,7 +48,7 @@ class RowExtractor:
             return None
 
     def kept(self, row: object) -> object:
-        """The row with the fields that it has now: its sender may use the object again. What is no row stays as it is."""
+        """The row with its present fields: its sender may use the object again. What is no row stays as it is."""
         if (reader := self._readers.get(type(row))) is None:
             reader = self._readers[type(row)] = row_reader(row)
         try:
@@ -59,7 +59,6 @@ class RowExtractor:
 
 
 def _field_names(kind: type) -> set[str]:
-    """The fields of a dataclass or named tuple."""
     if is_dataclass(kind):
         return {one.name for one in fields(kind)}
     return set(getattr(kind, "_fields", ())) if issubclass(kind, tuple) else set()
@@ -75,14 +74,14 @@ class _Block:
     """Rows one behind the other."""
 
     values: list[Any] = field(default_factory=list)
-    """The values of all rows, field by field and row by row, as long as there are no ``rows``."""
+    """The values of all rows, row by row, as long as there are no ``rows``."""
     rows: list[Any] | None = None
     """The rows themselves, if one of them could not be taken apart."""
     count: int = 0
     made: ConvertedRows | None = None
-    """Its columns. What they were made of is kept only if there are bad rows, or left out fields."""
+    """Its columns. Their sources are kept only if there are bad rows, or left out fields."""
     unforeseen: Exception | None = None
-    """Why there are none."""
+    """The reason why there are none."""
 
 
 class GatheredRows:
@@ -133,7 +132,7 @@ class GatheredRows:
             del block.rows[block.count :]
 
     def converted(self, schema: TopicSchema) -> ConvertedRows:
-        """All rows as the column ``value``. ``schema`` is that of the form or a later one, which may take what does not fit before."""
+        """All rows as the column ``value``, by the schema of the form or a later one, which may take what does not fit before."""
         parts: list[pa.Array] = []
         bad: dict[int, BadValue] = {}
         first = 0
@@ -162,15 +161,14 @@ class GatheredRows:
         return block.made
 
     def _is_kept(self, block: _Block) -> bool:
-        """Whether a block that was converted still has what it was made of."""
         return block.made is not None and (bool(block.made.bad) or self._ignores(block))
 
     def _row_of_columns(self, made: ConvertedRows, at: int) -> object:
-        """A row that has all its types right, but perhaps a label that cannot be, or too many bytes."""
+        """A row with the right types, but perhaps a bad label or too many bytes."""
         return ValueColumn.of(shown_value(made.value.slice(at, 1), self._form.schema))[0]
 
     def _ignores(self, block: _Block) -> bool:
-        """Whether rows of a block may have had fields that were left out, and that a later version of the schema has."""
+        """Whether rows of a block may have left-out fields that a later version of the schema has."""
         return block.rows is not None and self._form.ignore_extra
 
     def _converted_again(self, block: _Block, made: ConvertedRows, schema: TopicSchema) -> ConvertedRows:

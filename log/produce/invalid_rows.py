@@ -27,7 +27,7 @@ _ROW_BYTES_MAX = 4 * MIB - 1
 
 
 class InvalidRowSender(Protocol):
-    """What sends them."""
+    """The sender of such rows."""
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt: ...
 
@@ -40,9 +40,9 @@ async def divert(
     ids: Mapping[int, str],
     sequences: Mapping[int, int],
 ) -> None:
-    """Send bad rows to the topic beside, and return when they are durable there. All are by place.
+    """Send bad rows, all by place, to the topic beside, and return when they are durable there.
 
-    With sequences a row that was sent there before, by an earlier instance of the producer's name, is not sent again.
+    With sequences a row that an earlier instance of the producer's name sent there is not sent again.
     """
     receipts = [
         sender.send(_message(topic, fault, rows[at], ids[at]), sequence=sequences.get(at)) for at, fault in sorted(bad.items())
@@ -74,7 +74,6 @@ def _json(value: object) -> str:
 
 
 def _shown(value: object) -> object:
-    """A field of a row that is no JSON as a whole."""
     try:
         return json.loads(_json(value))
     except Exception:  # noqa: BLE001 - as above
@@ -82,7 +81,6 @@ def _shown(value: object) -> object:
 
 
 def _parts(value: Any) -> Any:  # noqa: ANN401 - of any type
-    """A value as JSON has it, whatever its class."""
     if is_dataclass(value) and not isinstance(value, type):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
     elif hasattr(value, "_asdict"):

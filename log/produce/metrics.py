@@ -33,7 +33,6 @@ CATALOGUE = (
     SEND_COST_TIME,
     PRODUCER_WAITING,
 )
-"""All metrics of producers."""
 
 
 def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Iterator[Sample]:
@@ -44,7 +43,7 @@ def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Ite
 
 
 def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchOutcome], None]:
-    """Counts a producer's batches: pass it as ``ProducerOptions(on_batch=…)``. It costs four additions a batch, and nothing a message."""
+    """Counts a producer's batches, as ``ProducerOptions(on_batch=…)``: four additions a batch, and nothing a message."""
     check_metrics(metrics, "producer")
     messages, size = metrics.counter(MESSAGES_IN, topic=topic), metrics.counter(THROUGHPUT_IN, topic=topic)
     mean_size = metrics.histogram(MESSAGE_SIZE, topic=topic)

@@ -1,7 +1,7 @@
 """Sends messages: they gather in memory and are appended batch by batch, one on its way at a time.
 
-Messages sent while a batch is on its way gather in the next, so load makes batches larger, not the line longer. After a batch failed,
-or its outcome is unknown, everything behind it fails too: nothing overtakes it.
+So load makes batches larger, not the line longer. After a batch failed, or its outcome is unknown, everything behind it fails too:
+nothing overtakes it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Producer:
     id: str
     """The producer's name, or a random id."""
     epoch: Epoch | None
-    """The opening of its name, which is larger than all earlier ones; None without a name."""
+    """The opening of its name, larger than all earlier ones; None without a name."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Producer:
         served: Topic,
         invalid: Producer | None = None,
     ) -> None:
-        """``served`` is the topic whose messages these are, which is another one than the log's where they wait in a timer log."""
+        """``served`` is the topic of these messages: another one than the log's where they wait in a timer log."""
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
         self.topic = topic
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
@@ -158,22 +158,20 @@ class Producer:
 
     @property
     def closed(self) -> bool:
-        """Whether the producer was closed, and nothing is on its way any more."""
         return self._accumulator.closed and self._task.done()
 
     def statistics(self) -> ProducerStatistics:
-        """The counts of this producer so far."""
         return ProducerStatistics(*self._durable, self._accumulator.size_bytes, self._accumulator.failure is not None)
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once. The receipt resolves when the message is durable.
 
-        ``queue`` names the queue instead of the routing. ``sequence``, for named producers, makes the send idempotent across restarts.
-        It must rise from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a
-        duplicate: acknowledged, but not written.
+        ``queue`` replaces the routing. ``sequence``, for named producers, makes the send idempotent across restarts. It must rise
+        from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a duplicate:
+        acknowledged, but not written.
 
-        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has
-        ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer
+        has ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
         """
         # Half of the cost of a message is spent here, so the steps are written out: no calls that can be spared.
         size_bytes = 0
@@ -206,12 +204,13 @@ class Producer:
         queue: int | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic model.
+        """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic
+        model.
 
-        Rows are checked together, when their batch is formed. A row that does not fit makes the receipts of its whole batch raise
-        `InvalidArgument`, which names message, field, what was expected and found; the producer must then be opened anew, so that
-        nothing overtakes the batch. With ``invalid="topic"`` such rows go to another topic instead. What is inside of a row (lists,
-        dicts) must not be changed before the receipt resolves.
+        Rows are checked when their batch is formed. A row that does not fit makes the receipts of its whole batch raise
+        `InvalidArgument`, which names message, field, what was expected and found; the producer must then be opened anew. With
+        ``invalid="topic"`` such rows go to another topic instead. Lists and dicts of a row must not be changed before the receipt
+        resolves.
         """
         bare = tag is None and not keys and not properties and delivery_timestamp is None and delay is None
         known = (message_group is None or message_group.__class__ is str) and message_group in self._checked_groups
@@ -231,7 +230,7 @@ class Producer:
     def _take(
         self, content: object, group: str | None, message: Message | None, size_bytes: int, queue: int | None, sequence: int | None
     ) -> Receipt:
-        """Take a checked message over. ``message`` is the whole of it, unless it has nothing but its content and group."""
+        """Take a checked message over; None: it has nothing but its content and group."""
         if queue is not None:
             check_queue(queue, self._settings.queues, self.topic)
         accumulator = self._accumulator
@@ -273,12 +272,11 @@ class Producer:
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
         ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. A DataFrame of pandas or Polars is taken
-        as Arrow data. Messages are treated as by `send`. In a topic with a schema the columns are its fields instead of ``body``, and
-        rows are taken as well as messages.
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone). A DataFrame of pandas or Polars is taken as Arrow
+        data. In a topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
 
-        ``through``, for Arrow data with sequences: the sequence up to which the rows tell everything, not below the last row's. It becomes
-        `last_sequence` with the batch, and later sequences are above it.
+        ``through``, for Arrow data with sequences, is a sequence not below the last row's. It becomes `last_sequence` with the
+        batch.
 
         Raises what `send` raises, before anything is taken over.
         """
@@ -296,13 +294,13 @@ class Producer:
         )
 
     async def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> SendBatchResult:
-        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences. Returns
-        once they are durable.
+        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
+        Returns once they are durable.
 
-        This serves dead letters, their redrive, and messages whose delivery time has come. It is not for applications: limits and
-        message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic
-        with a schema the bodies are rows as JSON, whose fields have their present or former names, or ``by_stored_names`` those under
-        which they are stored. Raises `InvalidArgument` for JSON that is no row of the topic.
+        This serves dead letters, their redrive, and messages whose delivery time has come: limits and message type are not checked.
+        Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic with a schema the bodies
+        are rows as JSON, whose fields have their present or former names, or ``by_stored_names`` those under which they are stored.
+        Raises `InvalidArgument` for JSON that is no row of the topic.
         """
         rows = rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA)
         if not self._is_typed:
@@ -465,7 +463,7 @@ class Producer:
     async def close(self) -> None:
         """Write what was sent, then stop; closing again does nothing.
 
-        Raises the error of messages that are not durable, if no receipt, ``send`` or ``flush`` has reported it yet.
+        Raises the error of messages that are not durable, unless a receipt, ``send`` or ``flush`` has reported it.
         """
         if self.closed:
             return
@@ -482,7 +480,6 @@ class Producer:
             raise self._accumulator.failure
 
     def after_fork(self, error: PenstockError) -> None:
-        """Refuse to send in a child process."""
         self._accumulator.after_fork(error)
 
     # --- Appending, on the event loop -------------------------------------------------------------------------------------------

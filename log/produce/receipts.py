@@ -26,17 +26,16 @@ class SendResult(NamedTuple):
 
     message_id: str
     queue: int | None
-    """The message's queue. None for a duplicate, and for a delayed message, which gets its place when it is due."""
+    """None for a duplicate, and for a delayed message, which gets its place when it is due."""
     offset: int | None
-    """The message's offset. None where the queue is None, and in the rare case that only the fact is known because the log was trimmed
-    meanwhile."""
+    """None where the queue is None, and in the rare case that only the fact is known because the log was trimmed meanwhile."""
     duplicate: bool = False
     """Whether its sequence was accepted before this producer was opened, so that nothing was written."""
     recall_handle: str | None = None
-    """The handle with which ``lake.recall`` calls a delayed message back before it is due. None for other messages, for a duplicate,
-    and where only the fact is known."""
+    """The handle with which ``lake.recall`` calls a delayed message back before it is due. None for a duplicate, and where only the
+    fact is known."""
     invalid: str | None = None
-    """Why the row does not fit the topic's schema, so that it is in the topic ``NAME-invalid`` instead (``invalid="topic"``)."""
+    """The reason for which the row went to the topic ``NAME-invalid`` instead (``invalid="topic"``)."""
 
 
 class SendBatchResult(NamedTuple):
@@ -44,13 +43,14 @@ class SendBatchResult(NamedTuple):
 
     rows: int
     offsets: Mapping[int, tuple[int, int]] | None
-    """The first offset and the one after the last of every touched queue. None when only the fact is known, and for delayed messages."""
+    """The first offset and the one after the last of every touched queue. None when only the fact is known, and for delayed
+    messages."""
     duplicates: int = 0
     """Rows left out, as their sequences were accepted before this producer was opened."""
     recall_handles: Sequence[str] = ()
-    """The recall handles of delayed messages, in the order of the rows that were not left out; empty for other messages."""
+    """The recall handles of delayed messages, in the order of the rows that were not left out."""
     invalid: int = 0
-    """Rows that went to the topic ``NAME-invalid``, as they do not fit the topic's schema."""
+    """Rows that went to the topic ``NAME-invalid``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,9 +62,9 @@ class SettledBatch:
     delayed: DelayedRows | None = None
     """The recall data of messages that went into a timer log."""
     kept: npt.NDArray[np.int64] | None = None
-    """The messages that were written, by their numbers in the batch; None: all were."""
+    """The written messages, by their numbers in the batch; None: all were."""
     invalid: Mapping[int, str] = field(default_factory=dict)
-    """Why the others were not, by number."""
+    """The reasons why the others were not, by number."""
 
     def place(self, index: int) -> tuple[int, int | None]:
         """(queue, offset) of the message sent as number ``index`` of the batch."""
@@ -77,14 +77,13 @@ class SettledBatch:
 
 
 class BatchFuture(Future[SettledBatch]):
-    """The outcome of a batch. A waiter cannot cancel it by giving up, as it is shared. In a forked child it never becomes known."""
+    """The outcome of a batch. A waiter cannot cancel it, as it is shared. In a forked child it never becomes known."""
 
     def __init__(self) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
         self._pid = os.getpid()
         self.heard = False
-        """Whether anybody has read the outcome."""
 
     def result(self, timeout: float | None = None) -> SettledBatch:
         self._check_process()
@@ -112,7 +111,7 @@ def _timeout_s(timeout: Duration | None, operation: str) -> float | None:
 
 
 class SharedBatch(Protocol):
-    """What all receipts of a batch share."""
+    """The part that all receipts of a batch share."""
 
     future: BatchFuture
 
@@ -137,7 +136,7 @@ class _Awaitable:
         raise NotImplementedError
 
     def _state(self) -> str:
-        """How the send stands. Looking at it is not hearing of an error."""
+        """The state of the send. Looking at it is not hearing of an error."""
         future = self._future
         if not future.done():
             return "on its way"
@@ -149,8 +148,8 @@ class _Awaitable:
         return self._future.done()
 
     def exception(self, timeout: Duration | None = None) -> BaseException | None:
-        """The error, once the outcome is known, or None. ``timeout`` is a `timedelta` or a number of seconds; raises `TimeoutError` when it
-        passes.
+        """The error, once the outcome is known, or None. ``timeout`` is a `timedelta` or a number of seconds; raises `TimeoutError`
+        after it.
         """
         return self._future.exception(_timeout_s(timeout, "receipt.exception"))
 
@@ -168,7 +167,9 @@ class _Awaitable:
 
 
 class Receipt(_Awaitable):
-    """The receipt of one ``send``. ``result()`` blocks and ``await`` waits until the message is durable; both raise the send's error."""
+    """The receipt of one ``send``. ``result()`` blocks and ``await`` waits until the message is durable; both raise the send's
+    error.
+    """
 
     __slots__ = ("batch", "index")
     batch: SharedBatch
@@ -189,8 +190,8 @@ class Receipt(_Awaitable):
         return self.batch.ids.one(self.index)
 
     def result(self, timeout: Duration | None = None) -> SendResult:
-        """The message's place, once it is durable. ``timeout`` is a `timedelta` or a number of seconds; raises `StoreUnavailable` when it
-        passes.
+        """The message's place, once it is durable. ``timeout`` is a `timedelta` or a number of seconds; raises `StoreUnavailable`
+        after it.
         """
         return self._place(self._settled(timeout))
 
@@ -210,7 +211,6 @@ class Receipt(_Awaitable):
 
 
 def receipt_of(batch: SharedBatch, index: int) -> Receipt:
-    """The receipt of one message of a batch."""
     receipt = object.__new__(Receipt)
     receipt.batch = batch
     receipt.index = index

@@ -33,9 +33,9 @@ class EncodedBatch:
     rows: BatchRows
     schema_version: int
     kept: npt.NDArray[np.int64] | None
-    """The messages that are written, by their place among those sent; None: all are."""
+    """The written messages, by their place among those sent; None: all are."""
     invalid: Mapping[int, str]
-    """Why the others are not, by place."""
+    """The reasons why the others are not, by place."""
 
 
 class BatchEncoder:
@@ -52,7 +52,7 @@ class BatchEncoder:
         invalid: InvalidRowSender | None,
         to_timer_log: bool,
     ) -> None:
-        """``served`` is the topic whose messages these are; ``invalid`` sends rows that do not fit its schema to the topic beside.
+        """``served`` is the topic of these messages; ``invalid`` sends rows that do not fit its schema to the topic beside.
 
         ``to_timer_log``: the rows wait in the topic's timer log, which has no schema.
         """
@@ -66,14 +66,13 @@ class BatchEncoder:
 
     @property
     def rules(self) -> RowRules:
-        """What rows must be, by the schema as far as this process has read."""
+        """The rules of rows, by the schema as far as this process has read."""
         schema = self._served.schema
         if self._rules is None or self._rules.schema is not schema:
             self._rules = rules_of(self._served.settings, schema, ignore_extra=self._ignore_extra)
         return self._rules
 
     def gather(self) -> list[Any] | GatheredRows:
-        """What the contents of a batch's messages gather in."""
         if not self.is_typed:
             return []
         schema = self._served.schema
@@ -82,7 +81,7 @@ class BatchEncoder:
         return GatheredRows(self._form)
 
     async def form(self, builder: BatchBuilder) -> EncodedBatch:
-        """The rows of a batch. Raises `InvalidArgument` for rows that do not fit the topic's schema, unless they go to another topic."""
+        """The rows of a batch. Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
         now_us = 1000 * self._runtime.clock.wall_ms()
         if not self.is_typed:
             return await self._runtime.offload(lambda: self._finish(builder, self._rows(builder, now_us), 0, None))
@@ -98,7 +97,7 @@ class BatchEncoder:
         return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us))
 
     async def read_on(self) -> None:
-        """Find out what the topic's schema is now."""
+        """Read the topic's present schema."""
         await self._served.tail.catch_up()
 
     def _typed_rows(self, builder: BatchBuilder, now_us: int, rules: RowRules) -> TypedRows:
@@ -107,7 +106,7 @@ class BatchEncoder:
         return rows_of_converted(builder.contents.converted(rules.schema), *sent, rules, born_us=self._born_us(builder, now_us))
 
     async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
-        """Send the bad rows of a batch to the topic beside this one. Raises `InvalidArgument` where there is none."""
+        """Send the bad rows of a batch to the topic beside. Raises `InvalidArgument` where there is none."""
         ids = {at: builder.ids.one(at) for at in typed.bad}
         if self._invalid is None:
             named = {at: f"message {one}" for at, one in ids.items()}

@@ -1,4 +1,4 @@
-"""Turns what users send to a topic with a schema into columns: rows or columns of theirs, checked, with the labels that come from fields.
+"""Turns what users send to a topic with a schema into checked columns, with the labels that come from fields.
 
 A row that does not fit is known by its place and its fault. What becomes of such rows is the producer's choice.
 """
@@ -34,7 +34,7 @@ Bad = Mapping[int, BadValue]
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """What rows of a typed topic must be, and what their labels come from."""
+    """The rules of rows of a typed topic, and the sources of their labels."""
 
     schema: TopicSchema
     message_type: MessageType
@@ -47,7 +47,6 @@ class RowRules:
 
 
 def rules_of(settings: TopicSettings, schema: TopicSchema, *, ignore_extra: bool = False) -> RowRules:
-    """The rules of a topic with these settings, whose schema is now this one."""
     first = settings.schema or schema
     group, tag = (None if path is None else label_ids(path, first) for path in (settings.message_group, settings.tag))
     keys = tuple(label_ids(path, first) for path in settings.keys)
@@ -67,11 +66,9 @@ class TypedRows:
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
-        """Whether each row can be sent."""
         return ~np.isin(np.arange(self.table.num_rows), list(self.bad))
 
     def behind(self, first: int) -> TypedRows:
-        """The rows from one on."""
         bad = {at - first: fault for at, fault in self.bad.items() if at >= first}
         given = {at - first: row for at, row in self.given.items() if at >= first}
         return TypedRows(self.table.slice(first), self.schema_version, bad, given)
@@ -86,7 +83,7 @@ def rows_of_converted(
     *,
     born_us: npt.NDArray[np.int64],
 ) -> TypedRows:
-    """Rows one by one, each of them checked as a message before; None is a tombstone. ``labelled`` and ``queues`` are by place."""
+    """Rows one by one, each checked as a message before; None is a tombstone. ``labelled`` and ``queues`` are by place."""
     count = len(groups)
     columns: dict[str, pa.Array] = {field.name: pa.nulls(count, field.type) for field in SEND_SCHEMA}
     columns |= {"message_group": pa.array(groups, pa.string()), **label_columns(labelled, born_us)}
@@ -96,8 +93,8 @@ def rows_of_converted(
 
 
 def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
-    """Columns: the fields of the schema, and those of `SEND_SCHEMA` but for ``body``. Raises `InvalidArgument` when names or types do not
-    fit.
+    """Columns: the fields of the schema, and those of `SEND_SCHEMA` but for ``body``. Raises `InvalidArgument` for wrong names or
+    types.
     """
     own = [name for name in data.column_names if name in SEND_SCHEMA.names]
     if "body" in own:
@@ -117,7 +114,7 @@ def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
 
 
 def given_rows(data: pa.Table, places: Iterable[int]) -> dict[int, object]:
-    """Rows of what `rows_of_columns` takes, by place; of a value that Python does not have, its type and number are there."""
+    """Rows of what `rows_of_columns` takes, by place; a value that Python does not have is its type and number."""
     fields = {name: data[name] for name in data.column_names if name not in SEND_SCHEMA.names}
     return {at: {name: _value(column[at]) for name, column in fields.items()} for at in places}
 
@@ -130,7 +127,6 @@ def _value(value: pa.Scalar) -> object:
 
 
 def _with_labels(table: pa.Table, converted: ConvertedRows, rules: RowRules) -> TypedRows:
-    """The message columns beside the converted rows, with the labels that come from fields."""
     value, bad = converted.value, dict(converted.bad)
     if largest_row_bytes(value) > rules.limits.body_bytes:
         sizes = row_bytes(value)
@@ -211,7 +207,7 @@ def as_json_bodies(table: pa.Table) -> pa.Table:
 
 
 def refusal(bad: Bad, *, topic: str, named: Mapping[int, str] | None = None, count: int) -> InvalidArgument:
-    """The error for rows that do not fit. ``named`` says how people know a row, by its place; else by its number."""
+    """The error for rows that do not fit. ``named`` is how people know a row, by its place; else its number."""
     first, fault = min(bad.items())
     called = f"message {first}" if named is None else named[first]
     others = sorted(bad.items())[1:_TOLD]

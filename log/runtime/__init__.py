@@ -1,4 +1,1 @@
-"""The surroundings of protocol code: clocks, chance, backoff and the event loop's thread.
-
-No object of a store is known here.
-"""
+"""The surroundings of protocol code: clocks, chance, backoff and the event loop's thread."""

@@ -29,7 +29,7 @@ class Backoff:
 
 
 async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, timeout_s: float) -> T:
-    """What ``work`` returns, tried again while the store does not answer. Only for work that may be done several times."""
+    """The result of ``work``, tried again while the store does not answer: only for work that may be done several times."""
     backoff, end_s = Backoff(_FIRST_S), clock.monotonic_s() + timeout_s
     while True:
         try:
@@ -52,7 +52,6 @@ async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
-    """Wait ``seconds``, or until the event is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
             await stop.wait()

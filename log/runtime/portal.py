@@ -1,4 +1,6 @@
-"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake, and waiting in a thread without blocking Ctrl-C."""
+"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake, and waiting in a thread without
+blocking Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,8 @@ from ..errors import ClosedError, ForkedError, InvalidArgument, PenstockError, R
 T = TypeVar("T")
 
 LOOK_UP_S = 0.25
-"""How long a thread waits until it wakes. A signal that arrives in the moment before a thread blocks on a lock is noted and wakes nobody.
-Python acts on it when the thread next runs.
-"""
+"""The time after which a waiting thread wakes. A signal that arrives just before a thread blocks on a lock is noted and wakes no
+thread; Python acts on it when the thread next runs."""
 
 
 class Portal:
@@ -35,19 +36,18 @@ class Portal:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing can be run any more."""
         return self._stopped
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the portal, where the thread does not exist."""
+        """Whether this is a child of the process that made the portal: the thread does not exist here."""
         return os.getpid() != self._pid
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work()`` on the loop and wait for it. Ctrl-C cancels it there, and is raised once it has ended.
 
-        Raises `ForkedError` in a child of the process that made this portal. Raises `ClosedError` after `stop`, also for calls that
-        were waiting then. Raises `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
+        Raises `ForkedError` in a child of the process that made this portal, `ClosedError` after `stop`, also for waiting calls,
+        `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
         """
         if self.forked:
             raise ForkedError("the process was forked after the lake was opened", hint="connect again in the child")
@@ -102,8 +102,8 @@ class Portal:
             return self._loop
 
     def _withdraw(self, tasks: list[asyncio.Task[T]], finished: Future[asyncio.Task[T]]) -> None:
-        """Cancel the work that `_submit` may have handed over. Waiting for its end keeps the next call, such as closing the same iterator,
-        from meeting it half way.
+        """Cancel the work that `_submit` may have handed over, and wait for its end: the next call, such as closing the same
+        iterator, must not meet it half way.
         """
         loop = self._loop
 
@@ -161,8 +161,8 @@ class Portal:
 
 
 def patiently(wait: Callable[[float], T], timeout_s: float | None = None) -> T:
-    """What ``wait`` returns. ``wait`` is called with the time it may take, and raises `TimeoutError` after it. All calls together take
-    at most ``timeout_s``.
+    """The result of ``wait``, which is called with the time it may take, and raises `TimeoutError` after it. All calls together
+    take at most ``timeout_s``.
     """
     left_s = math.inf if timeout_s is None else timeout_s
     while True:

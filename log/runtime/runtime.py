@@ -1,7 +1,7 @@
 """The services that protocol code may ask of its surroundings: time, randomness, and work off the event loop.
 
-Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. Services that
-asyncio does not provide come in as a `Runtime`, so that the simulation can give every simulated process clocks of its own.
+Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. A `Runtime`
+has what asyncio lacks, so that the simulation can give every simulated process clocks of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Runtime:
     clock: Clock = field(default_factory=SystemClock)
     random: random.Random = field(default_factory=random.SystemRandom)
     threads: bool = True
-    """Whether heavy work may leave the event loop's thread; off in the simulation, which has one thread."""
+    """Whether heavy work may leave the event loop's thread; off in the simulation."""
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Run ``work`` without holding up the event loop."""
@@ -76,7 +76,7 @@ async def run_in_pool(
 ) -> T:
     """Run ``work`` in a thread of ``pool``, which its owner has not shut down. None is the loop's own.
 
-    Raises `ClosedError`, which says the rest, when the process ends and no thread begins any more.
+    Raises `ClosedError` when the process ends and no thread begins any more.
     """
     try:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
@@ -87,6 +87,8 @@ async def run_in_pool(
 
 
 def _ends_with_process(error: RuntimeError) -> bool:
-    """Whether a pool refused work because the interpreter shuts down. It ends pools a moment before the main thread counts as ended."""
+    """Whether a pool refused work because the interpreter shuts down. It ends pools a moment before the main thread counts as
+    ended.
+    """
     text = str(error)
     return not threading.main_thread().is_alive() or text.startswith("cannot schedule") or text.endswith("interpreter shutdown")

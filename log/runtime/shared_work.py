@@ -1,4 +1,4 @@
-"""Work for which several wait, each as long as it likes."""
+"""Work that several tasks wait for, each as long as it likes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ FutureT = TypeVar("FutureT", bound=asyncio.Future[Any])
 
 
 def shared(future: FutureT) -> FutureT:
-    """The same future, whose error is told to those who wait for it. Nobody may be waiting any more: then it is no error of the loop."""
+    """The same future, whose error is none of the loop's when no task waits for it any more."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future

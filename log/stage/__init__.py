@@ -1,4 +1,1 @@
-"""Rows that are uploaded before an entry links them: jobs in parts, and half messages.
-
-Linking them is in `linking`.
-"""
+"""Rows that are uploaded before an entry links them: jobs in parts, and half messages."""

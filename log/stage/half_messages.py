@@ -1,4 +1,4 @@
-"""Half messages: staged like any upload, durable but visible to nobody until a transaction's decision lets one entry link them."""
+"""Half messages: staged like any upload, durable but invisible until a transaction's decision lets one entry link them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,19 @@ class HalfFile:
 
     data: bytes
     rows: Mapping[int, int]
-    """The number of rows of every queue."""
     extended: bool = False
-    """What `Batch.extended` says of them."""
+    """`Batch.extended` of these messages."""
 
     @property
     def messages(self) -> int:
         return sum(self.rows.values())
 
     def part(self, paths: TopicPaths, job: str, number: int) -> Part:
-        """The object as a link names it."""
         return Part(half_key(paths, job, number).removeprefix(paths.root), 0, self.rows, len(self.data), digest(self.data))
 
 
 def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tuple[Message, int]:
-    """The message as it is now, and its memory. Raises unless it may be sent in a transaction to a topic with these settings."""
+    """The message as it is now, and its memory. Raises unless it may be sent in a transaction to such a topic."""
     if settings.message_type is not MessageType.TRANSACTION:
         raise MessageTypeMismatch(
             f"the topic takes {settings.message_type} messages, and this is a TRANSACTION message",
@@ -95,8 +93,8 @@ def half_rows(
     ids: MessageIds,
     typed: pa.Table | None = None,
 ) -> BatchRows:
-    """The rows of checked messages, all in one ``queue`` or in the queues in turn. ``typed``: the messages of a topic with a schema, in the
-    columns of `SEND_SCHEMA` and ``value``.
+    """The rows of checked messages, all in one ``queue`` or in the queues in turn. ``typed``: messages of a topic with a schema, in
+    the columns of `SEND_SCHEMA` and ``value``.
     """
     if typed is not None:
         return rows_of_arrow(typed, born_us, router, producer=producer, ids=ids)
@@ -120,7 +118,6 @@ def half_key(paths: TopicPaths, job: str, number: int) -> str:
 
 
 def message_ids(ids: MessageIds, count: int) -> list[str]:
-    """The ids of ``count`` messages."""
     return [ids.one(number) for number in range(count)]
 
 
@@ -141,6 +138,6 @@ async def read_half(
 
 
 async def staged_sizes(store: ObjectStore, paths: TopicPaths, job: str) -> dict[str, int]:
-    """The objects of an upload that exist on the store: the size of each by its key."""
+    """The sizes of an upload's objects on the store, by key."""
     listed: list[ObjectInfo] = await store.list(paths.job(job))
     return {info.key: info.size_bytes for info in listed}

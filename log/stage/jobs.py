@@ -20,7 +20,7 @@ from ..stores.protocol import ObjectStore, Put
 
 PART_BYTES = 16 * MIB
 TRANSACTION_JOBS = "tx-"
-"""The prefix of the ids of a transaction's uploads. The collector asks before it touches them."""
+"""The prefix of the ids of a transaction's uploads, which the collector does not touch unasked."""
 PART_BYTES_MIN = PART_BYTES // 4
 """The least size of a part; ``PART_BYTES`` is the most. Between them the size makes as many parts as are uploaded at once."""
 _PARTS_AT_ONCE = 4
@@ -32,8 +32,8 @@ class Job:
 
     id: str
     link_until_s: float
-    """The time, by the monotonic clock of the process that began it, before which a link must leave that process. Later the collector
-    may have given the job up."""
+    """The time, by the monotonic clock of this process, before which a link must leave it. Later the collector may have given the
+    job up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,12 @@ class StagedJob:
 
     job: Job
     parts: tuple[Part, ...]
-    """The parts, in order."""
 
 
 async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str, job: str | None = None) -> Job:
     """Begin an upload. Its record is written before its first part, so that the collector finds whatever a crash leaves.
 
-    Several processes may begin one ``job`` that they have agreed upon. Each then knows that the record exists.
+    Several processes may begin one ``job`` that they have agreed upon.
     """
     job = job or runtime.new_id()
     link_until_s = runtime.clock.monotonic_s() + JOB_LINK_MAX_S  # counted from before the store can have seen anything of it
@@ -60,9 +59,9 @@ async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, 
 async def upload_part(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, job: str, label: str, build: Callable[[], pa.Table]
 ) -> Part:
-    """Build a part's rows (with `LOG_SCHEMA`, sorted by queue), and upload them. Any process may, once the job has begun.
+    """Build a part's rows (with `LOG_SCHEMA`, sorted by queue), and upload them, in any process once the job has begun.
 
-    Its key is used once, so that a retried upload does not disturb an earlier one. ``label`` is for people.
+    The key is fresh, so that a retried upload does not disturb an earlier one. ``label`` is for people.
     """
     data, queues = await runtime.offload(lambda: encode_part(build()))
     key = paths.job_part(job, f"{label}-{runtime.new_id()}")
@@ -71,7 +70,7 @@ async def upload_part(
 
 
 async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> StagedJob:
-    """Upload ``rows`` under a fresh job. Parts are built, encoded and uploaded side by side."""
+    """Upload ``rows`` under a fresh job, part beside part."""
     job = await begin_job(store, paths, runtime, producer=producer)
     size_bytes = max(1, rows.size_bytes)
     part_bytes = min(max(PART_BYTES_MIN, -(-size_bytes // _PARTS_AT_ONCE)), PART_BYTES)

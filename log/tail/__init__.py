@@ -1,4 +1,1 @@
-"""Following a topic's log in one process: the view, its probes, ways around damage, and the rows of entries.
-
-Nothing here appends.
-"""
+"""Following a topic's log in one process: the view, its probes, ways around damage, and the rows of entries."""

@@ -1,4 +1,4 @@
-"""Gathers what a view folds, for callers that need the entries' rows. It includes entries that the view was led around and that can be
+"""Gathers the entries that a view folds, for callers that need rows, also entries around which the view was led and that can be
 recovered.
 """
 
@@ -30,7 +30,6 @@ class Arrivals:
         self._store = store
         self._paths = paths
         self._arrived: list[tuple[FoldedEntry, bytes] | Jump] = []
-        """Entries folded and jumps, in order."""
         self.before = view.state
         """The state before the first of them."""
         self.size_bytes = 0
@@ -48,19 +47,15 @@ class Arrivals:
 
     @property
     def whole(self) -> bool:
-        """Whether every entry was folded, and none passed over."""
         return not any(isinstance(item, Jump) for item in self._arrived)
 
     @property
     def lost_entry(self) -> int:
-        """The entry to name when offsets are missing: the one that a repair among the arrivals names, else the one where the view was
-        led around.
-        """
+        """The entry to name when offsets are missing: the one that a repair names, else the one where the view was led around."""
         actions = (action for item in self._arrived if not isinstance(item, Jump) for action in item[0].header.actions)
         return next((action.lost_first for action in actions if isinstance(action, Repair)), self.before.entry + 1)
 
     def states(self) -> list[TopicState]:
-        """The state after each of them."""
         return [_state_after(item) for item in self._arrived]
 
     def begin(self, before: TopicState, *, within: Jump | None = None) -> None:
@@ -71,9 +66,7 @@ class Arrivals:
             self._arrived.append(within)
 
     async def entries(self) -> list[tuple[FoldedEntry, bytes]]:
-        """The entries in order. Entries between a jump's two ends are included if their rows are known for certain. May be called
-        again.
-        """
+        """The entries in order, those of a jump only if their rows are known for certain. May be called again."""
         entries: list[tuple[FoldedEntry, bytes]] = []
         for item in tuple(self._arrived):
             if isinstance(item, Jump):

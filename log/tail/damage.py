@@ -1,8 +1,8 @@
 """Ways around an entry that cannot be folded, the same for every process that meets it.
 
-They are tried in this order. First, the process's own state may be the wrong one: an older checkpoint folds well. Second, a later
-checkpoint may be confirmed by the entry after it, or end the log, so that every new process starts from it. Third, a later entry may be
-a repair, which carries the whole state. If none of them applies, the fold stops.
+First, the process's own state may be the wrong one: an older checkpoint folds well. Second, a later checkpoint may be confirmed by
+the entry after it, or end the log, so that every new process starts from it. Third, a later entry may be a repair, which carries
+the whole state. Otherwise the fold stops.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, da
 
 
 async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) -> list[int]:
-    """The numbers of all entries that exist above ``after``, in order."""
     listed = await store.list(paths.log, after=paths.entry(after))
     return of_the_log([number for info in listed if (number := paths.entry_number(info.key)) is not None], after=after)
 
@@ -59,8 +58,8 @@ async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) ->
 def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
     """The numbers, of these ascending ones, that can belong to a log that is known up to ``after``.
 
-    A log has gaps only where objects were lost. An object far behind a gap was put there by somebody else. A process that took it for
-    the log's end would look for every entry before it.
+    A log has gaps only where objects were lost. An object far behind a gap is foreign: a process that took it for the log's end
+    would look for every entry before it.
     """
     found: list[int] = []
     last = after
@@ -82,7 +81,6 @@ async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> 
 
 
 async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: TopicState, number: int) -> TopicState | None:
-    """The state after entry ``number``, folded from ``state``, or None when that cannot be done."""
     while state.entry < number:
         header = await read_header_at(store, paths, state.entry + 1)
         if header is None:
@@ -109,7 +107,7 @@ async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> 
 
 
 async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: TopicState) -> bool:
-    """Whether the entry after a checkpoint confirms it, or there is no such entry yet; then every new process starts from it."""
+    """Whether the entry after a checkpoint confirms it, or is missing: then every new process starts from the checkpoint."""
     following = await read_header_at(store, paths, checkpoint.entry + 1)
     if following is not None:
         return following.state_digest == checkpoint.digest

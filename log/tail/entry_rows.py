@@ -64,12 +64,12 @@ class EntryRows:
 
 
 def runs_of(folded: FoldedEntry, *, queues: Collection[int] | None = None) -> list[RowRange]:
-    """Every accepted run of the entry, by queue and offset; only of these queues, when given."""
+    """Every accepted run of the entry, by queue and offset."""
     return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
 
 
 def _runs_in_order(folded: FoldedEntry, queues: Collection[int] | None) -> list[RowRange]:
-    """Every accepted run, in the order of the batches, in which the offsets of each queue rise."""
+    """Every accepted run, by batch; the offsets of each queue rise."""
     return [
         RowRange(queue, first_offset + done, count, row, key)
         for batch, verdict, places in _places(folded)
@@ -89,9 +89,8 @@ async def entry_pieces(
 ) -> AsyncIterator[EntryRows]:
     """The rows of an entry, file by file, so that a large entry need not be in memory as a whole. Offsets rise within each queue.
 
-    Staged objects, which may be large, are decoded off the event loop that producers share. A staged object that is missing or damaged
-    costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry itself, though its seal held, cannot be
-    read.
+    Staged objects are decoded off the event loop. One that is missing or damaged costs its own rows only, named in ``lost``. Raises
+    `DataDamaged` when the entry itself, though its seal held, cannot be read.
     """
     staged = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
     inline: pa.Table | None = None
@@ -108,9 +107,9 @@ async def entry_pieces(
 async def staged_parts(
     store: ObjectStore, paths: TopicPaths, folded: FoldedEntry, *, queues: Collection[int] | None = None
 ) -> dict[str, bytes | None]:
-    """The staged objects that hold rows of an entry (of these queues only, when given), fetched side by side; None for a missing one.
+    """The staged objects that hold rows of an entry, fetched side by side; None for a missing one.
 
-    Only for entries that are known to be small enough to be in memory as a whole.
+    Only for entries that fit into memory as a whole.
     """
     keys = sorted({run.key for run in _runs_in_order(folded, queues) if run.key is not None})
     at_once = asyncio.Semaphore(_FETCHED_AT_ONCE)
@@ -136,7 +135,7 @@ def decode_entry(
     *,
     queues: Collection[int] | None = None,
 ) -> EntryRows:
-    """All rows of an entry (of these queues only, when given) at once. ``parts`` is what `staged_parts` gave for the same queues.
+    """All rows of an entry at once. ``parts`` is what `staged_parts` gave for the same queues.
 
     This is heavy: run it off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
     """
@@ -184,7 +183,7 @@ def _assemble(
 
 
 def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
-    """Why a run's rows are not in the file that should have them, which has rows of these queues. None: they are."""
+    """The reason why a run's rows are not in their file, which has rows of these queues. None: they are."""
     if run.first_row + run.count > len(queues):
         return "it has fewer rows than its footer says"
     ours = queues[run.first_row : run.first_row + run.count] == run.queue
@@ -219,8 +218,8 @@ def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str, *
 
 
 def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None) -> pa.Table:
-    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. The seal proves nothing about their content, which
-    the writer chose. ``schema`` is that of the topic in the state after the rows; the rows have ``value`` then, as it is stored.
+    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. The seal proves nothing about their content,
+    which the writer chose. With ``schema``, the topic's after the rows, they have ``value`` as it is stored.
 
     Raises `DataDamaged` for other columns or types, for invalid text, and for times that no clock shows.
     """

@@ -1,4 +1,4 @@
-"""Estimates how often entries come, from their append times, to save waiting and requests. Nothing depends on the estimate being right."""
+"""Estimates how often entries come, to save waiting and requests. Nothing depends on the estimate being right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class Rhythm:
         self._interval_ms = _INTERVAL_FIRST_MS
 
     def note(self, append_time_ms: int) -> None:
-        """Take the append time of a folded entry into account."""
         if self._last_ms:
             self._interval_ms = self._interval_ms ** (1 - _SHARE) * max(1, append_time_ms - self._last_ms) ** _SHARE
         self._last_ms = max(self._last_ms, append_time_ms)
@@ -31,5 +30,5 @@ class Rhythm:
         return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms) if self._last_ms else 0
 
     def next_s(self, now_ms: int) -> float:
-        """The time until the next entry is expected, in seconds from now; negative when it is late."""
+        """The time in seconds until the next entry is expected; negative when it is late."""
         return (self._last_ms + self._interval_ms + _VISIBLE_MS - now_ms) / 1000

@@ -1,11 +1,8 @@
 """Recovers what can still be read around damage: entries whose verdicts no fold gives any more.
 
-A fold that was led around a damaged entry knows the state before and after, not what happened between. Most of it can be recovered
-without guessing.
-
 An entry whose footer is whole folds exactly; only its own inline rows are gone. After an entry that is lost altogether, an entry's
-batches may be proved to be all accepted. The proof is that the next known offset base of every queue it touches has moved by exactly
-its rows. After a repair, which carries a whole state, entries fold exactly again.
+batches are proved to be all accepted where the next known offset base of every queue it touches has moved by exactly its rows.
+After a repair, which carries a whole state, entries fold exactly again.
 """
 
 from __future__ import annotations
@@ -33,14 +30,13 @@ class SalvagedEntry:
     header: Header
     data: bytes
     rows_readable: bool
-    """Whether its inline rows are whole too."""
 
 
 async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int, *, expect_many: bool = False) -> None:
-    """Fold on up to entry ``known``, which is known to have existed. So an entry missing before it is damage, not the log's end.
+    """Fold on up to entry ``known``, which existed: an entry missing before it is damage, not the log's end.
 
-    ``expect_many``: entries behind it are fetched with it, to be folded next. Raises what `View.step` raises. The view may end up beyond
-    ``known`` when it was led around damage.
+    ``expect_many``: entries behind it are fetched with it. Raises what `View.step` raises. Led around damage, the view may end up
+    beyond ``known``.
     """
     await view.catch_up(until=known, expect_many=expect_many)
     while (number := view.state.entry + 1) <= known:
@@ -76,7 +72,7 @@ async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Sa
 async def salvage(store: ObjectStore, paths: TopicPaths, before: TopicState, after: TopicState) -> list[tuple[FoldedEntry, bytes]]:
     """The entries between two states whose rows are known for certain, in order, with their bytes.
 
-    Batches whose rows are damaged have no offsets in them, as if they were void. Offsets that no entry here accounts for are lost.
+    Batches whose rows are damaged have no offsets, as if void. Offsets in no entry here are lost.
     """
     numbers = [number for number in await entry_numbers(store, paths, after=before.entry) if number <= after.entry]
     found = {number: remains for number in numbers if (remains := await read_remains(store, paths, number)) is not None}
@@ -84,7 +80,7 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: TopicState, aft
 
 
 def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[FoldedEntry]) -> tuple[tuple[int, int, int], ...]:
-    """The (queue, first offset, limit offset) of rows that were given out between two states and are in none of the salvaged entries."""
+    """The (queue, first offset, limit offset) of rows that were given out between two states and are in no salvaged entry."""
     runs: dict[int, list[RowRange]] = {}
     for folded in salvaged:
         for run in runs_of(folded):
@@ -102,7 +98,7 @@ def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[Folde
 
 
 def exact_folds(state: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
-    """Fold from ``state`` as far as footers reach, and again from every later repair, as a repair brings its own state."""
+    """Fold from ``state`` as far as footers reach, and again from every later repair."""
     for number, remains in sorted(found.items()):
         if number == state.entry + 1 or _is_repair(remains.header):
             try:
@@ -118,7 +114,7 @@ def _is_repair(header: Header) -> bool:
 
 
 def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
-    """The entries that fold exactly, and between them those whose batches were certainly all accepted, as the following bases show."""
+    """The entries that fold exactly, and those whose batches were certainly all accepted, as the following bases show."""
     exact = {folded.number: folded for folded in exact_folds(before, found)}
     headers = [remains.header for _, remains in sorted(found.items())]
     state = before
@@ -134,8 +130,8 @@ def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, Salv
 
 
 def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
-    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it. The batches must
-    also be distinguishable.
+    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it. The batches
+    must also be distinguishable.
     """
     for queue, base in header.bases.items():
         total = sum(batch.rows.get(queue, 0) for batch in header.batches)

@@ -23,15 +23,14 @@ POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
 _DIGESTS = 1_024
 _PATIENCE_MARGINS = 4
-"""The divisor that gives a patient poller's margin. It looks a quarter of its patience after an entry should be there, as most come a
-little late, and again after the same time."""
+"""The divisor that gives a patient poller's margin: it looks this part of its patience after an entry is due, and again after the
+same time."""
 
 
 class Tail:
-    """A `View` that stays at the end of the log, reopens by itself when it was trimmed past, and polls while somebody waits.
+    """A `View` that stays at the end of the log, reopens by itself when it was trimmed past, and polls while a task waits.
 
-    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry. A caller that
-    can learn of entries a little later saves most probes by ``poll_patience_s``.
+    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry.
     """
 
     def __init__(
@@ -52,8 +51,7 @@ class Tail:
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
         self.poll_patience_s = 0.0
-        """The longest time for which no probe is sent for an entry that is not expected yet, by the rhythm of the last ones. 0: a probe
-        is sent at once."""
+        """The longest time for which no probe is sent for an entry that is not expected yet. 0: a probe is sent at once."""
         self.cache = EntryCache()
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
@@ -61,7 +59,7 @@ class Tail:
         self.fold_listeners: list[Callable[[FoldedEntry, bytes], None]] = []
         self.jump_listeners: list[Callable[[TopicState], None]] = []
         self.due_checkpoint: TopicState | None = None
-        """The newest state this process folded that is due as a checkpoint."""
+        """The newest folded state that is due as a checkpoint."""
         self._moved = asyncio.Event()
         self._waiters = 0
         self._poller: asyncio.Task[None] | None = None
@@ -69,16 +67,14 @@ class Tail:
 
     @property
     def state(self) -> TopicState:
-        """The state as far as this process knows it."""
         return self.view.state
 
     def known_digest(self, entry: int) -> str | None:
-        """The digest of the state after an entry, where this process knows it."""
         return self.state.digest if entry == self.state.entry else self._digests.get(entry)
 
     async def digest_after(self, entry: int) -> str | None:
-        """The digest of the state after an entry that is not above `state`. None where the log does not tell any more, because the next
-        entry was trimmed, repaired or damaged. Raises `StoreUnavailable`.
+        """The digest of the state after an entry that is not above `state`. None where the next entry was trimmed, repaired or
+        damaged. Raises `StoreUnavailable`.
         """
         known = self.known_digest(entry)
         if known is not None:
@@ -91,29 +87,26 @@ class Tail:
         return None if any(isinstance(action, Repair) for action in header.actions) else header.state_digest
 
     def next_s(self) -> float:
-        """The time until the next entry is expected, in seconds from now, by the rhythm of the last ones."""
+        """The time in seconds until the next entry is expected."""
         return self.view.rhythm.next_s(self._runtime.clock.wall_ms())
 
     async def open(self) -> None:
-        """Fold up to the end of the log."""
         await self.reopen()
 
     async def catch_up(self) -> None:
-        """Fold all entries that exist now."""
         try:
             await self.view.catch_up()
         except ViewLost:
             await self.reopen()
 
     async def step(self) -> None:
-        """Fold the next entry if there is one."""
         try:
             await self.view.step()
         except ViewLost:
             await self.reopen()
 
     async def reopen(self) -> None:
-        """Start again from the newest checkpoint. Entries between are passed over, and listeners hear of the jump before anything else."""
+        """Start again from the newest checkpoint. Listeners hear of the jump before anything else."""
         while True:
             before = self.view.state.entry
             await self.view.open()
@@ -141,7 +134,6 @@ class Tail:
             self._waiters -= 1
 
     async def close(self) -> None:
-        """Stop polling."""
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)

@@ -1,11 +1,11 @@
 """One process's view of a topic's log: the fold up to some entry, and how long it may be trusted.
 
-An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last proof.
-An answer that comes when the proof is too old counts only after a read of the floor, sent after the answer came (docs/0001, "Views
-age"). Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
+An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last
+proof. An answer that comes when the proof is too old counts only after a read of the floor, sent after the answer came (docs/0001,
+"Views age"). Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
 
-The tasks of a process share a view. A proof is about the entry at which the view stands. If another task has folded on or reopened the
-view meanwhile, an answer about the former entry does not count.
+A proof is about the entry at which the view stands. If another task has moved the view meanwhile, an answer about the former entry
+does not count.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from .rhythm import Rhythm
 class EntryCache:
     """The bytes of recently read entries, shared by all views of a topic in this process.
 
-    Only answers that count, by the proof of the view that asked, are put in. They stay true, so a view folds them whatever its own
-    proof.
+    Only answers that count, by the proof of the view that asked, are put in. They stay true, whatever a view's own proof.
     """
 
     def __init__(self, size_bytes_max: int = 32 * MIB) -> None:
@@ -45,7 +44,6 @@ class EntryCache:
         return self._entries.get(number)
 
     def clear(self) -> None:
-        """Forget all entries. They are read again when they are needed."""
         self._entries.clear()
         self._size_bytes = 0
 
@@ -93,8 +91,8 @@ class View:
     async def open(self, *, at_most: int | None = None, suits: Callable[[TopicState], bool] | None = None) -> None:
         """Start from the newest good checkpoint, or from the newest whose number is at most ``at_most``.
 
-        With ``suits``, start from the last later checkpoint whose state suits, if there is one. Once a state does not suit, no later
-        state may suit.
+        With ``suits``, start from the last later checkpoint whose state suits, if there is one. No state after an unsuitable one
+        may suit.
 
         Raises `ViewLost` when ``at_most`` lies below the floor, and `DataDamaged` when no checkpoint above the floor can be read.
         """
@@ -145,7 +143,7 @@ class View:
         ) from worst
 
     async def _last_that(self, suits: Callable[[TopicState], bool], numbers: list[int]) -> TopicState | None:
-        """The state of the last checkpoint that suits, found by bisection. An unreadable checkpoint counts as one that does not suit."""
+        """The state of the last checkpoint that suits, by bisection. An unreadable checkpoint does not suit."""
         last, low, high = None, 0, len(numbers)
         while low < high:
             middle = (low + high) // 2
@@ -227,7 +225,7 @@ class View:
         self._proof_s = max(self._proof_s, now_s)
 
     def is_ahead(self, number: int) -> bool:
-        """Whether an answer about this entry counts once `confirm` has passed: the view has not gone past the entry."""
+        """Whether the view has not gone past this entry, so that an answer about it counts once `confirm` has passed."""
         return number > self.state.entry
 
     def prove(self, v: int, sent_s: float) -> None:
@@ -236,9 +234,10 @@ class View:
             self._proof_s = max(self._proof_s, sent_s)
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
-        """Fold all entries, or all up to entry ``until``. Far behind, or if told so, the view fetches entries side by side.
+        """Fold all entries, or all up to entry ``until``. Far behind, or with ``expect_many``, the view fetches entries side by
+        side.
 
-        Where entries come faster than they can be read, "all" means those of a moment ago: there is always one more.
+        Where entries come faster than they can be read, "all" means those of a moment ago.
         """
         fetched = _FAR_BEHIND_ENTRIES if expect_many else 0
         looks = 0
@@ -253,7 +252,7 @@ class View:
                 return
 
     async def _fetch_ahead(self) -> None:
-        """Fetch, side by side into the cache, as many entries as the elapsed time suggests. If those are many, LIST them first."""
+        """Fetch as many entries into the cache as the elapsed time suggests, by a LIST if those are many."""
         v = self.state.entry
         count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_BYTES_MAX // self._last_bytes)
         if count > _GUESSED_ENTRIES_MAX:
@@ -262,7 +261,7 @@ class View:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> bool:
-        """Fetch the next entries of a LIST, side by side, into the cache. Returns whether the LIST showed all that exist."""
+        """Fetch the next entries of a LIST into the cache. Returns whether the LIST showed all that exist."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
         found = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}

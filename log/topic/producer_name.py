@@ -14,7 +14,7 @@ from .topics import Topic
 
 OPENING_ATTEMPTS_MAX = 5
 OWN_PREFIX = "%"
-"""The prefix of producers' names that no application may take. An example is the name under which due messages are delivered."""
+"""The prefix of producers' names that no application may take, such as the one under which due messages are delivered."""
 
 
 def check_producer_name(name: str | None) -> None:
@@ -32,12 +32,10 @@ def check_producer_name(name: str | None) -> None:
 async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
     """The epoch and the last sequence of a fresh opening.
 
-    An opening whose outcome is unknown is tried again unchanged, with the same write id. An earlier try that was handed over may get
-    into the log behind a later one. Of openings with one write id only one counts; under another id it would fence the producer that it
-    was meant for.
+    An opening whose outcome is unknown is tried again with the same write id: an earlier try that was handed over may get into the
+    log behind a later one. Of openings with one write id only one counts; under another id it would fence its own producer.
 
-    ``generation`` is the routing generation of the settings that the caller goes by. In any other generation the name is not opened
-    (`TopicDeleted`).
+    ``generation`` is the routing generation of the caller's settings. In any other the name is not opened (`TopicDeleted`).
     """
     last: UnknownOutcome | None = None
     opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
@@ -67,5 +65,5 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
 
 
 def is_spent(opening: Opening, state: TopicState) -> bool:
-    """Whether an opening is in the log and its epoch cannot be known any more. Then it is never accepted again, wherever it still is."""
+    """Whether an opening is in the log and its epoch cannot be known any more. Then it is never accepted again."""
     return was_accepted(opening, state.openings) and as_accepted(opening, state) is None

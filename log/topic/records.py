@@ -1,4 +1,4 @@
-"""The records of a lake's topics, read without their logs: what lists topics need not load Arrow."""
+"""The records of a lake's topics, read without their logs and without Arrow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
 
 
 async def topic_names(store: ObjectStore) -> list[str]:
-    """The names of a lake's topics in order, deleted ones too. Folders of other things are passed over."""
+    """The names of a lake's topics in order, deleted ones too."""
     found = []
     for folder in await store.list_folders(TOPICS):
         try:
@@ -31,7 +31,6 @@ async def topic_names(store: ObjectStore) -> list[str]:
 
 
 async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-    """The topics of a lake by name, in order."""
     found: dict[str, TopicRecord] = {}
     for name in await topic_names(store):
         try:
@@ -47,5 +46,4 @@ async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] =
 
 
 def not_found(name: str) -> TopicNotFound:
-    """The error for a topic that does not exist."""
     return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")

@@ -55,12 +55,12 @@ class TopicSettings:
     queues: int = QUEUES_DEFAULT
     """Fixed at creation. One queue gives a global order."""
     retention: OptionalDurationField = field_default(RETENTION_DEFAULT)
-    """How long messages are kept after they were stored; None: for ever."""
+    """The time for which messages are kept after they were stored; None: for ever."""
     retention_bytes: int | None = None
-    """How many bytes of table files a queue keeps at most; None: any number."""
+    """The bytes of table files that a queue keeps at most; None: any number."""
     limits: TopicLimits = field(default_factory=TopicLimits)
     iceberg: bool = False
-    """Whether maintenance lists the table's files in Iceberg's metadata too; it needs `pip install 'penstock[iceberg]'` where it runs."""
+    """Whether maintenance lists the table's files in Iceberg's metadata too; it needs `pip install 'penstock[iceberg]'`."""
     schema: TopicSchema | None = None
     """The first version of the schema of a typed topic: ``schema_of_source(…)`` makes it."""
     message_group: str | None = None
@@ -70,9 +70,8 @@ class TopicSettings:
     keys: tuple[str, ...] = ()
     """The same for the keys."""
     bloom: tuple[str, ...] = ()
-    """The fields, by their paths in the first version, that each file of the table has a Bloom filter of: for queries that look for few of
-    many values.
-    """
+    """The fields, by their paths in the first version, that each file of the table has a Bloom filter of: for queries of few of
+    many values."""
 
     def __post_init__(self) -> None:
         check_flag("iceberg", self.iceberg, operation="topic settings")
@@ -113,7 +112,7 @@ class TopicSettings:
 
     @property
     def bloom_columns(self) -> tuple[str, ...]:
-        """The fields that files have Bloom filters of, as paths inside the stored column ``value``."""
+        """The fields with Bloom filters, as paths inside the stored column ``value``."""
         if self.schema is None:
             return ()
         from ..schema.labels import stored_path
@@ -177,7 +176,6 @@ class _RecordForm(StoredForm, frozen=True):
 
 
 def encode_record(record: TopicRecord) -> bytes:
-    """``topic.json`` as bytes."""
     schema = record.settings.schema
     settings = asdict(replace(record.settings, schema=None, message_group=None, tag=None, keys=(), bloom=()))
     for name in _OF_SCHEMA:
@@ -198,7 +196,7 @@ def encode_record(record: TopicRecord) -> bytes:
 
 
 def decode_record(data: bytes, *, where: str) -> TopicRecord:
-    """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
+    """Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT, formats=FORMATS_OF_LOGS)
     document: dict[str, Any] = json.loads(data)
     if document.pop("digest") != _digest(document):

@@ -1,7 +1,7 @@
 """The timer log of a topic of type DELAY: a second topic beside it, in which messages wait for their delivery time.
 
-``%TIMER%orders`` is the timer log of ``orders``. It has one queue, so its offsets are the order in which messages were sent. Its record
-names the incarnation of the topic it serves, so a message never comes out in a later topic of the same name.
+``%TIMER%orders``, of ``orders``, has one queue, so its offsets are the order of sending. Its record names the incarnation of its
+topic, so a message never comes out in a later topic of the same name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .settings import TopicRecord, TopicSettings
 from .topics import create_topic, delete_topic
 
 TIMER_LOG_SETTINGS = TopicSettings(queues=1, retention=timedelta(days=3))
-"""The settings of a timer log. Messages that wait longer than the retention are in runs by then (docs/0013). The topic's own settings
-say what may be sent."""
+"""The settings of a timer log. Messages that wait longer than the retention are in runs by then (docs/0013). The topic's own
+settings limit what may be sent."""
 
 
 def check_own(topic: str, *, operation: str) -> None:
-    """Raise `InvalidArgument` for a timer log: Penstock itself makes, writes and deletes it."""
+    """Raise `InvalidArgument` for a timer log, which Penstock itself makes, writes and deletes."""
     if isinstance(topic, str) and is_timer_log(topic):
         raise InvalidArgument(
             "this is a topic's timer log, which comes, is written and goes with its topic",
@@ -49,7 +49,7 @@ def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
 
 
 def check_delay_topic_name(name: str) -> None:
-    """Raise unless a topic of type DELAY can have this name: its timer log must have a valid name, too."""
+    """Raise unless a topic of type DELAY can have this name: its timer log needs a valid one, too."""
     check_topic_name(name)
     longest = TOPIC_NAME_CHARS_MAX - len(TIMER_PREFIX)
     if len(name) > longest:
@@ -66,7 +66,7 @@ def delays(record: TopicRecord) -> bool:
 
 
 async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> TopicRecord:
-    """The record of the timer log of the topic's present life. A timer log of an earlier life is deleted, and a missing one is made.
+    """The record of the timer log of the topic's present life, made if it is missing. That of an earlier life is deleted.
 
     Raises `TopicNotFound` when there is no such topic of type DELAY.
     """

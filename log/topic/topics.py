@@ -66,7 +66,7 @@ class Topic:
         self.record = record
         self.tail = tail
         self.store_times: dict[tuple[int, int], datetime] = {}
-        """The store times of single messages that were read, by queue and offset: they never change."""
+        """The store times of single messages that were read, by queue and offset."""
         self._beside: dict[Callable[[Topic], object], object] = {}
         self._pace = pace
         self._appender: Appender | None = None
@@ -75,15 +75,14 @@ class Topic:
         """Held while this process evolves the schema: one entry may carry all actions that it has waiting."""
 
     def beside(self, make: Callable[[Topic], T]) -> T:
-        """What ``make`` makes of the topic, made once for all who use it: parts of which this layer knows nothing."""
+        """The result of ``make``, made once for all users of the topic: parts of which this layer knows nothing."""
         if make not in self._beside:
             self._beside[make] = make(self)
         return cast("T", self._beside[make])
 
     @property
     def life(self) -> int:
-        """The entry that created this topic. Together with the name it identifies the topic's life, as the incarnation does; a later
-        life has a higher one.
+        """The entry that created this topic. With the name it identifies the topic's life; a later life has a higher one.
 
         It stays so when the log has gone on to a later topic of the name.
         """
@@ -94,13 +93,13 @@ class Topic:
         self._life = self.tail.state.created_entry
 
     def note_altered(self, record: TopicRecord) -> None:
-        """Use a record that was altered. The record of a later topic of the same name is ignored."""
+        """Use a record that was altered, unless it is of a later topic of the same name."""
         if record.incarnation == self.record.incarnation:
             self.record = record
 
     @property
     def settings(self) -> TopicSettings:
-        """The settings with which it was created, or to which it was altered, as of its opening."""
+        """The settings as of its opening."""
         return self.record.settings
 
     @property
@@ -126,12 +125,12 @@ class Topic:
 
     @property
     def is_current(self) -> bool:
-        """Whether the topic exists, as far as this process has read, and is still the one that was opened."""
+        """Whether the topic that was opened still exists, as far as this process has read."""
         return self.tail.state.alive and self.tail.state.incarnation == self.record.incarnation
 
     @property
     def appender(self) -> Appender:
-        """The appender. Raises `ReadOnlyError` unless the topic was opened for writing."""
+        """Raises `ReadOnlyError` unless the topic was opened for writing."""
         if self._appender is None:
             raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
         return self._appender
@@ -147,14 +146,12 @@ class Topic:
         return await append_actions(self.appender, self.runtime, *actions)
 
     async def close(self) -> None:
-        """Stop appending and polling."""
         if self._appender is not None:
             await self._appender.close()
         await self.tail.close()
 
 
 def read_only(operation: str) -> ReadOnlyError:
-    """The error of a write to a lake that was opened read-only."""
     return ReadOnlyError("the lake was opened with read_only=True", operation=operation)
 
 
@@ -167,14 +164,15 @@ async def append_actions(appender: Appender, runtime: Runtime, *actions: Action)
 
 
 def _prepare_arrow() -> None:
-    """Let Arrow import pandas, if it is installed. Arrow does so when it first converts anything; later that would hold up the event
-    loop.
+    """Let Arrow import pandas, if it is installed, which it does when it first converts anything: later that would hold up the
+    event loop.
     """
     pa.array([0])
 
 
 async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
-    """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong together.
+    """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong
+    together.
 
     A creation or deletion that a crash interrupted is finished on the way, if the lake may be written.
     """
@@ -256,14 +254,13 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
 
 
 def created(record: TopicRecord) -> Created:
-    """The action that begins the topic of this record."""
     schema = record.settings.schema
     return Created(record.incarnation, record.settings.queues, record.replaces, None if schema is None else schema_form(schema))
 
 
 async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, asked: TopicSettings) -> bool:
-    """Whether a topic has the settings that a caller asks for. Its schema may be any version that it has had: programs of earlier
-    versions go on.
+    """Whether a topic has the settings asked for. Its schema may be any version that it has had: programs of earlier versions go
+    on.
 
     Raises `TopicExists` with the difference where it is none of them.
     """
@@ -287,7 +284,7 @@ async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, r
 
 
 def _of_fields(settings: TopicSettings, known: Callable[[str], object] = str) -> tuple[object, ...]:
-    """What the settings take from fields. ``known`` gives what a field is known by, whatever its name."""
+    """The settings that name fields. ``known`` gives what a field is known by, whatever its name."""
     group, tag = (None if path is None else known(path) for path in (settings.message_group, settings.tag))
     return group, tag, [known(path) for path in settings.keys], {known(path) for path in settings.bloom}
 
@@ -297,7 +294,6 @@ def _without_schema(settings: TopicSettings) -> TopicSettings:
 
 
 def other_schema(topic: str, stands: TopicSchema, asked: TopicSchema) -> TopicExists:
-    """The error where a topic has another schema than the one that is asked for."""
     return TopicExists(
         "the topic exists with another schema",
         operation="create_topic",
@@ -316,11 +312,11 @@ async def evolve_topic(
     retire: Collection[str] = (),
     dry_run: bool = False,
 ) -> TopicSchema:
-    """Make the schema of a topic that is open for writing the next version, and return it: the present one where nothing changes. A
-    ``dry_run`` returns it without writing, so the topic may be open for reading only.
+    """Make the schema of a topic that is open for writing the next version, and return it. A ``dry_run`` writes nothing, so the
+    topic may be open for reading only.
 
-    Of two evolutions at once one comes first, and the other is judged again after it. Raises `InvalidArgument`, naming the field, for a
-    change that is not allowed.
+    Of two evolutions at once one comes first, and the other is judged again after it. Raises `InvalidArgument`, naming the field,
+    for a change that is not allowed.
     """
     async with topic.evolving:
         return await _evolved(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
@@ -367,7 +363,7 @@ def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
-    """Change retention, retention_bytes, limits or iceberg. Processes that have the topic open see the change when they open it again."""
+    """Change retention, retention_bytes, limits or iceberg, from the next opening of the topic on."""
     unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg"})
     if unknown:
         raise InvalidArgument(
@@ -409,7 +405,7 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only:
 async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
     """Write a record. Returns whether it is in place, and not another's.
 
-    Where the store did not confirm the write, the record is read back by its write id. What did not arrive is written again.
+    Where the store did not confirm the write, the record is read back by its write id.
     """
     record, backoff = replace(record, write_id=runtime.new_id()), Backoff(_PAUSE_S)
     while True:
@@ -436,7 +432,7 @@ def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
 
 
 def _not_begun(paths: TopicPaths, entry: int) -> TopicNotFound:
-    """The error where settings exist and the log does not know of them yet, for a process that may not finish the creation."""
+    """The error where settings exist before the log has them, for a process that may not finish the creation."""
     return TopicNotFound(
         "there is no such topic yet: its settings stand, and its log has not begun it",
         object=paths.topic,
