@@ -105,7 +105,7 @@ class AccessRefused(StoreUnavailable):
 
 
 class StorageFull(RetryError):
-    """The store has no room left. Nothing was written. Background work tries again until there is room."""
+    """The store has no room left. Nothing was written. Background work tries again."""
 
     kind = "storage_full"
 
@@ -153,7 +153,7 @@ class UnknownOutcome(ReopenError):
 
 
 class ForkedError(ReopenError):
-    """The process was forked after the lake was opened; open it again in the child."""
+    """The process was forked after the lake was opened; open it in the child."""
 
     kind = "forked"
 
@@ -195,7 +195,7 @@ class NotSupported(CallError):
 
 
 class MissingDependency(CallError):
-    """Something this call needs is not installed in a fitting version. The hint names what to install."""
+    """Something this call needs is not installed in a fitting version."""
 
     kind = "missing_dependency"
 
@@ -213,13 +213,13 @@ class TopicExists(CallError):
 
 
 class TopicDeleted(CallError):
-    """The topic was deleted since it was opened; another of its name may exist."""
+    """The topic was deleted since it was opened."""
 
     kind = "topic_deleted"
 
 
 class OffsetOutOfRange(CallError, LookupError):
-    """The offset is older than the earliest kept, or beyond the next one to be written."""
+    """The offset is older than the earliest kept, or beyond the next one."""
 
     kind = "offset_out_of_range"
 
@@ -249,9 +249,7 @@ class PermissionDenied(CallError):
 
 
 class AccessLost(PermissionDenied):
-    """The store or the table has refused for `refusal_timeout` what it allowed before: credentials have expired, or rights were
-    taken.
-    """
+    """The store or the table has refused for `refusal_timeout` what it allowed before."""
 
     kind = "access_lost"
 

@@ -17,7 +17,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_json(document: str) -> str:
-    """An equivalent JSON document without control characters; such characters can stand only in its strings."""
+    """An equivalent JSON document; such characters can stand only in its strings."""
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 

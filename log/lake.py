@@ -54,7 +54,6 @@ from .topic.topics import Topic, alter_topic, create_topic, delete_topic, evolve
 log = logging.getLogger("penstock.log")
 
 _LIVES_MAX = 5
-"""The number of times a topic may be found deleted and made anew while it is opened."""
 _PROBE_PATIENCE_S = 2.0
 _REFUSAL_TIMEOUT_MAX = timedelta(days=1)
 CLOCK_SYNC_S = 3600.0
@@ -70,7 +69,6 @@ class LogLake:
 
     read_only: bool
     _TABLE_AT_ONCE: ClassVar[bool] = False
-    """Whether a topic gets its Delta table when it is created, unless the call says otherwise."""
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class LogLake:
         machine = runtime or Runtime()
         checked = checked_duration("refusal_timeout", refusal_timeout, operation="connect", most=_REFUSAL_TIMEOUT_MAX)
         self.refusal_timeout: timedelta = checked
-        """The time for which a refusal of what the store or the table allowed before is tried again."""
+        """The time for which a refusal of what was allowed before is tried again."""
         forgiving = store if isinstance(store, TolerantStore) else TolerantStore(store, Refusals(store.url, machine.clock, checked))
         self.store: ObjectStore = forgiving
         self.refusals = forgiving.refusals
@@ -116,7 +114,7 @@ class LogLake:
         """Create a topic. Nothing happens when it exists with these settings; with others, raises `TopicExists`.
 
         With ``table`` its Delta table is made at once, without rows: the default of `penstock.aio.Lake`. Otherwise, and where this
-        process may not write to tables, the first publication makes it. A damaged table is only logged.
+        process may not write to tables, the first publication makes it.
         """
         check_own(name, operation="create_topic")
         timed = settings.message_type is MessageType.DELAY
@@ -171,10 +169,7 @@ class LogLake:
         return await list_topics(self.store, damaged=damaged)
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
-        """The topic, shared by all that this lake has open on it. Raises `TopicNotFound`.
-
-        ``writable=True`` adds checks of the store and of the clock.
-        """
+        """The topic, shared by all that this lake has open on it. Raises `TopicNotFound`."""
         self._check_open()
         if writable:
             await self._writable(f"write to topic {name}")
@@ -187,9 +182,7 @@ class LogLake:
         return topic
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """A topic of type DELAY and the timer log of its same life, made where it is missing if ``writable``. Raises
-        `TopicNotFound`.
-        """
+        """A topic of type DELAY and its timer log, made where it is missing if ``writable``. Raises `TopicNotFound`."""
         timer_log = timer_log_name(name)
         for _ in range(_LIVES_MAX):
             topic = await (self._writable_topic(name) if writable else self.topic(name))
@@ -217,7 +210,7 @@ class LogLake:
         return topic
 
     def _retire(self, name: str) -> None:
-        """Forget an open topic, so that the next use opens it anew. Present users learn by themselves what became of it."""
+        """Forget an open topic, so that the next use opens it anew."""
         task = self._opened.pop(name, None)
         if task is not None:
             self._retired.append(task)
@@ -235,8 +228,8 @@ class LogLake:
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences.
 
-        ``known_sequence`` is the last sequence that the caller knows to be accepted: a name that has left the log's state goes on
-        from there. Messages for a topic of type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`).
+        ``known_sequence`` is the last sequence that the caller knows to be accepted, for a name that has left the log's state.
+        Messages for a topic of type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`).
         """
         check_producer_name(name)
         if name is not None and name.startswith(OWN_PREFIX) and not copies:
@@ -277,7 +270,7 @@ class LogLake:
         return producer
 
     async def _invalid_producer(self, topic: Topic, name: str | None, options: ProducerOptions) -> Producer:
-        """The producer of the topic that takes rows that do not fit a topic's schema; the topic is made if it is missing."""
+        """The producer of the topic for rows that do not fit a topic's schema; the topic is made if it is missing."""
         topic.schema  # noqa: B018 - it raises where there is none
         if topic.settings.message_type is MessageType.DELAY:
             raise NotSupported(
@@ -321,8 +314,8 @@ class LogLake:
 
         Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point),
         NOT NULL relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths).
-        Fields are matched by name. Producers with an earlier version go on. Raises `InvalidArgument`, naming the field, for any
-        other change, and for a topic without a schema. ``dry_run`` changes nothing; a lake that was opened read-only takes it too.
+        Producers with an earlier version go on. Raises `InvalidArgument`, naming the field, for any other change, and for a topic
+        without a schema. ``dry_run`` changes nothing.
         """
         check_own(name, operation="evolve_topic")
         check_flag("dry_run", dry_run, operation="evolve_topic")
@@ -337,7 +330,7 @@ class LogLake:
         return topic.tail.state.schema if topic.is_current else None
 
     async def schema_history(self, name: str) -> tuple[SchemaVersion, ...]:
-        """The versions of a topic's schema, oldest first, at most the last 100."""
+        """The last 100 versions of a topic's schema, oldest first."""
         topic = await self.topic(name)
         await topic.tail.catch_up()
         return topic.tail.state.versions if topic.is_current else ()
@@ -359,17 +352,14 @@ class LogLake:
         return reader
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """A topic's settings, offsets, table, and the hottest queues and message groups of the last messages."""
+        """A topic's settings, offsets, table, and hottest queues and message groups."""
         topic = await self.topic(name)
         return await describe(topic, Reader(topic))
 
     # --- Writing at all ---------------------------------------------------------------------------------------------------------
 
     async def _writable(self, operation: str) -> None:
-        """Return once the store and the clock are found fit for writing.
-
-        Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError`.
-        """
+        """Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError` unless store and clock are fit for writing."""
         self._check_open()
         if self.read_only:
             raise read_only(operation)
@@ -397,7 +387,7 @@ class LogLake:
     async def keep_time(self) -> None:
         """Return once the lake's time follows the store's clock, so that setting this machine's clock delays and hastens nothing.
 
-        Writing does this by itself. Where the store gives no time, or is only read, time goes on from this machine's present time.
+        Writing does this by itself. Where the store gives no time, or is only read, time goes on from this machine's.
         """
         self._check_open()
         if self._time is None:
@@ -441,7 +431,7 @@ class LogLake:
             self._keeper = asyncio.ensure_future(self._keep_clock(pause_s))
 
     async def _keep_clock(self, pause_s: float) -> None:
-        """Follow the store's clock for good. A machine clock that was set meanwhile is no reason to stop."""
+        """Follow the store's clock for good, also after the machine's clock was set."""
         while True:
             await asyncio.sleep(pause_s)
             pause_s = await self._ask_time()
@@ -452,7 +442,7 @@ class LogLake:
         """Close all readers and producers (writing what was sent), topics and the store. Raises the first producer's error that was
         not reported before.
 
-        Concurrent calls wait for the same end; closing again does nothing. Cancelling a call does not stop the close.
+        Concurrent calls wait for the same end. Cancelling a call does not stop the close.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())

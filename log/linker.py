@@ -1,13 +1,12 @@
 """Links rows that other processes stage. A batch is in the log whole or not at all and, under a name, once.
 
 linker = await open_linker(lake, "orders", name="spark/etl")
-    if not linker.is_linked(batch):                  # else an earlier instance of the name has seen to it
-        job = await linker.begin()                   # its id goes to whoever stages
-        parts = …                                    # each by `jobs.upload_part`, in any process, tried as often as need be
+    if not linker.is_linked(batch):          # else an earlier instance of the name has linked it
+        job = await linker.begin()
+        parts = …                            # by `jobs.upload_part`, in any process, tried as often as need be
         linked = await linker.link(job, parts, batch=batch)
 
-Nothing is visible before ``link``. Then all its parts are, in their order within each queue. The collector removes uploads that are
-not linked after two days. The proof is in ``docs/0008-ordered-writes.md``.
+The collector removes uploads that are not linked after two days. The proof is in ``docs/0008-ordered-writes.md``.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from .topic.timer_log import check_own, delays
 from .topic.topics import Topic
 
 BATCH_SEQUENCES = 2**32
-"""The number of sequences that each batch number stands for. Those in the upper half may be a batch's last."""
+"""The number of sequences of each batch number. Those in the upper half may be a batch's last."""
 _LOWEST = BATCH_SEQUENCES - ENTRY_ROWS_MAX
-"""The first of them that may be: that of a batch of one row."""
+"""The first of them that may be: of a batch of one row."""
 BATCH_MAX = 2**31 - 1
 LINK_ATTEMPTS_MAX = 5
 _TIMEOUT = timedelta(minutes=2)
@@ -62,23 +61,18 @@ class LinkedBatch:
 
 
 def sequence_of(batch: int, rows: int) -> int:
-    """The sequence of the batch's last row, from which its number of rows follows."""
+    """The sequence of the batch's last row, which encodes its number of rows."""
     return batch * BATCH_SEQUENCES + _LOWEST + rows - 1
 
 
 def rows_of(sequence: int) -> int | None:
-    """The number of rows of the batch that ends with a sequence. None for the greatest, with which every batch of older versions
-    ends.
-    """
+    """The inverse of `sequence_of`. None for the greatest sequence, with which every batch of older versions ends."""
     rows = sequence % BATCH_SEQUENCES - _LOWEST + 1
     return None if rows == ENTRY_ROWS_MAX else rows
 
 
 class Linker:
-    """A producer whose rows other processes stage, on the running event loop. It links one batch at a time.
-
-    After an error open another one.
-    """
+    """A producer whose rows other processes stage. It links one batch at a time. After an error open another one."""
 
     def __init__(
         self, topic: Topic, generation: int, name: str | None, epoch: Epoch | None, last_sequence: int, timeout: timedelta
@@ -90,7 +84,7 @@ class Linker:
         self._timeout_s = timeout.total_seconds()
         self._one_at_a_time = asyncio.Lock()
         self.generation = generation
-        """The routing generation of the topic's life that ``settings`` belong to."""
+        """The routing generation of ``settings``."""
         self.id: str = name or topic.runtime.new_id()
 
     @property
@@ -109,17 +103,15 @@ class Linker:
 
     @property
     def last_batch(self) -> int:
-        """The last batch that is known to be linked under the name; -1 for none."""
+        """The last batch known to be linked under the name; -1 for none."""
         return self._last_sequence // BATCH_SEQUENCES
 
     def is_linked(self, batch: int) -> bool:
-        """Whether this batch, or a later one, is in the log already."""
+        """Whether this batch, or a later one, is in the log."""
         return batch <= self.last_batch
 
     def check_repeated(self, batch: int, rows: int) -> None:
-        """Raise `InvalidArgument` if the batch is the last linked one, which had another number of rows: passing it over would lose
-        rows.
-        """
+        """Raise `InvalidArgument` for the last linked batch with another number of rows: passing it over would lose rows."""
         if batch != self.last_batch or not rows or (linked := rows_of(self._last_sequence)) in {None, rows}:
             return
         raise InvalidArgument(
@@ -133,7 +125,7 @@ class Linker:
         )
 
     async def begin(self) -> Job:
-        """Begin a batch; uploads may follow, in any process. It is to be linked within 24 hours."""
+        """Begin a batch, to be uploaded in any process, and to be linked within 24 hours."""
         topic = self._topic
         return await until_answered(
             lambda: begin_job(topic.store, topic.paths, topic.runtime, producer=self.id),
@@ -142,7 +134,7 @@ class Linker:
         )
 
     async def discard(self, job: Job) -> None:
-        """Give up a job for which nothing was uploaded, so that it does not wait for the collector."""
+        """Give up a job for which nothing was uploaded."""
         with suppress(StoreUnavailable):  # the collector finds it
             await self._topic.store.delete(self._topic.paths.job_record(job.id))
 
@@ -151,15 +143,15 @@ class Linker:
     ) -> LinkedBatch:
         """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
 
-        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine. A number that is in the log already is an
-        error here. Where no answer gives the outcome, the name is opened anew, which ends all doubt; then the batch is linked if it
-        has not been.
+        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine; one that is in the log already is an error.
+        Where no answer gives the outcome, the name is opened anew, which ends all doubt; then the batch is linked if it has not
+        been.
 
         ``schema_version`` is that of the parts; 0: they have no typed value. ``extended``: a row has a key, headers, or NULL
         instead of a body.
 
-        Raises `FencedError` when a newer instance of the name is open, and `NotWritten` when the batch is proved not to be in the
-        log. Raises `UnknownOutcome` without a name, or when the store does not answer for long, and `TopicDeleted`.
+        Raises `FencedError`, `NotWritten` or `TopicDeleted`; `UnknownOutcome` without a name, or when the store does not answer for
+        long.
         """
         rows = self._checked(parts, batch)
         self._check_version(schema_version)
@@ -210,7 +202,7 @@ class Linker:
         return self._last_sequence + count if batch is None else sequence_of(batch, count)
 
     async def _reopened_behind(self, batch: int) -> bool:
-        """Open the name anew, which voids every link still on its way. Returns whether the batch got into the log before."""
+        """Open the name anew, which voids every link on its way. Returns whether the batch got into the log before."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
             # The routing generation is the topic's present one, as the opening is only to learn what the log has. In a later topic of
@@ -258,7 +250,7 @@ class Linker:
             )
 
     def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
-        """The number of rows of every queue. Raises for parts that the fold would void."""
+        """Rows by queue. Raises for parts that the fold would void."""
         counted: Counter[int] = Counter()
         for part in parts:
             counted.update(part.rows)
@@ -285,7 +277,7 @@ def check_batch(batch: int) -> None:
 async def current_topic(lake: LogLake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
     """The topic that has the name now, open for writing, and the routing generation of its settings.
 
-    Raises `TopicNotFound`, `TopicDeleted` when it is deleted right now, and `NotSupported` for a topic of type DELAY.
+    Raises `TopicNotFound`, `TopicDeleted`, or `NotSupported` for a topic of type DELAY.
     """
     check_own(name, operation="link")
     opened = await lake.topic(name, writable=True)
@@ -310,9 +302,9 @@ async def open_linker(
 ) -> Linker:
     """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
 
-    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation by which rows were staged, if they are
-    already. Raises what ``lake.producer`` raises, `TopicDeleted` when the topic's generation is another one, and `InvalidArgument`
-    for a name under which a producer has sent messages with sequences of its own.
+    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation by which rows were staged. Raises what
+    ``lake.producer`` raises, `TopicDeleted` for another generation, and `InvalidArgument` for a name under which a producer has
+    sent sequences of its own.
     """
     check_producer_name(name)
     opened, current = await current_topic(lake, topic, timeout=timeout)

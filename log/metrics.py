@@ -1,7 +1,7 @@
 """Counting, without knowledge of Prometheus or OpenTelemetry.
 
-Events are counted when they happen (`Counter`, `Histogram`). Gauges are asked for at each look (`Metrics.watch`), so that an idle
-consumer does nothing for its metrics. `MemoryMetrics` keeps counts in this process; `penstock.infra.metrics` exports them.
+Gauges are asked for at each look (`Metrics.watch`), so that an idle consumer does nothing for its metrics. `MemoryMetrics` keeps
+counts in this process; `penstock.infra.metrics` exports them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A thing that is counted: its name, and what the numbers mean."""
+    """The name and meaning of what is counted."""
 
     name: str
     kind: Kind
@@ -38,9 +38,9 @@ class Metric:
     buckets: tuple[float, ...] = ()
     """HISTOGRAM: upper bounds, inclusive, rising."""
     largest: bool = False
-    """GAUGE: of several sources with the same labels the largest counts, not their sum."""
+    """GAUGE: of several sources the largest counts, not their sum."""
     watched: bool = False
-    """COUNTER: its source gives the current count at each look, as for a gauge."""
+    """COUNTER: its source gives the current count at each look."""
 
 
 def gauge(name: str, help: str, unit: str = "", *, labels: tuple[str, ...], largest: bool = False) -> Metric:
@@ -52,7 +52,7 @@ def counter(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) ->
 
 
 def watched(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) -> Metric:
-    """A counter whose source gives the current count at each look."""
+    """A counter whose source gives the count at each look."""
     return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit, watched=True)
 
 
@@ -66,7 +66,7 @@ class Sample:
 
     metric: Metric
     labels: tuple[str, ...]
-    """The values, in the order of the metric's labels."""
+    """Values in the order of the metric's labels."""
     value: float
 
 
@@ -77,7 +77,7 @@ class Distribution:
     metric: Metric
     labels: tuple[str, ...]
     counts: tuple[int, ...]
-    """The counts of each bucket alone, and last the count of values above all buckets."""
+    """The counts of each bucket alone, and last of values above all buckets."""
     sum: float
 
 
@@ -103,15 +103,15 @@ class Metrics(Protocol):
     """A place for counts. A caller keeps its counters; counting is then one addition."""
 
     def counter(self, metric: Metric, /, **labels: str) -> Counter:
-        """The counter of these labels, the same for every caller."""
+        """The same for every caller."""
         ...
 
     def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
-        """The histogram of these labels, the same for every caller."""
+        """The same for every caller."""
         ...
 
     def watch(self, source: Source, /) -> Callable[[], None]:
-        """Ask ``source`` for its gauges and ``watched`` counters at each look, until the returned function is called."""
+        """Ask ``source`` at each look for its gauges and ``watched`` counters, until the returned function is called."""
         ...
 
 
@@ -127,7 +127,7 @@ def check_metrics(metrics: object, operation: str) -> None:
 
 
 class MemoryMetrics:
-    """Counts kept in this process: an addition each, and a few hundred bytes for each set of labels."""
+    """Counts kept in this process: a few hundred bytes for each set of labels."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -151,9 +151,7 @@ class MemoryMetrics:
         return lambda: self._forget(source)
 
     def samples(self, *, failed: Callable[[Exception], None] | None = None) -> list[Sample]:
-        """Counters and gauges as they stand. A source's error goes to ``failed``, and leaves that source out; without ``failed`` it
-        is raised.
-        """
+        """Counters and gauges. A source's error goes to ``failed``, and leaves that source out; without ``failed`` it is raised."""
         with self._lock:
             counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
             sources = self._sources
@@ -165,7 +163,7 @@ class MemoryMetrics:
             return [histogram.distribution(metric, labels) for (metric, labels), histogram in self._histograms.items()]
 
     def value(self, metric: Metric, /, **labels: str) -> float | None:
-        """The value of one counter or gauge, for tests and for callers that look at a single number."""
+        """The value of one counter or gauge."""
         wanted = label_values(metric, labels, metric.kind)
         return next((one.value for one in self.samples() if one.metric == metric and one.labels == wanted), None)
 
@@ -207,7 +205,7 @@ class _Histogram:
 
 
 def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None = None) -> Iterator[Sample]:
-    """The samples of the sources. One that fails is left out, where ``failed`` takes its error."""
+    """The samples of the sources, without those whose error goes to ``failed``."""
     for source in sources:
         try:
             samples = list(source())
@@ -232,7 +230,7 @@ def merged(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def label_values(metric: Metric, labels: dict[str, str], kind: Kind) -> tuple[str, ...]:
-    """The values in the metric's order. Raises `InternalError` unless the metric is of this kind and has just these labels."""
+    """Values in the metric's order. Raises `InternalError` for another kind or other labels."""
     if metric.kind is not kind or labels.keys() != set(metric.labels):
         raise InternalError(
             "a metric was counted as what it is not",

@@ -1,7 +1,7 @@
 """Maps names to object keys and back.
 
-These rules suit every store and every Delta reader. Numbers are padded to 20 digits where order matters. No key has a ``%``, which
-Delta readers decode. No key is the folder of another. No path part is longer than 255 bytes.
+The rules suit every store and every Delta reader. Numbers are padded to 20 digits where order matters. No key has a ``%``, which
+Delta readers decode, or is the folder of another. No path part is longer than 255 bytes.
 """
 
 from __future__ import annotations
@@ -39,21 +39,18 @@ def check_topic_name(name: str) -> None:
 
 
 def topic_folder(name: str) -> str:
-    """The folder part of a topic: ``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``, ``timer.orders`` for
-    ``%TIMER%orders``.
-    """
+    """``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``, ``timer.orders`` for ``%TIMER%orders``."""
     check_topic_name(name)
     prefix = _prefix(name)
     return _FOLDER_PREFIXES.get(prefix, "") + name.removeprefix(prefix)
 
 
 def _prefix(name: str) -> str:
-    """The prefix of a topic that Penstock makes by itself; empty for others."""
     return next((prefix for prefix in _FOLDER_PREFIXES if name.startswith(prefix)), "")
 
 
 def topic_name(folder: str) -> str:
-    """The inverse of `topic_folder`. Raises `ForeignObject` for a folder of no topic name."""
+    """The inverse of `topic_folder`. Raises `ForeignObject`."""
     of_prefix = (prefix + folder.removeprefix(first) for prefix, first in _FOLDER_PREFIXES.items() if folder.startswith(first))
     name = next(of_prefix, folder)
     try:
@@ -77,7 +74,7 @@ def topic_of(timer_log: str) -> str:
 
 
 def is_staged(key: str) -> bool:
-    """Whether a key, relative to a topic's root, can belong to staged rows."""
+    """Whether a key, relative to a topic's root, can be of staged rows."""
     folder, *parts = key.split("/")
     return folder == "staged" and bool(parts) and all(part.isprintable() and part not in {"", ".", ".."} for part in parts)
 
@@ -87,7 +84,7 @@ def padded(number: int) -> str:
 
 
 def parse_padded(text: str) -> int | None:
-    """The number in a 20-digit name, or None for anything else."""
+    """The number in a 20-digit name, or None."""
     return int(text) if len(text) == 20 and text.isdecimal() and text.isascii() else None
 
 
@@ -146,7 +143,7 @@ class TopicPaths:
         return f"{self.handed_under(tail)}{name}"
 
     def handed_parts(self, key: str) -> tuple[int, str] | None:
-        """(tail, name) of a handed object, or None for another key."""
+        """(tail, name) of a handed object."""
         tail, slash, name = key.removeprefix(self.handed).partition("/")
         number = parse_padded(tail)
         return (number, name) if slash and number is not None and key.startswith(self.handed) else None
@@ -166,5 +163,5 @@ class TopicPaths:
 
     # table
     def table(self, folder: str) -> str:
-        """The Delta table's root; ``folder`` is the one the topic's settings name."""
+        """The Delta table's root; ``folder`` is that of the topic's settings."""
         return f"{self.root}{folder}/"

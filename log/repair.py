@@ -1,10 +1,9 @@
 """`penstock repair`: appends an entry that carries the whole state, so that a log with a damaged entry goes on.
 
-Nothing given out before is given out again. If only rows are damaged, footers still give the exact state.
-
-After an entry that is lost altogether, offsets go on after the last base that is known, or as far as the lost entry could have
-gone. All batches of later entries count as accepted. As the lost entry may have opened any name or accepted any batch, a new
-routing generation voids what is under way, and every name must be opened again.
+Nothing given out before is given out again. If only rows are damaged, footers still give the exact state. After an entry that is
+lost altogether, offsets go on after the last base that is known, or as far as the lost entry could have gone; batches of later
+entries count as accepted. As the lost entry may have opened any name or accepted any batch, a new routing generation voids what is
+under way, and every name must be opened again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The damage, and what the repair did or, on a dry run, would do."""
+    """The damage, and what the repair did or would do."""
 
     needed: bool
     damage: str = ""
@@ -40,12 +39,12 @@ class RepairReport:
     exact: bool = True
     """Whether the state is known exactly; else producers must be opened again."""
     lost: tuple[tuple[int, int, int], ...] = ()
-    """The (queue, first offset, limit offset) of rows that cannot be read any more; the limit is exclusive."""
+    """(queue, first offset, exclusive limit) of rows that cannot be read any more."""
     written: bool = False
 
 
 async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry_run: bool = False) -> RepairReport:
-    """Let a log go on whose fold stops at a damaged entry. Does nothing when the log can be folded to its end.
+    """Let a log go on whose fold stops at a damaged entry; a sound log stays as it is.
 
     Raises `StoreUnavailable` when the outcome is unknown: run it again. Raises `DataDamaged` when no checkpoint is left.
     """
@@ -65,8 +64,7 @@ async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry
 async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> View:
     """A view at the newest good checkpoint.
 
-    Without one there is no sound repair: only a checkpoint shows how far a named producer was, and a producer that gets too low a
-    sequence sends again what is stored.
+    Only a checkpoint shows how far a named producer was: one that gets too low a sequence sends again what is stored.
     """
     floor = await read_floor(store, paths)
     view = View(store, paths, runtime)
@@ -116,10 +114,9 @@ async def _repair_behind(
 
 
 def repaired_state(before: TopicState, found: Mapping[int, SalvagedEntry | None], *, now_ms: int) -> tuple[TopicState, bool]:
-    """The state after the repairing entry, and whether it is exact, from the last known state and what is left of the entries after
-    it.
+    """The state after the repairing entry, and whether it is exact, from the last known state and what is left of later entries.
 
-    It goes on above all offsets, epochs and sequences that these entries may have given out.
+    It goes on above all offsets, epochs and sequences that they may have given out.
     """
     last = max(found, default=before.entry)
     state = before
@@ -142,7 +139,7 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
     offsets = list(state.next_offsets)
     known = list(offsets)
     unsure = [0] * len(offsets)
-    """The number of lost entries since the last known base, for every queue."""
+    """By queue, the number of lost entries since the last known base."""
     for number, remains in sorted(found.items()):
         if remains is None:
             unsure = [count + 1 for count in unsure]
@@ -174,7 +171,7 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
 
 
 def _with_producers(state: TopicState, header: Header) -> TopicState:
-    """The state with every batch, opening and closing of an entry taken as accepted."""
+    """The state with all that an entry brings taken as accepted."""
     time_ms = store_time(state.store_time_ms, header.append_time_ms)
     rows = {True: dict(state.named), False: dict(state.unnamed)}
     openings, jobs = dict(state.openings), dict(state.closed_jobs)

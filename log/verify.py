@@ -34,12 +34,12 @@ from .topic.settings import TopicRecord
 _CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
 _ENDED = "it was deleted, and that was broken off (`penstock topic delete` ends it), or the entry was made up"
 _COMPARED_BYTES = 32 * MIB
-"""The size of entries that are compared at once; a difference is located no more exactly than that."""
+"""The size of entries that are compared at once, and so the precision of a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong or, with ``kind`` "lost", one range that is known to be lost."""
+    """One thing that is wrong or, with ``kind`` "lost", one range known to be lost."""
 
     kind: str
     """damaged, missing, foreign, checkpoint, offsets, statistics, different, repair, ended or lost."""
@@ -67,15 +67,15 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong. Ranges named as lost are known, not wrong."""
+        """Whether nothing is wrong; ranges named as lost are not."""
         return all(finding.kind == "lost" for finding in self.findings)
 
 
 async def verify(store: ObjectStore, paths: TopicPaths, record: TopicRecord, runtime: Runtime) -> VerifyReport:
     """Check every entry, staged object, checkpoint and table file of a topic, and log against table.
 
-    Reads all bytes of the topic once, and those of the table that are also in the log once more. Entries are held in memory one
-    piece at a time. Others may go on writing and trimming: later entries are left for the next time, trimmed ones are not reported.
+    Reads all bytes of the topic once, and those of the table that are also in the log once more. Entries are in memory one piece at
+    a time. Others may go on writing and trimming.
 
     Raises only what the store raises; damage is a finding.
     """
@@ -95,7 +95,6 @@ class _Verification:
         self._table_readable = True
         self._agreement = self._new_agreement()
         self._taken_bytes = 0
-        """The size of the entries whose rows the agreement has."""
         self._ends: tuple[int, ...] = ()
         """The offsets at which, by the log, the table must end."""
         self._floor = 0
@@ -140,7 +139,7 @@ class _Verification:
             await self._check_end(state)
 
     async def _check_end(self, state: TopicState) -> None:
-        """Report a log that ended the topic, or began another, while its settings exist, unless a process is just finishing that."""
+        """Report a log that ended the topic, or began another, while its settings exist."""
         if state.alive and self._is_mine(state):
             return
         found = await read_record(self._store, self._paths)
@@ -149,7 +148,7 @@ class _Verification:
             self._find("ended", self._paths.settings, f"its settings stand, and its log {said} by entry {state.entry}: {_ENDED}")
 
     async def _read_floor(self) -> bool:
-        """Read how far the log is trimmed by now. Returns whether that could be read."""
+        """Read how far the log is trimmed. Returns whether that could be read."""
         try:
             self._floor = max(self._floor, await read_floor(self._store, self._paths))
         except DataDamaged as error:
@@ -158,7 +157,7 @@ class _Verification:
         return True
 
     async def _is_trimmed(self, entry: int) -> bool:
-        """Whether the floor has passed an entry meanwhile: it may be gone, with what it links, and is not reported."""
+        """Whether the floor has passed an entry meanwhile: it may be gone, and is not reported."""
         await self._read_floor()
         return entry <= self._floor
 
@@ -189,7 +188,7 @@ class _Verification:
         return max(numbers, default=max(after, self._floor))
 
     async def _checkpoints_ahead(self, last: int) -> None:
-        """Report checkpoints of entries that do not exist. Entries appended since the log's end was read do exist."""
+        """Report checkpoints of entries that do not exist."""
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(last))
         ahead = [info.key for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None and number > last]
         newest = await self._last_entry(after=last) if ahead else last
@@ -209,11 +208,10 @@ class _Verification:
             self._ends = state.next_offsets
 
     def _is_mine(self, state: TopicState) -> bool:
-        """Whether a state is of this life of the topic."""
         return state.incarnation == self._record.incarnation
 
     async def _entry(self, state: TopicState) -> TopicState | None:
-        """The state after the next entry, or after those that cannot be read. None where the log does not go on."""
+        """The state after the next entry, or after unreadable ones. None where the log does not go on."""
         number = state.entry + 1
         where = self._paths.entry(number)
         try:
@@ -232,7 +230,7 @@ class _Verification:
         return folded.state
 
     def _check_repair(self, before: TopicState, after: TopicState, where: str) -> None:
-        """Report a repair that changes the result of the entries before it although each of them can be read: nothing was lost."""
+        """Report a repair that changes the result of the readable entries before it: nothing was lost."""
         known = "all entries before it can be read; it was made up, or what it led around was put back since, and they come to {}"
         if (after.incarnation, after.alive, after.queues) != (before.incarnation, before.alive, before.queues):
             self._find("repair", where, "the repair makes another topic of it: " + known.format(f"{before.queues} queues"))
@@ -265,7 +263,7 @@ class _Verification:
         return resumption.state
 
     async def _rows(self, folded: FoldedEntry, data: bytes) -> None:
-        """Read the rows of an entry, and keep those that the table must have for the comparison."""
+        """Read an entry's rows, and keep those that the table must have for the comparison."""
         published = folded.number <= self._snapshot.published and self._is_mine(folded.state)
         rows = 0
         try:
@@ -357,7 +355,7 @@ class _Verification:
             self._holes(queue, [(behind, self._snapshot.end(queue))], self._delta.root)
 
     async def _file(self, file: TableFile) -> list[tuple[int, int]]:
-        """Check one file against what the table states of it. Returns the gaps between its offsets."""
+        """Check one file against the table's log. Returns the gaps between its offsets."""
         where = self._delta.root + file.path
         try:
             data = (await self._store.get(where)).data
@@ -392,7 +390,7 @@ class _Verification:
         return [(int(offsets[at]) + 1, int(offsets[at + 1])) for at in np.flatnonzero(steps > 1)]
 
     async def _is_taken_out(self, key: str | None) -> bool:
-        """Whether a missing file was removed from the table since the snapshot was read."""
+        """Whether a missing file was removed from the table since the snapshot."""
         try:
             newest = await self._delta.refresh()
         except DataDamaged:

@@ -1,1 +1,1 @@
-"""Messages and the columns they become: types, checks, and the way to a queue, without I/O."""
+"""Messages and the columns they become."""

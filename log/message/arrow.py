@@ -224,7 +224,7 @@ def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def columns_of(data: object) -> object:
-    """A table of what has columns for Arrow, such as a DataFrame of pandas or Polars; else what was given."""
+    """A table of what has columns for Arrow, such as a pandas or Polars DataFrame; else what was given."""
     if isinstance(data, Mapping):
         raise InvalidArgument(
             "send_batch takes many rows, and this is one dict",

@@ -30,7 +30,7 @@ class BatchQueues:
     """The queues of a batch's messages; small, so that receipts may keep it."""
 
     queues: npt.NDArray[np.int32]
-    """The queue of every message, in sending order."""
+    """By message, in sending order."""
 
     @cached_property
     def rows(self) -> dict[int, int]:
@@ -57,10 +57,10 @@ class BatchQueues:
 
 @dataclass(frozen=True, eq=False)
 class BatchRows:
-    """The rows of one batch. Parts of them can be built by several threads at once."""
+    """The rows of one batch. Several threads can build parts at once."""
 
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
-    """Columns that differ from message to message, ids and queues apart, in sending order. Columns that are not here are empty."""
+    """Columns in sending order, without ids and queues. Columns that are not here are empty."""
     places: BatchQueues
     ids: MessageIds | WrittenIds | OriginalIds
     producer: str
@@ -116,7 +116,7 @@ def message_id(prefix: int, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MessageIds:
-    """The ids of a batch's messages: the open producer's prefix, and numbers that count up."""
+    """The open producer's prefix, and numbers that count up."""
 
     prefix: int
     first_number: int
@@ -127,7 +127,7 @@ class MessageIds:
         return (self.given or {}).get(index) or message_id(self.prefix, self.first_number + index)
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
-        """The ids of these messages, built without a Python object for each unless senders gave some."""
+        """Ids built without a Python object for each, unless senders gave some."""
         count = len(indices)
         if self.given:
             return pa.array([self.one(int(index)) for index in indices], pa.string())
@@ -142,7 +142,7 @@ class MessageIds:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WrittenIds:
-    """The ids of those messages of a batch that are written."""
+    """The ids of a batch's written messages."""
 
     ids: MessageIds
     written: npt.NDArray[np.int64]
@@ -173,9 +173,8 @@ def rows_of_messages(
     producer: str,
     ids: MessageIds,
 ) -> BatchRows:
-    """Rows for checked messages. ``queues`` has, by index, the queues that senders chose.
-
-    ``labelled`` (by index) has the messages with tag, keys, properties or delivery time.
+    """Rows for checked messages. ``queues`` has, by index, the queues that senders chose, and ``labelled`` the messages with tag,
+    keys, properties or delivery time.
     """
     group_column = pa.array(groups, pa.string())
     routed = router.route(group_column)
@@ -189,7 +188,7 @@ def rows_of_messages(
 
 
 def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-    """The columns of what messages have beside content, message group and queue, by place; none of what no message has."""
+    """The columns of what messages have beside content, message group and queue; none of what no message has."""
     of: dict[str, tuple[pa.DataType, object, Callable[[int, Message], object]]] = {
         "tag": (pa.string(), None, lambda _, one: one.tag),
         "keys": (_KEYS_TYPE, [], lambda _, one: list(one.keys)),

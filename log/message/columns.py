@@ -12,12 +12,12 @@ from .message import RARE, VALUE
 
 
 def with_value(schema: pa.Schema, value: pa.DataType | None) -> pa.Schema:
-    """A schema of messages with the column ``value`` of this type; None: without the column."""
+    """A schema of messages with the column ``value``, or without it."""
     return schema if value is None else schema.append(pa.field(VALUE, value))
 
 
 def value_type(schema: pa.Schema) -> pa.DataType | None:
-    """The type of the column ``value``; None: there is no such column."""
+    """The type of the column ``value``, if there is one."""
     return schema.field(VALUE).type if VALUE in schema.names else None
 
 
@@ -32,13 +32,13 @@ def is_extended(rows: pa.Table) -> bool:
 
 
 def slim(rows: pa.Table) -> pa.Table:
-    """Rows as a file has them, without empty columns."""
+    """Rows without empty columns, as a file has them."""
     kept = rare_columns(rows)
     return rows.drop_columns([name for name in RARE if name in rows.schema.names and name not in kept])
 
 
 def whole(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a file with all columns of ``schema``; those that files leave out are NULL."""
+    """Rows of a file with all columns of ``schema``; the left-out ones are NULL."""
     if rows.schema.names == schema.names:
         return rows
     found = set(rows.schema.names)
@@ -48,7 +48,7 @@ def whole(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Stored rows of one topic, table behind table, of whatever versions of its schema."""
+    """Stored rows of one topic, of whatever versions of its schema."""
     types = dict.fromkeys(table.schema.field(VALUE).type for table in tables if VALUE in table.schema.names)
     if len(types) <= 1:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
@@ -56,7 +56,7 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def with_value_as(rows: pa.Table, wanted: pa.DataType | None) -> pa.Table:
-    """Stored rows with ``value`` as another stored type of the topic, which holds its own. None: as it is."""
+    """Stored rows with ``value`` as another stored type of the topic, which holds its own."""
     if wanted is None or (found := value_type(rows.schema)) == wanted:
         return rows
     if found is None:
@@ -65,7 +65,7 @@ def with_value_as(rows: pa.Table, wanted: pa.DataType | None) -> pa.Table:
 
 
 def fits_file(found: pa.Schema, schema: pa.Schema) -> bool:
-    """Whether a file may have these columns where ``schema`` is what all files have together. The type of ``value`` does not count."""
+    """Whether a file may have these columns where ``schema`` has those of all files. The type of ``value`` does not count."""
     expected = [field for field in schema if field.name in found.names or field.name not in RARE]
     return found.names == [field.name for field in expected] and all(
         field.name == VALUE or field.equals(other) for field, other in zip(expected, found, strict=True)

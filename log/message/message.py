@@ -33,14 +33,14 @@ Header: TypeAlias = "tuple[str, bytes | None]"
 
 
 class Message(NamedTuple):
-    """A message to send. Limits are the topic's (`TopicLimits`) and are checked by ``send``.
+    """A message to send. ``send`` checks the topic's limits (`TopicLimits`).
 
     Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on,
     ``keys`` looked up.
 
     Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``: a
-    `timedelta` or a number of seconds. A message whose time has passed is delivered at once. A message group there keeps the order
-    of its messages once they are due.
+    `timedelta` or seconds. A time that has passed means at once. A message group there keeps the order of its messages once they
+    are due.
     """
 
     body: bytes | None
@@ -58,7 +58,7 @@ class Message(NamedTuple):
     value: object = None
     """The row, in a topic with a schema: a dict, dataclass, named tuple or pydantic model."""
     message_id: str | None = None
-    """An id of visible ASCII characters that was needed before ``send``. None, the usual: Penstock gives a unique one."""
+    """An id of visible ASCII characters that was needed before ``send``; else Penstock gives a unique one."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -94,9 +94,7 @@ class Message(NamedTuple):
         key: bytes | None = None,
         headers: Sequence[Header] = (),
     ) -> Message:
-        """A message whose content is a row of a topic with a schema: a dict, dataclass, named tuple or pydantic model. It is
-        checked once it is sent.
-        """
+        """A message whose content is a row: a dict, dataclass, named tuple or pydantic model. It is checked once it is sent."""
         return Message(None, message_group, tag, keys, properties or {}, delivery_timestamp, delay, key, headers, row)
 
     @property
@@ -122,29 +120,29 @@ class MessageView(NamedTuple):
     body: bytes | MaybeNone
     """None for a tombstone, and in a topic with a schema."""
     born_timestamp: datetime
-    """The time when ``send`` was called, by the producer's corrected clock."""
+    """The time of ``send``, by the producer's corrected clock."""
     store_timestamp: datetime
-    """The time when it was appended; never goes back along a topic."""
+    """The time of the append; never goes back along a topic."""
     delivery_timestamp: datetime | None
     producer: str
     key: bytes | None = None
     headers: tuple[Header, ...] = ()
     value: Any = None
-    """The row as a dict, in a topic with a schema: by the names of its present version. None for a tombstone, and without a schema."""
+    """The row as a dict with the present names, in a topic with a schema. None for a tombstone."""
     delivery_attempt: int = 1
-    """The number of this delivery to the group, from 1. Set by consumers."""
+    """The number of this delivery to the group, from 1."""
     epoch: int = 0
-    """The epoch of the queue's ownership at this delivery. Set by consumers."""
+    """The epoch of the queue's ownership at this delivery."""
     receipt_handle: str = ""
-    """The handle that acknowledges this delivery, also from another process. Set by ``receive``; empty otherwise."""
+    """The handle that acknowledges this delivery, also from another process. Set by ``receive``."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
 
     @property
     def fencing_token(self) -> tuple[int, int, int, int]:
-        """The fencing token (queue, epoch, offset, delivery attempt). Of two of one queue, the higher epoch is the later owner's,
-        so that a system that stores effects can refuse an owner that was replaced.
+        """(queue, epoch, offset, delivery attempt). Of two of one queue, the higher epoch is the later owner's, so that a system
+        that stores effects can refuse an owner that was replaced.
         """
         return self.queue, self.epoch, self.offset, self.delivery_attempt
 
@@ -172,17 +170,17 @@ class MessageView(NamedTuple):
     def as_(self, cls: type[T]) -> T | None:
         """The row as a ``cls``: a dataclass, named tuple, TypedDict or pydantic model; None for a tombstone.
 
-        Fields that ``cls`` does not have are left out. Raises `InvalidArgument` where it needs one that the row does not have.
+        Fields that ``cls`` does not have are left out. Raises `InvalidArgument` for one that only ``cls`` has and needs.
         """
         return value_of_class(self.value, cls)
 
 
 OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
-"""The fields of a `MessageView` that a consumer sets when it hands the message out."""
+"""The fields that a consumer sets when it hands the message out."""
 
 
 class _NoProperties(dict[str, str]):
-    """An empty dict that all messages without properties share, so it stays empty."""
+    """An empty dict that all messages without properties share."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a message without properties shares them with others: copy them first, dict(message.properties)")
@@ -211,12 +209,12 @@ _PRODUCER = pa.field("producer", pa.string())
 _KEY = pa.field("key", pa.binary())
 _HEADERS = pa.field("headers", pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))))
 VALUE = "value"
-"""The column of typed rows, behind all others: a struct. Only topics with a schema have it."""
+"""The column of typed rows, a struct behind all others, only in topics with a schema."""
 RARE = ("key", "headers")
 """The columns that files leave out where all rows have NULL."""
 
 LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER, _KEY, _HEADERS])
-"""The columns of rows in entries and staged objects; offset and store time follow from the fold."""
+"""The columns in entries and staged objects; offset and store time follow from the fold."""
 
 MESSAGE_SCHEMA = pa.schema(
     [
@@ -230,11 +228,11 @@ MESSAGE_SCHEMA = pa.schema(
         _HEADERS,
     ]
 )
-"""The columns of readers and of the topic's table; ``value`` of a topic with a schema comes behind them."""
+"""The columns of readers and of the topic's table; a ``value`` comes behind them."""
 
 SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.field("sequence", pa.int64())])
 """The columns that ``send_batch`` takes. Only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY. A topic
-with a schema takes the fields of its rows as columns instead of ``body``."""
+with a schema takes the fields of its rows instead of ``body``."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
 """The columns of messages that keep their id and birth time on the way to another topic."""
@@ -243,7 +241,7 @@ COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
 def views(
     topic: str, batch: pa.RecordBatch | pa.Table, *, attempts: Iterable[int] | None = None, epoch: int = 0
 ) -> Iterator[MessageView]:
-    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order. ``attempts`` has their delivery attempts; the default is 1."""
+    """The rows of a batch with `MESSAGE_SCHEMA` as messages. ``attempts`` has their delivery attempts, by default 1."""
     columns = view_columns(topic, batch, epoch=epoch)
     if attempts is not None:
         of_each = [attempt for _, attempt in zip(range(batch.num_rows), attempts, strict=True)]
@@ -252,7 +250,7 @@ def views(
 
 
 Column: TypeAlias = "list[Any] | ValueColumn | repeat[Any]"
-"""The values of one field of some messages; `itertools.repeat` without end where all have the same."""
+"""The values of one field of some messages; an endless `itertools.repeat` where all have the same."""
 
 
 def view_columns(topic: str, batch: pa.RecordBatch | pa.Table, *, epoch: int = 0) -> list[Column]:
@@ -285,7 +283,7 @@ def views_of(columns: Sequence[Iterable[Any]]) -> Iterator[MessageView]:
 
 _ATTEMPT = MessageView._fields.index("delivery_attempt")
 _make_view: Callable[[Iterable[Any]], MessageView] = partial(tuple.__new__, MessageView)
-"""A faster `MessageView._make`, without a Python call for every message. The columns must be as many as the fields."""
+"""A faster `MessageView._make`, without a Python call for every message."""
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Column:
@@ -305,16 +303,13 @@ def _keys(column: pa.Array | pa.ChunkedArray) -> Column:
 
 
 def _properties(column: pa.Array | pa.ChunkedArray) -> Column:
-    """The properties of each message; read-only where there are none: a dict for each costs the garbage collector more than all
-    else.
-    """
+    """The properties of each message; read-only where there are none: a dict for each would burden the garbage collector."""
     if _is_empty(column):
         return repeat(_NO_PROPERTIES)
     return [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
 
 
 def _is_empty(lists: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether all rows of a column of lists or maps are empty."""
     chunks = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
     return all(not len(chunk) or chunk.offsets[0].as_py() == chunk.offsets[-1].as_py() for chunk in chunks)
 
@@ -347,9 +342,7 @@ def from_ms(time_ms: int) -> datetime:
 
 
 def check_message(message: Message, topic_type: MessageType, limits: TopicLimits, *, derives_group: bool = False) -> None:
-    """Raise unless ``message`` may be sent to such a topic. ``derives_group``: messages of a FIFO topic get their group from a
-    field.
-    """
+    """Raise unless ``message`` may be sent to such a topic. ``derives_group``: a field gives a FIFO topic's groups."""
     if not isinstance(message, Message):
         raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
     if message.message_type is not topic_type and not (
@@ -379,7 +372,7 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
 
 
 def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
-    """The result of ``check`` for each message of a batch. Its error names the message."""
+    """The result of ``check`` for each message; its error names the message."""
     for number, message in enumerate(messages):
         try:
             yield check(message)
@@ -390,7 +383,7 @@ def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> 
 
 
 def frozen(message: Message) -> Message:
-    """A checked message, unaffected by what its sender does to its parts later."""
+    """A copy that its sender cannot change later."""
     body, group, tag, keys, properties, due, delay, key, headers, value, identity = message
     return Message(
         None if body is None else bytes(body),
@@ -412,7 +405,7 @@ def _size(data: bytes | bytearray | memoryview) -> int:
 
 
 def labels_bytes(message: Message) -> int:
-    """The size of all that a checked message has beside its body or row."""
+    """The size of all but body or row."""
     size = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
     size += 0 if message.key is None else len(message.key)
     size += 0 if message.message_id is None else len(message.message_id)
@@ -430,7 +423,7 @@ _TYPE_HINTS = {
 
 
 def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str], limits: TopicLimits) -> None:
-    """Check what most messages have little of, apart from the hot path."""
+    """Check what most messages lack, apart from the hot path."""
     size = 0
     if tag is not None:
         size = len(_text("the tag", tag))
@@ -482,7 +475,7 @@ def _check_id(identity: object) -> None:
 
 
 def check_no_ids(messages: Iterable[Message], topic: str) -> None:
-    """Refuse messages with ids of their own where a batch's rows are given theirs. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument` for messages with ids of their own, where a batch's rows are given theirs."""
     if any(message.message_id is not None for message in messages):
         raise InvalidArgument(
             "the rows of one batch have no ids of their own",
@@ -501,7 +494,7 @@ def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:
 
 
 def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | None = None) -> None:
-    """Raise if a size is over the limit. ``setting`` is the topic's setting, if the limit is one."""
+    """Raise if a size is over the limit. ``setting`` names the topic's setting."""
     if observed > limit:
         raise LimitExceeded(
             f"{what} is over the limit",

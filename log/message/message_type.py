@@ -1,4 +1,4 @@
-"""The types of messages, apart from messages, so that a topic's settings are read without Arrow."""
+"""The types of messages; they need no Arrow."""
 
 from enum import StrEnum
 

@@ -40,11 +40,9 @@ class Router:
         self._next = first
 
     def route(self, groups: pa.Array, *, in_runs: bool = False) -> npt.NDArray[np.int32]:
-        """The queue of every row of a column of message groups, dictionary-encoded or not. Rows without a group take the queues in
-        turn.
+        """The queue of every row of a column of message groups. Rows without a group take the queues in turn.
 
-        ``in_runs``: where no row has a group, each queue takes as many rows as in turn, but one behind the other: they lie queue by
-        queue.
+        ``in_runs``: where no row has a group, each queue takes as many rows as in turn, but one behind the other.
         """
         if self.queues == 1:
             return np.zeros(len(groups), np.int32)

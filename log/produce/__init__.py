@@ -1,1 +1,1 @@
-"""The producer: the accumulator, delays, and the receipts that callers get."""
+"""The producer, from accumulator to receipts."""

@@ -33,7 +33,7 @@ from .receipts import BatchFuture, SettledBatch
 from .typed_rows import RowRules, TypedRows
 
 MESSAGE_OVERHEAD_BYTES = 450
-"""The memory of a message beside its body: the tuple, its receipt, its columns."""
+"""The memory of a message beside its body."""
 _GROWTH_MAX = 4
 _COPIES = 2
 """A batch on its way is in memory twice: as columns, and as encoded parts."""
@@ -45,7 +45,7 @@ class BatchOutcome:
 
     messages: int
     size_bytes: int
-    """The bytes that the caller gave: bodies, properties, keys and groups."""
+    """The caller's bytes: bodies, properties, keys and groups."""
     took_s: float
     """The time since its first message was sent."""
     durable: bool
@@ -59,25 +59,24 @@ class ProducerOptions:
     linger: DurationField = field_default(timedelta(milliseconds=25))
     """The time for which the first message of a batch waits for further ones."""
     linger_max: DurationField = field_default(timedelta(milliseconds=400))
-    """The same where half a batch comes together in that time, for fewer, larger and cheaper requests."""
+    """The same where half a batch comes together in that time, for fewer and larger requests."""
     batch_bytes: int = 4 * MIB
     """The size at which a batch goes at once. While another is on its way it grows on, up to four times this or a quarter of
     ``memory_bytes``."""
     memory_bytes: int = 64 * MIB
-    """The bytes that may wait in memory, overhead included."""
+    """The bytes that may wait, overhead included."""
     on_full: Literal["block", "raise"] = "block"
     """The action of ``send`` when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
     block_timeout: DurationField = field_default(timedelta(seconds=60))
     delivery_timeout: DurationField = field_default(timedelta(seconds=120))
-    """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after
-    24 hours at most."""
+    """The time after which a batch ends as not written, where that is proved, or as unknown; above 8 MiB, at most 24 hours."""
     extra: Literal["refuse", "ignore"] = "refuse"
     """A row with a field that the topic's schema does not have is refused, or the field left out."""
     invalid: Literal["refuse", "topic"] = "refuse"
-    """Rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid``, each once
-    and with the reason, and the other rows are written."""
+    """Rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid`` with the
+    reason, and the other rows are written."""
     on_batch: Callable[[BatchOutcome], None] | None = None
-    """Called on the event loop with each batch that is durable or failed, for metrics. It must be quick, and raise nothing."""
+    """Called on the event loop with each batch that is durable or failed. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
         set_durations(self, "linger", "linger_max", most=LINGER_MAX, operation="producer")
@@ -114,37 +113,35 @@ class BatchBuilder:
     started_s: float
     id_prefix: int = 0
     contents: list[Any] | GatheredRows = field(default_factory=list)
-    """The body of every message, or its row in a topic with a schema. Messages are not kept: they would burden the garbage
-    collector."""
+    """Bodies, or rows in a topic with a schema. Messages are not kept: they would burden the garbage collector."""
     groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
-    """The times of sending, by the monotonic clock."""
+    """By the monotonic clock."""
     labelled: dict[int, Message] = field(default_factory=dict)
     """Messages, by index, that may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
-    """The queues that senders chose, by index."""
+    """By index, where senders chose one."""
     given_ids: dict[int, str] = field(default_factory=dict)
-    """The ids that senders gave, by index. Receipts need them."""
+    """By index, where senders gave one. Receipts need them."""
     table: pa.Table | None = None
     typed: TypedRows | None = None
     """The checked rows of ``table`` in a topic with a schema, bad ones too."""
     again: Callable[[RowRules], TypedRows] | None = None
-    """Checks the rows of ``table`` once more, by a later version of the schema, where some are bad."""
+    """Checks bad rows of ``table`` once more, by a later version of the schema."""
     sequences: list[int] = field(default_factory=list)
-    """The sequence of every message, where bad rows go to another topic by their sequences."""
+    """Of every message, where bad rows go to another topic by their sequences."""
     last_sequence: int | None = None
-    """The sequence of the last message, where the application gives sequences."""
+    """Of the last message, where the application gives sequences."""
     size_bytes: int = 0
     notice_bytes: int = 0
     """The size at which the appending side is woken."""
     full: bool = False
     closed: bool = False
-    """Whether nothing more may join: it is a batch of its own, or as large as a batch may be."""
+    """Whether nothing more may join."""
     future: BatchFuture = field(default_factory=BatchFuture)
     taken_count: int = 0
-    """The number of messages that were turned into rows."""
     sent_bytes: int = 0
-    """The size at the moment it was taken for the append."""
+    """The size when it was taken for the append."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> BatchBuilder:
@@ -167,7 +164,7 @@ class BatchBuilder:
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.groups)
 
     def built(self) -> None:
-        """Drop what is of no more use after rows were built: receipts may keep this for long."""
+        """Drop what is of no use after rows were built: receipts may keep this for long."""
         self.taken_count, self.table, self.typed, self.again = self.count, None, None, None
         self.contents, self.groups, self.born_s, self.labelled, self.queues, self.sequences = [], [], [], {}, {}, []
 
@@ -185,7 +182,7 @@ def tell(options: ProducerOptions, builder: BatchBuilder, *, now_s: float, durab
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
-    """The wait of a batch's first message for further ones, at this rate of sending."""
+    """The first message's wait for further ones, at this rate of sending."""
     if not options.linger:
         return 0.0  # a caller that asks for no delay sends one by one and waits for each
     longest_s = options.linger_max.total_seconds()
@@ -194,7 +191,7 @@ def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
 
 
 class Sequences:
-    """The rules of a producer's sequences, over the calls of ``send``."""
+    """The rules of a producer's sequences over its sends."""
 
     def __init__(self, accepted: int, *, named: bool) -> None:
         self._accepted = accepted
@@ -204,11 +201,11 @@ class Sequences:
 
     @property
     def none(self) -> bool:
-        """Whether this producer's messages have no sequences, so that a message without one needs no check."""
+        """Whether messages have no sequences, so that one without needs no check."""
         return self._given is False
 
     def check(self, sequence: int | None) -> bool:
-        """Whether a message with this sequence is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
+        """Whether the sequence is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
         if self._given is not None and self._given != (sequence is not None):
             raise InvalidArgument("give a sequence to all messages of a producer, or to none", operation="send", observed=sequence)
         if sequence is None:
@@ -298,7 +295,6 @@ class Accumulator:
         return self.open
 
     def add(self, builder: BatchBuilder, size_bytes: int) -> None:
-        """Queue a separate batch behind all that was sent before."""
         self._close_open()
         builder.first_number, builder.id_prefix = self._number, self.id_prefix
         builder.started_s, builder.closed = self._now_s(), True
@@ -309,7 +305,6 @@ class Accumulator:
         self._wake()
 
     def notice(self, builder: BatchBuilder) -> None:
-        """React to the growth of the open builder."""
         payload_bytes, batch_bytes = builder.payload_bytes, self._options.batch_bytes
         if payload_bytes >= self._largest_bytes:
             self._close_open()
@@ -344,7 +339,7 @@ class Accumulator:
             self._number = builder.first_number + count
 
     def head(self) -> BatchBuilder | None:
-        """The oldest builder with something in it; an interrupted ``send`` may leave empty ones."""
+        """The oldest builder that is not empty, as an interrupted ``send`` may leave it."""
         with self.lock:
             while self.queue and self.queue[0].count == 0:
                 if self.queue.popleft() is self.open:
@@ -396,7 +391,6 @@ class Accumulator:
 
 
 def failed_before(error: PenstockError) -> PenstockError:
-    """The error of a send after ``error`` ended its producer."""
     if isinstance(error, FencedError | ClosedError) or error.kind == "forked":
         return error
     failed = ProducerFailedError(

@@ -1,4 +1,4 @@
-"""Delayed messages on their way into the timer log: their due times, their queues, and the handles that recall them."""
+"""Delayed messages on their way into the timer log: due times, queues, and recall handles."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from ..runtime.runtime import Clock
 QUEUE = 0
 """The only queue of a timer log."""
 DESTINATION_QUEUE = "\tqueue"
-"""The property that holds, in the timer log, the queue that the sender named. No sender can set it: names are visible characters."""
+"""The property of the queue that the sender named, in the timer log. No sender can set it: names are visible characters."""
 _HANDLE_CHARS_MAX = 1_024
-"""More than any recall handle's, whose longest parts are a topic's name and a message's id."""
 _MICROSECOND = timedelta(microseconds=1)
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 
@@ -80,7 +79,7 @@ class RecallHandle(NamedTuple):
     message_id: str
 
     def encode(self) -> str:
-        """The handle as text of letters, digits, ``-`` and ``_``."""
+        """Text of letters, digits, ``-`` and ``_``."""
         return urlsafe_b64encode(f"v1 {self.topic} {self.offset} {self.due_us} {self.message_id}".encode()).decode().rstrip("=")
 
     @classmethod
@@ -106,14 +105,14 @@ class RecallHandle(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DelayedRows:
-    """The part of a batch of delayed messages that its receipts need."""
+    """The part of a batch of delayed messages that receipts need."""
 
     topic: str
     due_us: npt.NDArray[np.int64]
     ids: MessageIds
 
     def handle(self, index: int, offset: int | None) -> str | None:
-        """The recall handle of a message by its number in the batch. None where its offset is not known."""
+        """The recall handle of a message by its number in the batch, if its offset is known."""
         if offset is None:
             return None
         return RecallHandle(self.topic, offset, int(self.due_us[index]), self.ids.one(index)).encode()
@@ -146,28 +145,26 @@ class WaitingMessage(NamedTuple):
     """A delayed message that is still to be delivered."""
 
     topic: str
-    """The topic to which it will be delivered."""
     message_id: str
     message_group: str | None
     tag: str | None
     keys: tuple[str, ...]
     properties: dict[str, str]
     body: bytes | MaybeNone
-    """None for a tombstone. A row of a topic with a schema is JSON here, with the names that its fields had when they were new."""
+    """None for a tombstone. A row of a topic with a schema is JSON, with the names that its fields had when they were new."""
     queue: int | None
-    """The queue that its sender named. None: its message group's queue, or any."""
+    """The queue that its sender named. None: its message group's, or any."""
     born_timestamp: datetime
     delivery_timestamp: datetime
     producer: str
     recall_handle: str
-    """The handle with which ``lake.recall`` calls it back."""
+    """The handle for ``lake.recall``."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
 
 
 def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
-    """Rows of the topic's timer log, with `MESSAGE_SCHEMA`, as waiting messages."""
     for row in views(topic, rows):
         due = row.delivery_timestamp or from_us(0)  # a row without one, which no producer writes, is due at once
         handle = RecallHandle(topic, row.offset, to_us(due), row.message_id).encode()
@@ -188,19 +185,19 @@ def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
 
 
 class Delays:
-    """A producer's messages as they go into the timer log of its topic."""
+    """A producer's messages as they go into its topic's timer log."""
 
     def __init__(self, topic: str, limits: TopicLimits, clock: Clock) -> None:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """A checked message with its delivery time, and the queue that its sender named. Raises what `delivery_us` raises."""
+        """A checked message with its delivery time and named queue. Raises what `delivery_us` raises."""
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
         properties = message.properties if queue is None else {**message.properties, DESTINATION_QUEUE: str(queue)}
         return message._replace(properties=properties, delivery_timestamp=None if message.delay is not None else from_us(due_us))
 
     def timed_table(self, table: pa.Table) -> pa.Table:
-        """Checked rows, with the queues that their sender named. Raises `InvalidArgument` or `LimitExceeded`."""
+        """Checked rows with their named queues. Raises `InvalidArgument` or `LimitExceeded`."""
         check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
         return with_destinations(table)
 
@@ -209,7 +206,7 @@ class Delays:
 
 
 def named_queue(properties: Mapping[str, str]) -> int | None:
-    """The queue that the sender of a row of the timer log named, if it is one."""
+    """The queue that the sender of a row of the timer log named."""
     queue = whole_number(properties.get(DESTINATION_QUEUE, ""))
     return queue if queue is not None and queue < QUEUES_MAX else None
 
@@ -227,7 +224,7 @@ def with_destinations(table: pa.Table) -> pa.Table:
 
 
 def without_destinations(table: pa.Table) -> pa.Table:
-    """Rows of the timer log as they were sent, with the named queues, or null, in ``queue``."""
+    """Rows of the timer log as they were sent, with named queues in ``queue``."""
     nowhere = pa.nulls(table.num_rows, pa.int32())
     names = table["properties"].combine_chunks().keys
     if not pc.any(pc.equal(names, DESTINATION_QUEUE)).as_py():

@@ -1,7 +1,6 @@
-"""Rows on their way to a batch, turned into columns block by block, as they come.
+"""Rows on their way to a batch, turned into columns block by block.
 
-A waiting dict costs the garbage collector, and its values leave the processor's cache. So values are taken out of a row at once,
-and a full block of rows becomes columns.
+A waiting dict costs the garbage collector, and its values leave the processor's cache. So values are taken out of a row at once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _BLOCK_ROWS = 1024
 
 
 class RowExtractor:
-    """Takes values out of rows, by the fields in use of one version of a topic's schema."""
+    """Takes values out of rows, by the fields in use of one schema version."""
 
     def __init__(self, schema: TopicSchema, *, ignore_extra: bool) -> None:
         self.schema, self.ignore_extra = schema, ignore_extra
@@ -48,7 +47,7 @@ class RowExtractor:
             return None
 
     def kept(self, row: object) -> object:
-        """The row with its present fields: its sender may use the object again. What is no row stays as it is."""
+        """The row with its present fields: its sender may use the object again."""
         if (reader := self._readers.get(type(row))) is None:
             reader = self._readers[type(row)] = row_reader(row)
         try:
@@ -74,18 +73,18 @@ class _Block:
     """Rows one behind the other."""
 
     values: list[Any] = field(default_factory=list)
-    """The values of all rows, row by row, as long as there are no ``rows``."""
+    """The values of all rows, row by row, without ``rows``."""
     rows: list[Any] | None = None
-    """The rows themselves, if one of them could not be taken apart."""
+    """The rows themselves, if one could not be taken apart."""
     count: int = 0
     made: ConvertedRows | None = None
-    """Its columns. Their sources are kept only if there are bad rows, or left out fields."""
+    """Its columns. Their sources are kept only for bad rows, or left-out fields."""
     unforeseen: Exception | None = None
     """The reason why there are none."""
 
 
 class GatheredRows:
-    """The rows of a batch so far. A row must not be changed inside, in its lists and dicts, before it is written."""
+    """The rows of a batch so far, whose lists and dicts must not be changed before they are written."""
 
     def __init__(self, form: RowExtractor, *, block_rows: int = _BLOCK_ROWS) -> None:
         self._block_rows = block_rows
@@ -93,7 +92,7 @@ class GatheredRows:
         self._blocks = [_Block()]
 
     def append(self, row: object) -> None:
-        """Take a row of any kind, or None for a tombstone. It is checked later."""
+        """Take a row of any kind, or None for a tombstone, unchecked."""
         block = self._blocks[-1]
         if block.count >= self._block_rows:
             try:
@@ -124,7 +123,7 @@ class GatheredRows:
         raise IndexError(at)
 
     def cut(self, count: int) -> None:
-        """Forget all rows but the first ``count``. Those to forget are in the last block."""
+        """Forget all rows but the first ``count``; those to forget are in the last block."""
         block = self._blocks[-1]
         block.count = count - sum(one.count for one in self._blocks[:-1])
         del block.values[block.count * self._width :]
@@ -132,7 +131,7 @@ class GatheredRows:
             del block.rows[block.count :]
 
     def converted(self, schema: TopicSchema) -> ConvertedRows:
-        """All rows as the column ``value``, by the schema of the form or a later one, which may take what does not fit before."""
+        """All rows as the column ``value``, by the schema of the form or a later one, which may take what did not fit."""
         parts: list[pa.Array] = []
         bad: dict[int, BadValue] = {}
         first = 0
@@ -168,11 +167,11 @@ class GatheredRows:
         return ValueColumn.of(shown_value(made.value.slice(at, 1), self._form.schema))[0]
 
     def _ignores(self, block: _Block) -> bool:
-        """Whether rows of a block may have left-out fields that a later version of the schema has."""
+        """Whether rows may have left-out fields that a later version of the schema has."""
         return block.rows is not None and self._form.ignore_extra
 
     def _converted_again(self, block: _Block, made: ConvertedRows, schema: TopicSchema) -> ConvertedRows:
-        """A block by a later version of the schema. Rows that fit before stay what they are, as names may mean other fields now."""
+        """A block by a later version of the schema. Rows that fit before stay, as names may mean other fields now."""
         places = list(range(block.count)) if self._ignores(block) else sorted(made.bad)
         if not places:
             return made

@@ -19,9 +19,8 @@ from ..schema.values import BadValue
 from .receipts import Receipt
 
 INVALID_SUFFIX = "-invalid"
-"""The ending of the name of the topic that takes them."""
 REASON, FIELD, TOPIC, MESSAGE_ID = "penstock-reason", "penstock-field", "penstock-topic", "penstock-message-id"
-"""The properties of such a message: why the row does not fit, where, and the message as it was sent."""
+"""Properties: why the row does not fit, where, and the message as it was sent."""
 _REASON_CHARS_MAX = 1_000
 _ROW_BYTES_MAX = 4 * MIB - 1
 
@@ -40,9 +39,9 @@ async def divert(
     ids: Mapping[int, str],
     sequences: Mapping[int, int],
 ) -> None:
-    """Send bad rows, all by place, to the topic beside, and return when they are durable there.
+    """Send bad rows, all by place, to the topic beside, and return when they are durable.
 
-    With sequences a row that an earlier instance of the producer's name sent there is not sent again.
+    With sequences a row that an earlier instance of the producer's name sent is not sent again.
     """
     receipts = [
         sender.send(_message(topic, fault, rows[at], ids[at]), sequence=sequences.get(at)) for at, fault in sorted(bad.items())
@@ -61,7 +60,7 @@ def _message(topic: str, fault: BadValue, row: object, message_id: str) -> Messa
 
 
 def row_text(row: object) -> str:
-    """A row of whatever kind as JSON, its values as `value_json` writes them; what JSON cannot say is there as Python shows it."""
+    """A row as JSON, its values as `value_json` writes them; what JSON cannot say is there as Python shows it."""
     try:
         return _json(row)
     except Exception:  # noqa: BLE001 - too deep, in itself, too many digits, or an object with a mistake of its own

@@ -1,4 +1,4 @@
-"""The metrics of producers, by topic. Names and units are RocketMQ's where it has the metric."""
+"""Producers' metrics by topic. Names and units are RocketMQ's where it has the metric."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CATALOGUE = (
 
 
 def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Iterator[Sample]:
-    """The gauges of open producers, as a lake's ``producer_statistics`` names them."""
+    """The gauges of open producers."""
     for topic, statistics in producers:
         yield Sample(PRODUCER_CONNECTIONS, (topic,), 1)
         yield Sample(PRODUCER_WAITING, (topic,), statistics.bytes_waiting)
 
 
 def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchOutcome], None]:
-    """Counts a producer's batches, as ``ProducerOptions(on_batch=…)``: four additions a batch, and nothing a message."""
+    """Counts batches, as ``ProducerOptions(on_batch=…)``: four additions each."""
     check_metrics(metrics, "producer")
     messages, size = metrics.counter(MESSAGES_IN, topic=topic), metrics.counter(THROUGHPUT_IN, topic=topic)
     mean_size = metrics.histogram(MESSAGE_SIZE, topic=topic)

@@ -71,10 +71,10 @@ _STAGE_AGAIN_S = 0.5
 
 
 class Producer:
-    """Sends to one topic. ``lake.producer`` makes it. ``send`` and ``send_batch`` may be called from any thread.
+    """Sends to one topic. ``send`` and ``send_batch`` may be called from any thread.
 
-    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing the
-    producer writes what was sent.
+    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing writes
+    what was sent.
     """
 
     id: str
@@ -99,7 +99,7 @@ class Producer:
         served: Topic,
         invalid: Producer | None = None,
     ) -> None:
-        """``served`` is the topic of these messages: another one than the log's where they wait in a timer log."""
+        """``served`` is the topic of these messages: another than the log's where they wait in a timer log."""
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
         self.topic = topic
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
@@ -134,7 +134,7 @@ class Producer:
         self._is_typed = self._former.is_typed
         self._derives_group = settings.message_group is not None
         self._is_behind = False
-        """Whether the topic's schema may be a later one than this process knows."""
+        """Whether the topic's schema may be later than this process knows."""
         self._accumulator = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
@@ -153,7 +153,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last message known to be accepted under this name, -1 for none. An application goes on after it."""
+        """The last sequence known to be accepted under this name, -1 for none. An application goes on after it."""
         return self._accepted
 
     @property
@@ -207,10 +207,9 @@ class Producer:
         """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic
         model.
 
-        Rows are checked when their batch is formed. A row that does not fit makes the receipts of its whole batch raise
-        `InvalidArgument`, which names message, field, what was expected and found; the producer must then be opened anew. With
-        ``invalid="topic"`` such rows go to another topic instead. Lists and dicts of a row must not be changed before the receipt
-        resolves.
+        Rows are checked when their batch is formed. One that does not fit makes the receipts of its whole batch raise
+        `InvalidArgument`, naming message and field; the producer must then be opened anew. With ``invalid="topic"`` such rows go to
+        another topic instead. Lists and dicts of a row must not be changed before the receipt resolves.
         """
         bare = tag is None and not keys and not properties and delivery_timestamp is None and delay is None
         known = (message_group is None or message_group.__class__ is str) and message_group in self._checked_groups
@@ -230,7 +229,7 @@ class Producer:
     def _take(
         self, content: object, group: str | None, message: Message | None, size_bytes: int, queue: int | None, sequence: int | None
     ) -> Receipt:
-        """Take a checked message over; None: it has nothing but its content and group."""
+        """Take a checked message over; None: it has nothing but content and group."""
         if queue is not None:
             check_queue(queue, self._settings.queues, self.topic)
         accumulator = self._accumulator
@@ -272,8 +271,8 @@ class Producer:
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
         ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone). A DataFrame of pandas or Polars is taken as Arrow
-        data. In a topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a
+        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
 
         ``through``, for Arrow data with sequences, is a sequence not below the last row's. It becomes `last_sequence` with the
         batch.
@@ -294,13 +293,13 @@ class Producer:
         )
 
     async def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> SendBatchResult:
-        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
+        """Send messages that another topic took before, with the columns of `COPY_SCHEMA`: under their own ids, with sequences.
         Returns once they are durable.
 
         This serves dead letters, their redrive, and messages whose delivery time has come: limits and message type are not checked.
         Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic with a schema the bodies
-        are rows as JSON, whose fields have their present or former names, or ``by_stored_names`` those under which they are stored.
-        Raises `InvalidArgument` for JSON that is no row of the topic.
+        are rows as JSON, with present or former names, or ``by_stored_names``. Raises `InvalidArgument` for JSON that is no row of
+        the topic.
         """
         rows = rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA)
         if not self._is_typed:
@@ -350,7 +349,7 @@ class Producer:
         return self._send_table(typed.table, typed, again, through=through)
 
     def _typed_table(self, sent: pa.Table | list[Message], rules: RowRules) -> TypedRows:
-        """The checked rows of a batch, bad ones too, with all columns that are sent."""
+        """The checked rows of a batch, bad ones too."""
         if isinstance(sent, pa.Table):
             typed = rows_of_columns(sent, rules)
             if self._invalid is not None:
@@ -461,9 +460,9 @@ class Producer:
             await self._room.wait()
 
     async def close(self) -> None:
-        """Write what was sent, then stop; closing again does nothing.
+        """Write what was sent, then stop.
 
-        Raises the error of messages that are not durable, unless a receipt, ``send`` or ``flush`` has reported it.
+        Raises the error of messages that are not durable, unless it was reported before.
         """
         if self.closed:
             return

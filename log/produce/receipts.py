@@ -1,4 +1,4 @@
-"""The return values of ``send``: light handles on a shared batch, which resolve when it is durable."""
+"""The return values of ``send``: light handles on a shared batch."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ class SendResult(NamedTuple):
     queue: int | None
     """None for a duplicate, and for a delayed message, which gets its place when it is due."""
     offset: int | None
-    """None where the queue is None, and in the rare case that only the fact is known because the log was trimmed meanwhile."""
+    """None where the queue is None, and where only the fact is known because the log was trimmed."""
     duplicate: bool = False
     """Whether its sequence was accepted before this producer was opened, so that nothing was written."""
     recall_handle: str | None = None
-    """The handle with which ``lake.recall`` calls a delayed message back before it is due. None for a duplicate, and where only the
-    fact is known."""
+    """The handle for ``lake.recall`` of a delayed message. None for a duplicate, and where only the fact is known."""
     invalid: str | None = None
-    """The reason for which the row went to the topic ``NAME-invalid`` instead (``invalid="topic"``)."""
+    """The reason for which the row went to the topic ``NAME-invalid``."""
 
 
 class SendBatchResult(NamedTuple):
@@ -48,7 +47,7 @@ class SendBatchResult(NamedTuple):
     duplicates: int = 0
     """Rows left out, as their sequences were accepted before this producer was opened."""
     recall_handles: Sequence[str] = ()
-    """The recall handles of delayed messages, in the order of the rows that were not left out."""
+    """Of delayed messages, in the order of the rows that were not left out."""
     invalid: int = 0
     """Rows that went to the topic ``NAME-invalid``."""
 
@@ -60,14 +59,14 @@ class SettledBatch:
     written: AppendResult
     places: BatchQueues
     delayed: DelayedRows | None = None
-    """The recall data of messages that went into a timer log."""
+    """Of messages that went into a timer log."""
     kept: npt.NDArray[np.int64] | None = None
     """The written messages, by their numbers in the batch; None: all were."""
     invalid: Mapping[int, str] = field(default_factory=dict)
-    """The reasons why the others were not, by number."""
+    """The reasons why the others were not."""
 
     def place(self, index: int) -> tuple[int, int | None]:
-        """(queue, offset) of the message sent as number ``index`` of the batch."""
+        """(queue, offset) of a message by its number in the batch."""
         if self.kept is not None:
             index = int(np.searchsorted(self.kept, index))
         queue = int(self.places.queues[index])
@@ -77,7 +76,7 @@ class SettledBatch:
 
 
 class BatchFuture(Future[SettledBatch]):
-    """The outcome of a batch. A waiter cannot cancel it, as it is shared. In a forked child it never becomes known."""
+    """The outcome of a batch, which no waiter can cancel. In a forked child it never becomes known."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,9 +147,7 @@ class _Awaitable:
         return self._future.done()
 
     def exception(self, timeout: Duration | None = None) -> BaseException | None:
-        """The error, once the outcome is known, or None. ``timeout`` is a `timedelta` or a number of seconds; raises `TimeoutError`
-        after it.
-        """
+        """The error, once the outcome is known, or None. Raises `TimeoutError` after ``timeout``, a `timedelta` or seconds."""
         return self._future.exception(_timeout_s(timeout, "receipt.exception"))
 
     def _settled(self, timeout: Duration | None) -> SettledBatch:
@@ -190,9 +187,7 @@ class Receipt(_Awaitable):
         return self.batch.ids.one(self.index)
 
     def result(self, timeout: Duration | None = None) -> SendResult:
-        """The message's place, once it is durable. ``timeout`` is a `timedelta` or a number of seconds; raises `StoreUnavailable`
-        after it.
-        """
+        """The message's place, once it is durable. Raises `StoreUnavailable` after ``timeout``, a `timedelta` or seconds."""
         return self._place(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendResult]:

@@ -23,7 +23,6 @@ from .invalid_rows import InvalidRowSender, divert
 from .typed_rows import RowRules, TypedRows, as_json_bodies, refusal, rows_of_converted, rules_of
 
 _FIRST_ROW_BYTES = 256
-"""The memory that a row is expected to take, before any was seen."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -35,7 +34,7 @@ class EncodedBatch:
     kept: npt.NDArray[np.int64] | None
     """The written messages, by their place among those sent; None: all are."""
     invalid: Mapping[int, str]
-    """The reasons why the others are not, by place."""
+    """The reasons why the others are not."""
 
 
 class BatchEncoder:
@@ -54,7 +53,7 @@ class BatchEncoder:
     ) -> None:
         """``served`` is the topic of these messages; ``invalid`` sends rows that do not fit its schema to the topic beside.
 
-        ``to_timer_log``: the rows wait in the topic's timer log, which has no schema.
+        ``to_timer_log``: the topic's timer log, which has no schema.
         """
         self._runtime, self._served, self._router = runtime, served, router
         self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
@@ -62,11 +61,10 @@ class BatchEncoder:
         self._rules: RowRules | None = None
         self._form: RowExtractor | None = None
         self.row_bytes = float(_FIRST_ROW_BYTES)
-        """The memory that a row takes, by the last batches."""
+        """The memory of a row, by the last batches."""
 
     @property
     def rules(self) -> RowRules:
-        """The rules of rows, by the schema as far as this process has read."""
         schema = self._served.schema
         if self._rules is None or self._rules.schema is not schema:
             self._rules = rules_of(self._served.settings, schema, ignore_extra=self._ignore_extra)
@@ -106,7 +104,7 @@ class BatchEncoder:
         return rows_of_converted(builder.contents.converted(rules.schema), *sent, rules, born_us=self._born_us(builder, now_us))
 
     async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
-        """Send the bad rows of a batch to the topic beside. Raises `InvalidArgument` where there is none."""
+        """Send bad rows to the topic beside. Raises `InvalidArgument` where there is none."""
         ids = {at: builder.ids.one(at) for at in typed.bad}
         if self._invalid is None:
             named = {at: f"message {one}" for at, one in ids.items()}

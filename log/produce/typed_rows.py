@@ -1,6 +1,6 @@
 """Turns what users send to a topic with a schema into checked columns, with the labels that come from fields.
 
-A row that does not fit is known by its place and its fault. What becomes of such rows is the producer's choice.
+What becomes of rows that do not fit is the producer's choice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from ..schema.values import BadValue, ConvertedRows
 from ..topic.settings import TopicSettings
 
 _TOLD = 5
-"""The number of bad rows that an error names."""
 Bad = Mapping[int, BadValue]
 
 
@@ -40,7 +39,7 @@ class RowRules:
     message_type: MessageType
     limits: TopicLimits
     message_group: tuple[int, ...] | None = None
-    """The numbers of the fields on the way to the one that gives the message group; None: the sender gives it."""
+    """The numbers of the fields on the way to the message group's; None: the sender gives it."""
     tag: tuple[int, ...] | None = None
     keys: tuple[tuple[int, ...], ...] = ()
     ignore_extra: bool = False
@@ -55,14 +54,14 @@ def rules_of(settings: TopicSettings, schema: TopicSchema, *, ignore_extra: bool
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TypedRows:
-    """Checked rows: columns of `SEND_SCHEMA` with NULL bodies, and ``value`` as it is stored."""
+    """Columns of `SEND_SCHEMA` with NULL bodies, and ``value`` as it is stored."""
 
     table: pa.Table
     schema_version: int
     bad: Bad
-    """The rows that cannot be sent, by their place. Their values mean nothing."""
+    """The rows that cannot be sent, by place. Their values mean nothing."""
     given: Mapping[int, object] = field(default_factory=dict)
-    """The bad rows of a batch of columns as they were given, where they go to another topic."""
+    """The bad rows of a batch of columns as they were given, for another topic."""
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
@@ -83,7 +82,7 @@ def rows_of_converted(
     *,
     born_us: npt.NDArray[np.int64],
 ) -> TypedRows:
-    """Rows one by one, each checked as a message before; None is a tombstone. ``labelled`` and ``queues`` are by place."""
+    """Rows each checked as a message before; None is a tombstone. ``labelled`` and ``queues`` are by place."""
     count = len(groups)
     columns: dict[str, pa.Array] = {field.name: pa.nulls(count, field.type) for field in SEND_SCHEMA}
     columns |= {"message_group": pa.array(groups, pa.string()), **label_columns(labelled, born_us)}
@@ -93,7 +92,7 @@ def rows_of_converted(
 
 
 def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
-    """Columns: the fields of the schema, and those of `SEND_SCHEMA` but for ``body``. Raises `InvalidArgument` for wrong names or
+    """Columns: the fields of the schema, and those of `SEND_SCHEMA` but ``body``. Raises `InvalidArgument` for wrong names or
     types.
     """
     own = [name for name in data.column_names if name in SEND_SCHEMA.names]
@@ -114,7 +113,7 @@ def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
 
 
 def given_rows(data: pa.Table, places: Iterable[int]) -> dict[int, object]:
-    """Rows of what `rows_of_columns` takes, by place; a value that Python does not have is its type and number."""
+    """Rows by place; a value that Python does not have is its type and number."""
     fields = {name: data[name] for name in data.column_names if name not in SEND_SCHEMA.names}
     return {at: {name: _value(column[at]) for name, column in fields.items()} for at in places}
 
@@ -158,7 +157,7 @@ def _put(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def _label(value: pa.StructArray, ids: tuple[int, ...], schema: TopicSchema) -> pa.Array:
-    """The texts of a field, by its numbers; NULL where the row has none."""
+    """The texts of a field, by its numbers."""
     found: pa.Array = value
     for one in labelled_fields(ids, schema):
         place = found.type.get_field_index(one.stored_name)
@@ -189,7 +188,7 @@ def _check_label(name: str, path: str, texts: pa.Array, rules: RowRules, bad: di
 
 
 def _key_lists(columns: Sequence[pa.Array], count: int) -> pa.Array:
-    """A list of the texts in each row, without NULLs."""
+    """The texts in each row, without NULLs."""
     valid = np.stack([np.asarray(column.is_valid()) for column in columns], axis=1)
     offsets = np.r_[0, np.cumsum(valid.sum(axis=1))].astype(np.int32)
     # Row by row, one column after the other: where each text lies among all columns' texts.
@@ -199,7 +198,7 @@ def _key_lists(columns: Sequence[pa.Array], count: int) -> pa.Array:
 
 
 def as_json_bodies(table: pa.Table) -> pa.Table:
-    """Rows as a log without a schema carries them: as JSON in their bodies, with the names under which their fields are stored."""
+    """Rows as a log without a schema carries them: JSON bodies, with the names under which their fields are stored."""
     values = ValueColumn.of(table[VALUE])
     bodies = [None if value is None else value_json(value).encode() for value in values]
     body = pa.array(bodies, pa.binary())
@@ -207,7 +206,7 @@ def as_json_bodies(table: pa.Table) -> pa.Table:
 
 
 def refusal(bad: Bad, *, topic: str, named: Mapping[int, str] | None = None, count: int) -> InvalidArgument:
-    """The error for rows that do not fit. ``named`` is how people know a row, by its place; else its number."""
+    """The error for rows that do not fit. ``named`` is how people know a row; else its number."""
     first, fault = min(bad.items())
     called = f"message {first}" if named is None else named[first]
     others = sorted(bad.items())[1:_TOLD]
@@ -226,7 +225,7 @@ def refusal(bad: Bad, *, topic: str, named: Mapping[int, str] | None = None, cou
 
 
 def check_content(message: Message, rules: RowRules | None, *, topic: str) -> None:
-    """Raise unless a message is a row or a tombstone where the topic has a schema, and is no row where it has none."""
+    """Raise unless a message is a row or a tombstone where the topic has a schema, and is no row elsewhere."""
     if rules is None:
         if message.value is not None:
             raise InvalidArgument(

@@ -1,1 +1,1 @@
-"""The surroundings of protocol code: clocks, chance, backoff and the event loop's thread."""
+"""The surroundings of protocol code."""

@@ -23,13 +23,13 @@ class Backoff:
         self._next_s = first_s
 
     def next_s(self) -> float:
-        """The next wait: twice as long as the one before, up to a second."""
+        """Twice the wait before, up to a second."""
         now_s, self._next_s = self._next_s, min(2 * self._next_s, _MAX_S)
         return now_s
 
 
 async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, timeout_s: float) -> T:
-    """The result of ``work``, tried again while the store does not answer: only for work that may be done several times."""
+    """The result of ``work``, which may be done several times, tried again while the store does not answer."""
     backoff, end_s = Backoff(_FIRST_S), clock.monotonic_s() + timeout_s
     while True:
         try:

@@ -1,6 +1,4 @@
-"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake, and waiting in a thread without
-blocking Ctrl-C.
-"""
+"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake, and waiting without blocking Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ from ..errors import ClosedError, ForkedError, InvalidArgument, PenstockError, R
 T = TypeVar("T")
 
 LOOK_UP_S = 0.25
-"""The time after which a waiting thread wakes. A signal that arrives just before a thread blocks on a lock is noted and wakes no
-thread; Python acts on it when the thread next runs."""
+"""The time after which a waiting thread wakes. A signal that arrives just before a thread blocks on a lock wakes no thread; Python
+acts on it when the thread next runs."""
 
 
 class Portal:
-    """An event loop in a thread of its own. The first call starts it; `stop` or the interpreter's exit ends it."""
+    """An event loop in a thread of its own, from the first call to `stop` or the interpreter's exit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,14 +38,14 @@ class Portal:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the portal: the thread does not exist here."""
+        """Whether this is a child of the process that made the portal, without the thread."""
         return os.getpid() != self._pid
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work()`` on the loop and wait for it. Ctrl-C cancels it there, and is raised once it has ended.
 
-        Raises `ForkedError` in a child of the process that made this portal, `ClosedError` after `stop`, also for waiting calls,
-        `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
+        Raises `ForkedError` in a child process, `ClosedError` after `stop`, also for waiting calls, `InvalidArgument` on the loop's
+        own thread, and `RetryError` when no thread or loop can be started.
         """
         if self.forked:
             raise ForkedError("the process was forked after the lake was opened", hint="connect again in the child")
@@ -102,9 +100,7 @@ class Portal:
             return self._loop
 
     def _withdraw(self, tasks: list[asyncio.Task[T]], finished: Future[asyncio.Task[T]]) -> None:
-        """Cancel the work that `_submit` may have handed over, and wait for its end: the next call, such as closing the same
-        iterator, must not meet it half way.
-        """
+        """Cancel work that `_submit` may have handed over, and wait for its end: the next call must not meet it half way."""
         loop = self._loop
 
         def cancel() -> None:
@@ -161,8 +157,8 @@ class Portal:
 
 
 def patiently(wait: Callable[[float], T], timeout_s: float | None = None) -> T:
-    """The result of ``wait``, which is called with the time it may take, and raises `TimeoutError` after it. All calls together
-    take at most ``timeout_s``.
+    """The result of ``wait``, which gets the time it may take, and raises `TimeoutError` after it. All calls take at most
+    ``timeout_s``.
     """
     left_s = math.inf if timeout_s is None else timeout_s
     while True:

@@ -1,7 +1,7 @@
 """The services that protocol code may ask of its surroundings: time, randomness, and work off the event loop.
 
 Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. A `Runtime`
-has what asyncio lacks, so that the simulation can give every simulated process clocks of its own.
+has what asyncio lacks, for each simulated process apart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Clock(Protocol):
     """The two clocks of one process."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, by this machine's clock; may step in either direction."""
+        """Milliseconds since the epoch; may step in either direction."""
         ...
 
     def monotonic_s(self) -> float:
@@ -74,7 +74,7 @@ async def run_in_pool(
     operation: str | None = None,
     hint: str | None = None,
 ) -> T:
-    """Run ``work`` in a thread of ``pool``, which its owner has not shut down. None is the loop's own.
+    """Run ``work`` in a thread of ``pool`` (None: the loop's own), which its owner has not shut down.
 
     Raises `ClosedError` when the process ends and no thread begins any more.
     """
@@ -87,8 +87,6 @@ async def run_in_pool(
 
 
 def _ends_with_process(error: RuntimeError) -> bool:
-    """Whether a pool refused work because the interpreter shuts down. It ends pools a moment before the main thread counts as
-    ended.
-    """
+    """Whether the interpreter's end made a pool refuse work, which it does a moment before the main thread counts as ended."""
     text = str(error)
     return not threading.main_thread().is_alive() or text.startswith("cannot schedule") or text.endswith("interpreter shutdown")

@@ -1,4 +1,4 @@
-"""Half messages: staged like any upload, durable but invisible until a transaction's decision lets one entry link them."""
+"""Half messages: staged like any upload, invisible until a transaction's decision lets one entry link them."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def half_rows(
     ids: MessageIds,
     typed: pa.Table | None = None,
 ) -> BatchRows:
-    """The rows of checked messages, all in one ``queue`` or in the queues in turn. ``typed``: messages of a topic with a schema, in
-    the columns of `SEND_SCHEMA` and ``value``.
+    """The rows of checked messages, in one ``queue`` or in the queues in turn. ``typed``: messages in the columns of `SEND_SCHEMA`
+    and ``value``.
     """
     if typed is not None:
         return rows_of_arrow(typed, born_us, router, producer=producer, ids=ids)
@@ -106,7 +106,7 @@ def half_rows(
 
 
 def half_files(rows: BatchRows) -> list[HalfFile]:
-    """The objects of these rows, in order; each holds as much as one request carries well."""
+    """The objects of these rows, in order; one request carries each."""
     per_part = max(1, rows.count * PART_BYTES // max(1, rows.size_bytes))
     parts = [rows.part(start, per_part) for start in range(0, rows.count, per_part)]
     return [HalfFile(*encode_part(part), is_extended(part)) for part in parts]
@@ -124,7 +124,7 @@ def message_ids(ids: MessageIds, count: int) -> list[str]:
 async def read_half(
     store: ObjectStore, paths: TopicPaths, job: str, number: int, *, expected: str, schema: TopicSchema | None = None
 ) -> tuple[Part, pa.Table]:
-    """One of an upload's objects, with its rows (`LOG_SCHEMA`, and ``value`` as it is stored in a topic with a ``schema``).
+    """An upload's object and its rows (`LOG_SCHEMA`, and ``value`` with a ``schema``).
 
     Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected one or its rows are no messages.
     """

@@ -1,4 +1,4 @@
-"""Uploads rows that are too many for one object: in parts, side by side, as a job that one small entry links."""
+"""Uploads rows that are too many for one object: in parts, as a job that one small entry links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PART_BYTES = 16 * MIB
 TRANSACTION_JOBS = "tx-"
 """The prefix of the ids of a transaction's uploads, which the collector does not touch unasked."""
 PART_BYTES_MIN = PART_BYTES // 4
-"""The least size of a part; ``PART_BYTES`` is the most. Between them the size makes as many parts as are uploaded at once."""
+"""The least size of a part; ``PART_BYTES`` is the most. Between them there are as many parts as are uploaded at once."""
 _PARTS_AT_ONCE = 4
 
 
@@ -32,8 +32,8 @@ class Job:
 
     id: str
     link_until_s: float
-    """The time, by the monotonic clock of this process, before which a link must leave it. Later the collector may have given the
-    job up."""
+    """The time, by this process's monotonic clock, before which a link must leave it. Later the collector may have given the job
+    up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class StagedJob:
 
 
 async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str, job: str | None = None) -> Job:
-    """Begin an upload. Its record is written before its first part, so that the collector finds whatever a crash leaves.
+    """Begin an upload. Its record precedes its first part, so that the collector finds whatever a crash leaves.
 
     Several processes may begin one ``job`` that they have agreed upon.
     """
@@ -59,9 +59,9 @@ async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, 
 async def upload_part(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, job: str, label: str, build: Callable[[], pa.Table]
 ) -> Part:
-    """Build a part's rows (with `LOG_SCHEMA`, sorted by queue), and upload them, in any process once the job has begun.
+    """Build and upload a part's rows (with `LOG_SCHEMA`, sorted by queue), in any process once the job has begun.
 
-    The key is fresh, so that a retried upload does not disturb an earlier one. ``label`` is for people.
+    The key is fresh, so that a retry does not disturb an earlier upload. ``label`` is for people.
     """
     data, queues = await runtime.offload(lambda: encode_part(build()))
     key = paths.job_part(job, f"{label}-{runtime.new_id()}")
@@ -70,7 +70,7 @@ async def upload_part(
 
 
 async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> StagedJob:
-    """Upload ``rows`` under a fresh job, part beside part."""
+    """Upload ``rows`` under a fresh job."""
     job = await begin_job(store, paths, runtime, producer=producer)
     size_bytes = max(1, rows.size_bytes)
     part_bytes = min(max(PART_BYTES_MIN, -(-size_bytes // _PARTS_AT_ONCE)), PART_BYTES)
@@ -86,7 +86,7 @@ async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: B
 
 
 async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
-    """The results of the uploads. The first that fails ends the others, and its error is raised once they have ended."""
+    """The results of the uploads. The first error is raised once the others have been ended."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(upload) for upload in uploads]
@@ -98,6 +98,6 @@ async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> l
 
 
 def encode_part(rows: pa.Table) -> tuple[bytes, dict[int, int]]:
-    """A part as bytes, and its rows of every queue."""
+    """A part as bytes, and its rows by queue."""
     counts = {pair["values"]: pair["counts"] for pair in rows["queue"].value_counts().to_pylist()}
     return encode_rows([rows]), dict(sorted(counts.items()))

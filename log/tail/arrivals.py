@@ -1,6 +1,4 @@
-"""Gathers the entries that a view folds, for callers that need rows, also entries around which the view was led and that can be
-recovered.
-"""
+"""Gathers the entries that a view folds, and those around which it was led and that can be recovered."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from .view import View
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Entries that a view was led around: those after ``before``, the last state known, up to ``after``, where the view went on."""
+    """Entries that a view was led around: those after ``before``, the last state known, up to ``after``."""
 
     before: TopicState
     after: TopicState
@@ -33,7 +31,6 @@ class Arrivals:
         self.before = view.state
         """The state before the first of them."""
         self.size_bytes = 0
-        """The size of the folded entries, with all that they link."""
         view.on_fold = self._take
         view.on_jump = self._jump
 
@@ -59,7 +56,7 @@ class Arrivals:
         return [_state_after(item) for item in self._arrived]
 
     def begin(self, before: TopicState, *, within: Jump | None = None) -> None:
-        """Start anew after ``before``, which may be an entry ``within`` the jump that brought the view to where it stands."""
+        """Start anew after ``before``, which may be an entry ``within`` the jump that brought the view here."""
         self.before, self.size_bytes = before, 0
         self._arrived.clear()
         if within is not None:

@@ -1,8 +1,7 @@
 """Ways around an entry that cannot be folded, the same for every process that meets it.
 
 First, the process's own state may be the wrong one: an older checkpoint folds well. Second, a later checkpoint may be confirmed by
-the entry after it, or end the log, so that every new process starts from it. Third, a later entry may be a repair, which carries
-the whole state. Otherwise the fold stops.
+the entry after it, or end the log. Third, a later entry may be a repair, which carries the whole state. Otherwise the fold stops.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Resumption:
 
     state: TopicState
     skipped: bool
-    """Whether entries were passed over without their verdicts being known."""
+    """Whether entries were passed over without known verdicts."""
 
 
 async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, damage: DataDamaged) -> Resumption:
@@ -56,10 +55,10 @@ async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) ->
 
 
 def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
-    """The numbers, of these ascending ones, that can belong to a log that is known up to ``after``.
+    """The ascending numbers that can belong to a log that is known up to ``after``.
 
-    A log has gaps only where objects were lost. An object far behind a gap is foreign: a process that took it for the log's end
-    would look for every entry before it.
+    A log has gaps only where objects were lost. An object far behind a gap is foreign: taken for the log's end, it would make a
+    process look for every entry before it.
     """
     found: list[int] = []
     last = after
@@ -72,7 +71,7 @@ def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
 
 
 async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> Header | None:
-    """The header of an entry, or None when it is absent or damaged."""
+    """The header of an entry, unless it is absent or damaged."""
     key = paths.entry(number)
     try:
         return read_header((await store.get(key)).data, where=key, number=number)
@@ -93,7 +92,7 @@ async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: TopicState, 
 
 
 async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[TopicState]:
-    """The newest good checkpoints below an entry, then the empty state when the log still has its first entry."""
+    """The newest good checkpoints below an entry, then the empty state when the log has its first entry."""
     states: list[TopicState] = []
     for number in reversed(await _checkpoint_numbers(store, paths)):
         if number >= below:
@@ -107,7 +106,7 @@ async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> 
 
 
 async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: TopicState) -> bool:
-    """Whether the entry after a checkpoint confirms it, or is missing: then every new process starts from the checkpoint."""
+    """Whether the entry after a checkpoint confirms it, or is missing: then every new process starts here."""
     following = await read_header_at(store, paths, checkpoint.entry + 1)
     if following is not None:
         return following.state_digest == checkpoint.digest

@@ -1,4 +1,4 @@
-"""Finds the rows of a folded entry: where each accepted batch lies, inline or staged, and which offsets its rows have."""
+"""Finds the rows of a folded entry: where each accepted batch lies, and which offsets its rows have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEVER_NULL = ("queue", "message_id", "born_timestamp")
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Consecutive rows of one queue inside one file, with consecutive offsets."""
+    """Consecutive rows of one queue inside one file."""
 
     queue: int
     first_offset: int
@@ -59,7 +59,7 @@ class EntryRows:
     """The rows that an entry brought."""
 
     table: pa.Table
-    """The rows with `MESSAGE_SCHEMA`, by queue and offset; in a topic with a schema, with ``value`` as it is stored."""
+    """The rows with `MESSAGE_SCHEMA`, by queue and offset, and with a schema ``value`` as it is stored."""
     lost: tuple[LostRange, ...]
 
 
@@ -89,8 +89,8 @@ async def entry_pieces(
 ) -> AsyncIterator[EntryRows]:
     """The rows of an entry, file by file, so that a large entry need not be in memory as a whole. Offsets rise within each queue.
 
-    Staged objects are decoded off the event loop. One that is missing or damaged costs its own rows only, named in ``lost``. Raises
-    `DataDamaged` when the entry itself, though its seal held, cannot be read.
+    A staged object that is missing or damaged costs its own rows only, named in ``lost``. Raises `DataDamaged` when the entry
+    itself cannot be read.
     """
     staged = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
     inline: pa.Table | None = None
@@ -107,10 +107,7 @@ async def entry_pieces(
 async def staged_parts(
     store: ObjectStore, paths: TopicPaths, folded: FoldedEntry, *, queues: Collection[int] | None = None
 ) -> dict[str, bytes | None]:
-    """The staged objects that hold rows of an entry, fetched side by side; None for a missing one.
-
-    Only for entries that fit into memory as a whole.
-    """
+    """The staged objects that hold rows of an entry that fits into memory; None for a missing one."""
     keys = sorted({run.key for run in _runs_in_order(folded, queues) if run.key is not None})
     at_once = asyncio.Semaphore(_FETCHED_AT_ONCE)
 
@@ -135,7 +132,7 @@ def decode_entry(
     *,
     queues: Collection[int] | None = None,
 ) -> EntryRows:
-    """All rows of an entry at once. ``parts`` is what `staged_parts` gave for the same queues.
+    """All rows of an entry. ``parts`` is what `staged_parts` gave for the same queues.
 
     This is heavy: run it off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
     """
@@ -155,7 +152,7 @@ def _assemble(
     paths: TopicPaths, folded: FoldedEntry, runs: list[RowRange], files: Mapping[str | None, pa.Table | str]
 ) -> EntryRows:
     places: list[tuple[str | None, int, int]] = []
-    """The (file, first row, row behind the last), as few as the runs allow."""
+    """(file, first row, row behind the last), as few as possible."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     lost: list[LostRange] = []
     queues = {key: rows.column("queue").to_numpy() for key, rows in files.items() if not isinstance(rows, str)}
@@ -183,7 +180,7 @@ def _assemble(
 
 
 def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
-    """The reason why a run's rows are not in their file, which has rows of these queues. None: they are."""
+    """The reason why a run's rows are not in their file, which has rows of these queues."""
     if run.first_row + run.count > len(queues):
         return "it has fewer rows than its footer says"
     ours = queues[run.first_row : run.first_row + run.count] == run.queue
@@ -218,8 +215,8 @@ def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str, *
 
 
 def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None) -> pa.Table:
-    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. The seal proves nothing about their content,
-    which the writer chose. With ``schema``, the topic's after the rows, they have ``value`` as it is stored.
+    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked: it proves nothing about their content, which the
+    writer chose. With ``schema``, the topic's after the rows, they have ``value`` as it is stored.
 
     Raises `DataDamaged` for other columns or types, for invalid text, and for times that no clock shows.
     """
@@ -245,7 +242,7 @@ def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None)
 
 
 def _places(folded: FoldedEntry) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
-    """The accepted batches with their offsets and, if inline, the first row of each of their queues in the entry."""
+    """The accepted batches with their offsets and, if inline, the first row of each queue in the entry."""
     inline = inline_places(folded.header)
     for position, (batch, verdict) in enumerate(zip(folded.header.batches, folded.verdicts, strict=True)):
         if not isinstance(verdict, VoidReason):
@@ -268,9 +265,7 @@ def inline_places(header: Header) -> dict[int, dict[int, int]]:
 def _batch_runs(
     batch: Batch, offsets: Mapping[int, int], places: Mapping[int, int]
 ) -> Iterator[tuple[int, int, int, int, int, str | None]]:
-    """The runs of a batch, each as (queue, the batch's first offset in it, rows of it before this run, rows, first row in the file,
-    file).
-    """
+    """(queue, the batch's first offset in it, rows of it before this run, rows, first row in the file, file) of each run."""
     if not batch.parts:
         for queue, count in batch.rows.items():
             yield queue, offsets[queue], 0, count, places[queue], None

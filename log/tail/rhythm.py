@@ -1,4 +1,4 @@
-"""Estimates how often entries come, to save waiting and requests. Nothing depends on the estimate being right."""
+"""Estimates how often entries come. Nothing depends on the estimate being right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rhythm:
         self._last_ms = max(self._last_ms, append_time_ms)
 
     def silent(self, now_ms: int) -> None:
-        """Take into account that there is no entry after the last one yet."""
+        """Take into account that there is no next entry yet."""
         if self._last_ms:
             self._interval_ms = max(self._interval_ms, now_ms - self._last_ms)
 
@@ -30,5 +30,5 @@ class Rhythm:
         return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms) if self._last_ms else 0
 
     def next_s(self, now_ms: int) -> float:
-        """The time in seconds until the next entry is expected; negative when it is late."""
+        """Seconds until the next entry is expected; negative when it is late."""
         return (self._last_ms + self._interval_ms + _VISIBLE_MS - now_ms) / 1000

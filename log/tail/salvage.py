@@ -1,8 +1,8 @@
 """Recovers what can still be read around damage: entries whose verdicts no fold gives any more.
 
-An entry whose footer is whole folds exactly; only its own inline rows are gone. After an entry that is lost altogether, an entry's
-batches are proved to be all accepted where the next known offset base of every queue it touches has moved by exactly its rows.
-After a repair, which carries a whole state, entries fold exactly again.
+An entry whose footer is whole folds exactly. After an entry that is lost altogether, an entry's batches are proved to be all
+accepted where the next known offset base of every queue it touches has moved by exactly its rows. After a repair entries fold
+exactly again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class SalvagedEntry:
 async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int, *, expect_many: bool = False) -> None:
     """Fold on up to entry ``known``, which existed: an entry missing before it is damage, not the log's end.
 
-    ``expect_many``: entries behind it are fetched with it. Raises what `View.step` raises. Led around damage, the view may end up
-    beyond ``known``.
+    ``expect_many`` fetches entries behind it too. Raises what `View.step` raises. Led around damage, the view may end up beyond.
     """
     await view.catch_up(until=known, expect_many=expect_many)
     while (number := view.state.entry + 1) <= known:
@@ -72,7 +71,7 @@ async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Sa
 async def salvage(store: ObjectStore, paths: TopicPaths, before: TopicState, after: TopicState) -> list[tuple[FoldedEntry, bytes]]:
     """The entries between two states whose rows are known for certain, in order, with their bytes.
 
-    Batches whose rows are damaged have no offsets, as if void. Offsets in no entry here are lost.
+    Batches whose rows are damaged have no offsets, as if void.
     """
     numbers = [number for number in await entry_numbers(store, paths, after=before.entry) if number <= after.entry]
     found = {number: remains for number in numbers if (remains := await read_remains(store, paths, number)) is not None}
@@ -80,7 +79,7 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: TopicState, aft
 
 
 def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[FoldedEntry]) -> tuple[tuple[int, int, int], ...]:
-    """The (queue, first offset, limit offset) of rows that were given out between two states and are in no salvaged entry."""
+    """(queue, first offset, exclusive limit) of rows that were given out between two states and are in no salvaged entry."""
     runs: dict[int, list[RowRange]] = {}
     for folded in salvaged:
         for run in runs_of(folded):
@@ -98,7 +97,7 @@ def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[Folde
 
 
 def exact_folds(state: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
-    """Fold from ``state`` as far as footers reach, and again from every later repair."""
+    """Fold as far as footers reach, and again from every later repair."""
     for number, remains in sorted(found.items()):
         if number == state.entry + 1 or _is_repair(remains.header):
             try:
@@ -114,7 +113,7 @@ def _is_repair(header: Header) -> bool:
 
 
 def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
-    """The entries that fold exactly, and those whose batches were certainly all accepted, as the following bases show."""
+    """The entries that fold exactly, and those whose batches were all accepted, as later bases show."""
     exact = {folded.number: folded for folded in exact_folds(before, found)}
     headers = [remains.header for _, remains in sorted(found.items())]
     state = before
@@ -130,8 +129,8 @@ def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, Salv
 
 
 def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
-    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it. The batches
-    must also be distinguishable.
+    """Whether every queue that ``header`` touches has moved by all its rows until its next known base, by batches that are
+    distinguishable.
     """
     for queue, base in header.bases.items():
         total = sum(batch.rows.get(queue, 0) for batch in header.batches)

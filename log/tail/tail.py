@@ -23,8 +23,7 @@ POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
 _DIGESTS = 1_024
 _PATIENCE_MARGINS = 4
-"""The divisor that gives a patient poller's margin: it looks this part of its patience after an entry is due, and again after the
-same time."""
+"""A patient poller looks this part of its patience after an entry is due, and again after the same time."""
 
 
 class Tail:
@@ -47,11 +46,11 @@ class Tail:
         self._paths = paths
         self._runtime = runtime
         self._digests: OrderedDict[int, str] = OrderedDict()
-        """The digests of the states after recent entries, except the last, as the following entries state them."""
+        """After recent entries, except the last, as the following entries state them."""
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
         self.poll_patience_s = 0.0
-        """The longest time for which no probe is sent for an entry that is not expected yet. 0: a probe is sent at once."""
+        """The longest time without a probe for an entry that is not expected yet. 0: a probe is sent at once."""
         self.cache = EntryCache()
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
@@ -87,7 +86,7 @@ class Tail:
         return None if any(isinstance(action, Repair) for action in header.actions) else header.state_digest
 
     def next_s(self) -> float:
-        """The time in seconds until the next entry is expected."""
+        """Seconds until the next entry is expected."""
         return self.view.rhythm.next_s(self._runtime.clock.wall_ms())
 
     async def open(self) -> None:

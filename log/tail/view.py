@@ -1,11 +1,11 @@
 """One process's view of a topic's log: the fold up to some entry, and how long it may be trusted.
 
 An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last
-proof. An answer that comes when the proof is too old counts only after a read of the floor, sent after the answer came (docs/0001,
-"Views age"). Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
+proof. An answer that comes when the proof is too old counts only after a later read of the floor (docs/0001, "Views age"). Reading
+an entry is no proof: the deletions behind the floor may be near.
 
-A proof is about the entry at which the view stands. If another task has moved the view meanwhile, an answer about the former entry
-does not count.
+A proof is about the entry at which the view stands: if another task has moved the view, an answer about the former entry does not
+count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .rhythm import Rhythm
 class EntryCache:
     """The bytes of recently read entries, shared by all views of a topic in this process.
 
-    Only answers that count, by the proof of the view that asked, are put in. They stay true, whatever a view's own proof.
+    Only answers that count, by the proof of the view that asked, are put in. They stay true.
     """
 
     def __init__(self, size_bytes_max: int = 32 * MIB) -> None:
@@ -94,7 +94,7 @@ class View:
         With ``suits``, start from the last later checkpoint whose state suits, if there is one. No state after an unsuitable one
         may suit.
 
-        Raises `ViewLost` when ``at_most`` lies below the floor, and `DataDamaged` when no checkpoint above the floor can be read.
+        Raises `ViewLost` when ``at_most`` lies below the floor, and `DataDamaged` without a readable checkpoint.
         """
         state, sent_s = await self._start(at_most, suits)
         if state.entry >= self.state.entry:  # else another task of this process has moved on meanwhile
@@ -210,11 +210,11 @@ class View:
 
     @property
     def is_aged(self) -> bool:
-        """Whether the knowledge of the tail is too old to be trusted without a read of the floor."""
+        """Whether the knowledge of the tail must be confirmed by a read of the floor."""
         return self._clock.monotonic_s() - self._proof_s > VIEW_AGE_MAX_S
 
     async def confirm(self, v: int) -> None:
-        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be trusted while the view stands at ``v``."""
+        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be trusted."""
         if not self.is_aged:
             return
         now_s = self._clock.monotonic_s()
@@ -225,19 +225,17 @@ class View:
         self._proof_s = max(self._proof_s, now_s)
 
     def is_ahead(self, number: int) -> bool:
-        """Whether the view has not gone past this entry, so that an answer about it counts once `confirm` has passed."""
+        """Whether an answer about this entry counts once `confirm` has passed."""
         return number > self.state.entry
 
     def prove(self, v: int, sent_s: float) -> None:
-        """Record that a request sent at ``sent_s`` showed the tail to be at ``v``, if the view still stands there."""
+        """Record that a request sent at ``sent_s`` showed the tail to be at ``v``."""
         if self.is_ahead(v + 1):
             self._proof_s = max(self._proof_s, sent_s)
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
         """Fold all entries, or all up to entry ``until``. Far behind, or with ``expect_many``, the view fetches entries side by
         side.
-
-        Where entries come faster than they can be read, "all" means those of a moment ago.
         """
         fetched = _FAR_BEHIND_ENTRIES if expect_many else 0
         looks = 0
@@ -252,7 +250,7 @@ class View:
                 return
 
     async def _fetch_ahead(self) -> None:
-        """Fetch as many entries into the cache as the elapsed time suggests, by a LIST if those are many."""
+        """Fetch as many entries into the cache as the elapsed time suggests."""
         v = self.state.entry
         count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_BYTES_MAX // self._last_bytes)
         if count > _GUESSED_ENTRIES_MAX:
@@ -261,7 +259,7 @@ class View:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> bool:
-        """Fetch the next entries of a LIST into the cache. Returns whether the LIST showed all that exist."""
+        """Fetch the next entries of a LIST into the cache. Returns whether the LIST showed all."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
         found = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
@@ -291,7 +289,7 @@ class View:
         )
 
     async def _lead_around(self, number: int, damage: DataDamaged) -> None:
-        """Pass a damaged entry in the way that every process would find, or raise ``damage``."""
+        """Pass a damaged entry as every process would, or raise ``damage``."""
         resumption = await find_resumption(self._store, self._paths, number, damage)
         if self.state.entry + 1 != number:
             return

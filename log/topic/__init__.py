@@ -1,1 +1,1 @@
-"""Topics: their settings, opening and making them, names of producers, and timer logs."""
+"""Topics, names of producers, and timer logs."""

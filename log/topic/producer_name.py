@@ -14,11 +14,11 @@ from .topics import Topic
 
 OPENING_ATTEMPTS_MAX = 5
 OWN_PREFIX = "%"
-"""The prefix of producers' names that no application may take, such as the one under which due messages are delivered."""
+"""The prefix of producers' names that no application may take."""
 
 
 def check_producer_name(name: str | None) -> None:
-    """Raise `InvalidArgument` or `LimitExceeded` unless a producer can have this name. None: it has no name."""
+    """Raise `InvalidArgument` or `LimitExceeded` unless a producer can have this name."""
     if name is None:
         return
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -32,10 +32,10 @@ def check_producer_name(name: str | None) -> None:
 async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
     """The epoch and the last sequence of a fresh opening.
 
-    An opening whose outcome is unknown is tried again with the same write id: an earlier try that was handed over may get into the
-    log behind a later one. Of openings with one write id only one counts; under another id it would fence its own producer.
+    An opening whose outcome is unknown is tried again with the same write id, of which only one counts: under another id an earlier
+    try that comes late would fence its own producer.
 
-    ``generation`` is the routing generation of the caller's settings. In any other the name is not opened (`TopicDeleted`).
+    In another routing ``generation`` the name is not opened (`TopicDeleted`).
     """
     last: UnknownOutcome | None = None
     opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
@@ -65,5 +65,5 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
 
 
 def is_spent(opening: Opening, state: TopicState) -> bool:
-    """Whether an opening is in the log and its epoch cannot be known any more. Then it is never accepted again."""
+    """Whether an opening is in the log and its epoch cannot be known any more: it is never accepted again."""
     return was_accepted(opening, state.openings) and as_accepted(opening, state) is None

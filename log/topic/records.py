@@ -11,7 +11,7 @@ from .settings import TopicRecord, decode_record
 
 
 async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecord, Version] | None:
-    """The topic's record and its version, or None when the name was never used."""
+    """The topic's record and its version, unless the name was never used."""
     try:
         stored = await store.get(paths.settings)
     except ObjectMissing:

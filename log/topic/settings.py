@@ -64,14 +64,14 @@ class TopicSettings:
     schema: TopicSchema | None = None
     """The first version of the schema of a typed topic: ``schema_of_source(…)`` makes it."""
     message_group: str | None = None
-    """The field, by its path in the first version, whose text is the message group of each row. None: the sender gives it."""
+    """The field, by its path in the first version, whose text is the message group. None: the sender gives it."""
     tag: str | None = None
     """The same for the tag."""
     keys: tuple[str, ...] = ()
     """The same for the keys."""
     bloom: tuple[str, ...] = ()
-    """The fields, by their paths in the first version, that each file of the table has a Bloom filter of: for queries of few of
-    many values."""
+    """The fields, by their paths in the first version, with a Bloom filter in each file of the table, for queries of few of many
+    values."""
 
     def __post_init__(self) -> None:
         check_flag("iceberg", self.iceberg, operation="topic settings")
@@ -107,7 +107,6 @@ class TopicSettings:
 
     @property
     def label_paths(self) -> tuple[str, ...]:
-        """The fields whose texts become message groups, tags and keys."""
         return tuple(path for path in (self.message_group, self.tag, *self.keys) if path is not None)
 
     @property
@@ -122,21 +121,21 @@ class TopicSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicRecord:
-    """The content of ``topic.json``: the settings, and the life of the topic that they belong to."""
+    """The content of ``topic.json``: settings, and the life of the topic that they belong to."""
 
     settings: TopicSettings
     incarnation: str = field(repr=False)
     """A fresh id for every creation."""
     replaces: str = field(default="", repr=False)
-    """The incarnation before it; empty: the name was not used before."""
+    """The incarnation before; empty: the name was not used before."""
     table: str = "table"
     """The folder of the Delta table: ``table``, or ``table-<entry>`` when the name was used before."""
     created_ms: int = 0
     deleted: bool = False
     of: str = field(default="", repr=False)
-    """The incarnation of the topic whose messages wait here, if this is a timer log."""
+    """The incarnation of the topic whose timer log this is."""
     write_id: str = field(default="", repr=False)
-    """A fresh id for every write, as equal bytes have equal versions."""
+    """Fresh for every write, as equal bytes have equal versions."""
 
 
 class _LimitsForm(StoredForm, frozen=True, omit_defaults=True):

@@ -1,7 +1,7 @@
 """The timer log of a topic of type DELAY: a second topic beside it, in which messages wait for their delivery time.
 
-``%TIMER%orders``, of ``orders``, has one queue, so its offsets are the order of sending. Its record names the incarnation of its
-topic, so a message never comes out in a later topic of the same name.
+``%TIMER%orders``, of ``orders``, has one queue, so its offsets are the order of sending. Its record names its topic's incarnation,
+so a message never comes out in a later topic of the same name.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from .settings import TopicRecord, TopicSettings
 from .topics import create_topic, delete_topic
 
 TIMER_LOG_SETTINGS = TopicSettings(queues=1, retention=timedelta(days=3))
-"""The settings of a timer log. Messages that wait longer than the retention are in runs by then (docs/0013). The topic's own
-settings limit what may be sent."""
+"""The topic's own settings limit what may be sent. Messages that wait longer than the retention are in runs by then (docs/0013)."""
 
 
 def check_own(topic: str, *, operation: str) -> None:
@@ -36,7 +35,7 @@ def check_own(topic: str, *, operation: str) -> None:
 
 
 def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
-    """Raise `InvalidArgument` unless a dead-letter queue can have these settings: those with which the first dead letter makes it."""
+    """Raise `InvalidArgument` for settings other than those with which the first dead letter makes the queue."""
     check_topic_name(name)
     if name.startswith(DLQ_PREFIX) and (settings.message_type, settings.queues) != (MessageType.NORMAL, 1):
         raise InvalidArgument(

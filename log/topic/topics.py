@@ -1,4 +1,4 @@
-"""The topics of a lake: created, opened, altered and deleted. Each has one log end, shared by all that this process has open on it."""
+"""The topics of a lake: created, opened, altered and deleted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Topic:
         self.record = record
         self.tail = tail
         self.store_times: dict[tuple[int, int], datetime] = {}
-        """The store times of single messages that were read, by queue and offset."""
+        """Of single messages that were read, by queue and offset."""
         self._beside: dict[Callable[[Topic], object], object] = {}
         self._pace = pace
         self._appender: Appender | None = None
@@ -82,14 +82,14 @@ class Topic:
 
     @property
     def life(self) -> int:
-        """The entry that created this topic. With the name it identifies the topic's life; a later life has a higher one.
+        """The entry that created this topic. A later life of the name has a higher one.
 
-        It stays so when the log has gone on to a later topic of the name.
+        It stays so when the log has gone on to a later topic.
         """
         return self.tail.state.created_entry if self._life is None else self._life
 
     def note_life(self) -> None:
-        """Remember the topic's life, now that the log has just been found to hold it."""
+        """Remember the topic's life, which the log was just found to hold."""
         self._life = self.tail.state.created_entry
 
     def note_altered(self, record: TopicRecord) -> None:
@@ -104,9 +104,7 @@ class Topic:
 
     @property
     def schema(self) -> TopicSchema:
-        """The schema of a typed topic, as far as this process has read. Raises `InvalidArgument` for a topic without one, and
-        `TopicDeleted`.
-        """
+        """The schema, as far as this process has read. Raises `InvalidArgument` for a topic without one, and `TopicDeleted`."""
         if not self.is_current:
             raise TopicDeleted(
                 "the topic was deleted",
@@ -136,7 +134,7 @@ class Topic:
         return self._appender
 
     async def allow_writing(self) -> None:
-        """Open the topic for writing too. The caller has checked that the store is fit for that."""
+        """Open the topic for writing too. The caller has checked the store."""
         if self._appender is None:
             self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
             await self._appender.write_missing_checkpoint()
@@ -164,9 +162,7 @@ async def append_actions(appender: Appender, runtime: Runtime, *actions: Action)
 
 
 def _prepare_arrow() -> None:
-    """Let Arrow import pandas, if it is installed, which it does when it first converts anything: later that would hold up the
-    event loop.
-    """
+    """Let Arrow import pandas, which it does when it first converts anything: later that would hold up the event loop."""
     pa.array([0])
 
 
@@ -174,7 +170,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
     """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong
     together.
 
-    A creation or deletion that a crash interrupted is finished on the way, if the lake may be written.
+    If the lake may be written, a creation or deletion that a crash interrupted is finished.
     """
     paths = TopicPaths.of(name)
     found = await read_record(store, paths)
@@ -216,7 +212,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
 
 
 async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, of: str = "") -> TopicRecord:
-    """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`.
+    """Create a topic. The same call again does nothing; other settings raise `TopicExists`.
 
     With ``of`` the topic is a timer log of this incarnation of its topic.
     """
@@ -259,8 +255,7 @@ def created(record: TopicRecord) -> Created:
 
 
 async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, asked: TopicSettings) -> bool:
-    """Whether a topic has the settings asked for. Its schema may be any version that it has had: programs of earlier versions go
-    on.
+    """Whether a topic has the settings asked for. Its schema may be any of its versions: earlier programs go on.
 
     Raises `TopicExists` with the difference where it is none of them.
     """
@@ -312,11 +307,10 @@ async def evolve_topic(
     retire: Collection[str] = (),
     dry_run: bool = False,
 ) -> TopicSchema:
-    """Make the schema of a topic that is open for writing the next version, and return it. A ``dry_run`` writes nothing, so the
-    topic may be open for reading only.
+    """Make the schema of a topic that is open for writing the next version, and return it. A ``dry_run`` needs no writing.
 
-    Of two evolutions at once one comes first, and the other is judged again after it. Raises `InvalidArgument`, naming the field,
-    for a change that is not allowed.
+    Of two evolutions at once one comes first, and the other is judged again. Raises `InvalidArgument`, naming the field, for a
+    change that is not allowed.
     """
     async with topic.evolving:
         return await _evolved(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
@@ -347,7 +341,7 @@ async def _evolved(
 
 
 def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
-    """Raise `InvalidArgument` if a field that message groups, tags or keys come from retires."""
+    """Raise `InvalidArgument` if the field of a message group, tag or key retires."""
     settings = topic.settings
     if settings.schema is None:
         return
@@ -383,7 +377,7 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
 
 
 async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:
-    """End a topic, or ``only`` this incarnation of it. Returns the record of the ended topic.
+    """End a topic, or ``only`` this incarnation of it. Returns its record.
 
     Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one.
     """
@@ -405,7 +399,7 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only:
 async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
     """Write a record. Returns whether it is in place, and not another's.
 
-    Where the store did not confirm the write, the record is read back by its write id.
+    A write that the store did not confirm is read back by its write id.
     """
     record, backoff = replace(record, write_id=runtime.new_id()), Backoff(_PAUSE_S)
     while True:
@@ -421,7 +415,7 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
 
 
 def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
-    """The error where a log ended the topic while its settings still exist, for a process that may not finish the deletion."""
+    """The error where a log ended the topic while its settings still exist, for a process that may not write."""
     return TopicNotFound(
         "there is no such topic any more: its log ended it, and its settings stand",
         object=paths.topic,
@@ -432,7 +426,7 @@ def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
 
 
 def _not_begun(paths: TopicPaths, entry: int) -> TopicNotFound:
-    """The error where settings exist before the log has them, for a process that may not finish the creation."""
+    """The error where settings exist before the log has them, for a process that may not write."""
     return TopicNotFound(
         "there is no such topic yet: its settings stand, and its log has not begun it",
         object=paths.topic,
