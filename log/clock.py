@@ -18,7 +18,7 @@ _ANSWER_MAX_S = 30.0
 _MINUTE_MS = 60_000
 
 _Base = tuple[int, float]
-"""A wall time, and the monotonic time at which it was."""
+"""A wall time, and its monotonic time."""
 
 
 class StoreClock:
@@ -61,7 +61,6 @@ class StoreClock:
             )
 
     def hold(self) -> None:
-        """Carry on from this machine's time, unless the store's is known."""
         if self._base is None:
             base = (self._machine.wall_ms(), self._machine.monotonic_s())
             self._seen, self._base = (base, 0), base

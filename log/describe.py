@@ -29,13 +29,10 @@ class QueueDescription:
 
     queue: int
     earliest: int
-    """The first offset that is kept."""
     next: int
-    """The offset of the next message."""
     sampled: int
-    """Its messages in the sample."""
     table_bytes: int = 0
-    """The size of its files in the table, without what only the log has yet."""
+    """Without what only the log has yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +52,10 @@ class TopicDescription:
     settings: TopicSettings
     created: datetime
     entries: int
-    """Number of the log's last entry."""
     last_stored: datetime | None
     queues: tuple[QueueDescription, ...]
     named_producers: dict[str, int]
-    """The last accepted sequence of each producer seen within 30 days."""
+    """The last sequence of each producer seen within 30 days."""
     sampled: int
     """The number of the newest messages, on which figures on skew are based."""
     hottest_groups: tuple[tuple[str, int], ...]
@@ -119,7 +115,7 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
 
 
 def stored_over_time(times_us: Sequence[npt.NDArray[np.int64]], from_us_on: int) -> StoredOverTime | None:
-    """The messages from a moment on by store time. None where they are too few, or of one moment."""
+    """The messages from a moment on. None where they are too few, or of one moment."""
     times = np.concatenate([np.empty(0, np.int64), *times_us])
     times = times[times >= from_us_on]
     if len(times) < 2 or times.min() == times.max():

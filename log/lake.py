@@ -68,6 +68,7 @@ class LogLake:
     """
 
     read_only: bool
+    """Whether the lake was opened never to be written to."""
     _TABLE_AT_ONCE: ClassVar[bool] = False
 
     def __init__(

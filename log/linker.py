@@ -43,7 +43,6 @@ from .topic.topics import Topic
 BATCH_SEQUENCES = 2**32
 """The number of sequences of each batch number. Those in the upper half may be a batch's last."""
 _LOWEST = BATCH_SEQUENCES - ENTRY_ROWS_MAX
-"""The first of them that may be: of a batch of one row."""
 BATCH_MAX = 2**31 - 1
 LINK_ATTEMPTS_MAX = 5
 _TIMEOUT = timedelta(minutes=2)
@@ -55,7 +54,7 @@ class LinkedBatch:
 
     rows: int
     entry: int | None
-    """The entry that brought it. None: only the fact is known."""
+    """None: only the fact is known."""
     offsets: Mapping[int, tuple[int, int]] | None
     """The first offset and the one after the last of every touched queue. None: only the fact is known."""
 
@@ -93,7 +92,6 @@ class Linker:
 
     @property
     def settings(self) -> TopicSettings:
-        """The settings by which rows are to be routed."""
         return self._topic.settings
 
     @property
@@ -103,7 +101,7 @@ class Linker:
 
     @property
     def last_batch(self) -> int:
-        """The last batch known to be linked under the name; -1 for none."""
+        """-1 for none."""
         return self._last_sequence // BATCH_SEQUENCES
 
     def is_linked(self, batch: int) -> bool:
@@ -134,7 +132,6 @@ class Linker:
         )
 
     async def discard(self, job: Job) -> None:
-        """Give up a job for which nothing was uploaded."""
         with suppress(StoreUnavailable):  # the collector finds it
             await self._topic.store.delete(self._topic.paths.job_record(job.id))
 
@@ -202,7 +199,7 @@ class Linker:
         return self._last_sequence + count if batch is None else sequence_of(batch, count)
 
     async def _reopened_behind(self, batch: int) -> bool:
-        """Open the name anew, which voids every link on its way. Returns whether the batch got into the log before."""
+        """Voids every link on its way. Returns whether the batch got into the log before."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
             # The routing generation is the topic's present one, as the opening is only to learn what the log has. In a later topic of

@@ -52,7 +52,6 @@ def counter(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) ->
 
 
 def watched(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) -> Metric:
-    """A counter whose source gives the count at each look."""
     return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit, watched=True)
 
 
@@ -66,7 +65,6 @@ class Sample:
 
     metric: Metric
     labels: tuple[str, ...]
-    """Values in the order of the metric's labels."""
     value: float
 
 
@@ -77,7 +75,7 @@ class Distribution:
     metric: Metric
     labels: tuple[str, ...]
     counts: tuple[int, ...]
-    """The counts of each bucket alone, and last of values above all buckets."""
+    """Of each bucket alone, and last of values above all buckets."""
     sum: float
 
 
@@ -102,13 +100,9 @@ class Histogram(Protocol):
 class Metrics(Protocol):
     """A place for counts. A caller keeps its counters; counting is then one addition."""
 
-    def counter(self, metric: Metric, /, **labels: str) -> Counter:
-        """The same for every caller."""
-        ...
+    def counter(self, metric: Metric, /, **labels: str) -> Counter: ...
 
-    def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
-        """The same for every caller."""
-        ...
+    def histogram(self, metric: Metric, /, **labels: str) -> Histogram: ...
 
     def watch(self, source: Source, /) -> Callable[[], None]:
         """Ask ``source`` at each look for its gauges and ``watched`` counters, until the returned function is called."""
@@ -163,7 +157,6 @@ class MemoryMetrics:
             return [histogram.distribution(metric, labels) for (metric, labels), histogram in self._histograms.items()]
 
     def value(self, metric: Metric, /, **labels: str) -> float | None:
-        """The value of one counter or gauge."""
         wanted = label_values(metric, labels, metric.kind)
         return next((one.value for one in self.samples() if one.metric == metric and one.labels == wanted), None)
 
@@ -205,7 +198,6 @@ class _Histogram:
 
 
 def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None = None) -> Iterator[Sample]:
-    """The samples of the sources, without those whose error goes to ``failed``."""
     for source in sources:
         try:
             samples = list(source())
@@ -242,5 +234,4 @@ def label_values(metric: Metric, labels: dict[str, str], kind: Kind) -> tuple[st
 
 
 def age_ms(since_ms: int | None, now_ms: int) -> int:
-    """The age of a time; 0 for None."""
     return 0 if since_ms is None else max(0, now_ms - since_ms)

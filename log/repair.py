@@ -88,7 +88,6 @@ async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) 
 async def _repair_behind(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, before: TopicState, damage: PenstockError, *, dry_run: bool
 ) -> RepairReport | None:
-    """Append the repair; None when another entry took its place."""
     there = {*await entry_numbers(store, paths, after=before.entry)}
     last = max(there, default=before.entry)
     found = {
@@ -133,13 +132,12 @@ def repaired_state(before: TopicState, found: Mapping[int, SalvagedEntry | None]
 
 
 def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> TopicState:
-    """The state after entries of which some are lost, the others taken at their word."""
+    """Other entries than the lost ones are taken at their word."""
     unknown_entries = 0
     known_entry = state.entry
     offsets = list(state.next_offsets)
     known = list(offsets)
     unsure = [0] * len(offsets)
-    """By queue, the number of lost entries since the last known base."""
     for number, remains in sorted(found.items()):
         if remains is None:
             unsure = [count + 1 for count in unsure]
@@ -171,7 +169,6 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
 
 
 def _with_producers(state: TopicState, header: Header) -> TopicState:
-    """The state with all that an entry brings taken as accepted."""
     time_ms = store_time(state.store_time_ms, header.append_time_ms)
     rows = {True: dict(state.named), False: dict(state.unnamed)}
     openings, jobs = dict(state.openings), dict(state.closed_jobs)

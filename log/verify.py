@@ -39,7 +39,7 @@ _COMPARED_BYTES = 32 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong or, with ``kind`` "lost", one range known to be lost."""
+    """One thing that is wrong or, as "lost", a range known to be lost."""
 
     kind: str
     """damaged, missing, foreign, checkpoint, offsets, statistics, different, repair, ended or lost."""
@@ -96,7 +96,6 @@ class _Verification:
         self._agreement = self._new_agreement()
         self._taken_bytes = 0
         self._ends: tuple[int, ...] = ()
-        """The offsets at which, by the log, the table must end."""
         self._floor = 0
         self._numbers: frozenset[int] | None = None
 
@@ -148,7 +147,6 @@ class _Verification:
             self._find("ended", self._paths.settings, f"its settings stand, and its log {said} by entry {state.entry}: {_ENDED}")
 
     async def _read_floor(self) -> bool:
-        """Read how far the log is trimmed. Returns whether that could be read."""
         try:
             self._floor = max(self._floor, await read_floor(self._store, self._paths))
         except DataDamaged as error:
@@ -181,7 +179,6 @@ class _Verification:
         return TopicState()
 
     async def _last_entry(self, *, after: int) -> int:
-        """The number of the newest entry; the floor's where all up to it are gone."""
         numbers = await entry_numbers(self._store, self._paths, after=after)
         if not numbers:
             await self._read_floor()
@@ -197,7 +194,6 @@ class _Verification:
                 self._find("checkpoint", key, f"the log ends at entry {newest}, before it")
 
     def _check_trimmed(self, floor: int, state: TopicState) -> None:
-        """Check that everything trimmed from the log is in the table."""
         published = self._snapshot.published
         if self._table_readable and self._is_mine(state) and floor > max(published, state.created_entry):
             reaches = f"the table has entries up to {published} only" if self._snapshot.exists else "there is no table"
@@ -230,7 +226,7 @@ class _Verification:
         return folded.state
 
     def _check_repair(self, before: TopicState, after: TopicState, where: str) -> None:
-        """Report a repair that changes the result of the readable entries before it: nothing was lost."""
+        """Report a repair of entries that can all be read: nothing was lost."""
         known = "all entries before it can be read; it was made up, or what it led around was put back since, and they come to {}"
         if (after.incarnation, after.alive, after.queues) != (before.incarnation, before.alive, before.queues):
             self._find("repair", where, "the repair makes another topic of it: " + known.format(f"{before.queues} queues"))
@@ -263,7 +259,6 @@ class _Verification:
         return resumption.state
 
     async def _rows(self, folded: FoldedEntry, data: bytes) -> None:
-        """Read an entry's rows, and keep those that the table must have for the comparison."""
         published = folded.number <= self._snapshot.published and self._is_mine(folded.state)
         rows = 0
         try:

@@ -76,11 +76,11 @@ class Appender:
         return await self._append(opening=opening, deadline_s=deadline_s)
 
     async def append_actions(self, actions: Iterable[Action], *, deadline_s: float) -> Outcome:
-        """Append actions in an entry of this process; they are never handed over."""
+        """These appends are never handed over."""
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
 
     def expect(self) -> None:
-        """Look early, where others append too, for an append that comes in a moment."""
+        """Look early for an append that comes in a moment, where others append too."""
         now_s = self._now_s()
         if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
             self._start_look()
@@ -266,7 +266,6 @@ class Appender:
     # --- Handing over and following ---------------------------------------------------------------------------------------------
 
     async def _hand_over_and_follow(self, chosen: list[PendingAppend]) -> None:
-        """Follow beside the request. A hand-over that was begun is seen to its end."""
         following = asyncio.ensure_future(self._follow())
         try:
             await self._hand_over(chosen)

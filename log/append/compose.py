@@ -25,7 +25,6 @@ class ComposedEntry:
     """Rows by position of their batch."""
     put_in: Sequence[PendingAppend]
     useless: Sequence[str]
-    """Keys of handed-over objects that no later entry can bring."""
 
     @property
     def empty(self) -> bool:
@@ -41,7 +40,7 @@ def compose(
     now_ms: int,
     combines: bool = False,
 ) -> ComposedEntry:
-    """Compose the next entry within the caps: actions, openings, handed-over batches, oldest first, then this process's."""
+    """The entry within the caps: actions, openings, handed-over batches, oldest first, then this process's."""
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
     open_pending = [one for one in pending if not one.done]

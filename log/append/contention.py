@@ -29,7 +29,6 @@ class Pace:
     """Times in seconds."""
 
     combine_s: float = 0.045
-    """The wait between an entry and the next look for hand-overs."""
     linger_s: float = 0.5
     """The time for which a combining process goes on after its last find."""
     contended_s: float = 3.0
@@ -84,7 +83,6 @@ class Contention:
         self.moved_s = now_s
         """The last fold of an entry."""
         self.looked_s = _NEVER_S
-        """The last look that found the known tail current."""
         self.listed_s = _NEVER_S
         self._own_in_a_row = 0
         self._lost_in_a_row = 0
@@ -104,7 +102,6 @@ class Contention:
         )
 
     def contended(self, now_s: float) -> bool:
-        """Whether others append too, or did a moment ago."""
         return now_s < self._contended_until_s
 
     def combines(self, now_s: float) -> bool:

@@ -55,17 +55,16 @@ class PendingAppend:
     opening: Opening | None = None
     actions: tuple[Action, ...] = ()
     rows: pa.Table | None = None
-    """The rows of a batch that are not staged, sorted by queue."""
+    """Of a batch that is not staged, sorted by queue."""
     size_bytes: int = 0
     handed_tail: int | None = None
-    """The tail it was handed over at; None: not handed over."""
+    """The tail at its hand-over, if there was one."""
     handed_ms: int = 0
     handed_s: float = 0.0
     """The time by the monotonic clock; ``handed_ms`` is by the corrected clock."""
     exposed_until: int = 0
     """The last entry number that could still carry it through some earlier request."""
     passed_over: int = 0
-    """Entries since its hand-over that did not bring it."""
     write_ids: set[str] = field(default_factory=set)
 
     @property
@@ -147,7 +146,6 @@ def at_deadline(pending: PendingAppend, state: TopicState) -> Outcome:
 
 
 def is_expired(pending: PendingAppend, state: TopicState) -> bool:
-    """Whether no later entry may bring it, so that it can be formed anew."""
     return state.entry >= pending.valid_until
 
 
@@ -300,7 +298,6 @@ class InFlightAppends:
                 pending.settle(at_deadline(pending, state))
 
     def end(self, state: TopicState) -> None:
-        """Settle all appends, since nobody goes on with them."""
         for pending in self.open:
             pending.settle(at_deadline(pending, state))
 

@@ -33,7 +33,7 @@ from .stored_json import damaged, shown
 
 
 class VoidReason(StrEnum):
-    """The reason for which a batch or an opening does not count."""
+    """The reason why a batch or an opening does not count."""
 
     NO_TOPIC = "the topic was deleted or not created yet"
     GENERATION = "its routing generation is not the current one"
@@ -99,7 +99,6 @@ def fold(state: TopicState, header: Header, *, where: str = "") -> FoldedEntry:
 
 
 def bases_of(state: TopicState, batches: tuple[Batch, ...]) -> dict[int, int]:
-    """The next offset of every queue that any of these batches names and the topic has."""
     touched = {queue for batch in batches for queue in batch.rows}
     return {queue: state.next_offsets[queue] for queue in sorted(touched) if 0 <= queue < state.queues}
 
@@ -117,7 +116,7 @@ def _check_built_on(state: TopicState, header: Header, where: str) -> None:
 
 
 class Judge:
-    """A working copy of a state, to which the parts of an entry are applied one after another."""
+    """A working copy of a state, to which an entry is applied part by part."""
 
     def __init__(self, state: TopicState, entry: int) -> None:
         self._before = state
@@ -173,7 +172,6 @@ class Judge:
         return epoch
 
     def accept(self, batch: Batch) -> Mapping[int, int] | VoidReason:
-        """The batch's first offset in each of its queues, or why it is void."""
         if (refusal := self._batch_refusal(batch)) is not None:
             return refusal
         rows, kind = (self._named, "named") if batch.named else (self._unnamed, "unnamed")
@@ -344,7 +342,6 @@ def fits_schema(batch: Batch, schema: TopicSchema | None) -> bool:
 
 
 def has_room(batch: Batch, entry_rows: int, next_offsets: Sequence[int]) -> bool:
-    """Whether an entry and the batch's queues have room for the batch."""
     return entry_rows + batch.row_count <= ENTRY_ROWS_MAX and all(
         next_offsets[queue] + count <= NUMBER_MAX for queue, count in batch.rows.items()
     )

@@ -55,7 +55,7 @@ class HandOver:
 
     tail: int
     key: str
-    """The key of the object, from the lake's root."""
+    """The key from the lake's root."""
     openings: tuple[Opening, ...]
     batches: tuple[Batch, ...]
 

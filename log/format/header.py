@@ -45,7 +45,7 @@ class Part:
     """The key from the topic's root."""
     first_row: int
     rows: Mapping[int, int]
-    """Rows by queue, in this order from ``first_row`` on."""
+    """By queue, in this order from ``first_row`` on."""
     size_bytes: int
     digest: str
 
@@ -243,7 +243,6 @@ class Header:
 
     @property
     def inline(self) -> list[int]:
-        """Positions of the batches whose rows are in the entry itself."""
         return [position for position, batch in enumerate(self.batches) if not batch.parts and batch.rows]
 
 

@@ -55,7 +55,6 @@ def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
 
 
 def seal(written: pa.Buffer) -> bytes:
-    """A complete Parquet file whose footer has the value `UNSEALED`, with its seal set."""
     file = bytearray(written)
     start = _footer_start(file, "a new file")
     at = _seal_at(file, start, "a new file")
@@ -71,7 +70,7 @@ def read_footer(file: bytes, *, where: str) -> dict[str, str]:
 
 
 def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
-    """The footer values of a file whose rows may be damaged, or of its last part. Raises `DataDamaged`."""
+    """Also for a file with damaged rows, or its last part. Raises `DataDamaged`."""
     if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     check_footer(memoryview(file)[-size:], where=where)
@@ -131,7 +130,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def check_seal(file: bytes, *, where: str) -> int:
-    """Raise unless every byte is as it was written. Returns the position where the footer starts."""
+    """Raise unless every byte is as it was written. Returns where the footer starts."""
     start = _footer_start(file, where)
     at = _seal_at(file, start, where)
     if digest(memoryview(file)[:start]).encode() != bytes(file[at : at + _HALF]):

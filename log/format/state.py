@@ -75,7 +75,6 @@ class TopicState:
 
     @property
     def digest(self) -> str:
-        """The digest that the next entry's footer must name."""
         scalars = (
             self.entry,
             self.incarnation,
@@ -89,7 +88,6 @@ class TopicState:
 
 
 def row_sum(state: TopicState) -> int:
-    """`TopicState.sum` computed from scratch, to check a loaded checkpoint."""
     total = sum(item_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
     total += sum(row_hash("unnamed", name, row) for name, row in state.unnamed.items())
     total += sum(row_hash("named", name, row) for name, row in state.named.items())

@@ -33,7 +33,7 @@ _OBSERVED_CHARS_MAX = 200
 
 
 class StoredForm(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
-    """A stored JSON object: fields with types, ranges and lengths."""
+    """A stored JSON object."""
 
 
 T = TypeVar("T")

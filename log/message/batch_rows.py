@@ -1,4 +1,4 @@
-"""Builds the rows of a batch from messages: columns at once, routed, and sorted by queue."""
+"""Builds the rows of a batch: columns at once, routed, and sorted by queue."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class BatchQueues:
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """The messages by queue, and by sending order within each queue."""
+        """By queue, and by sending order within each."""
         return np.argsort(self.queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
 
     @cached_property
     def ranks(self) -> npt.NDArray[np.int64]:
-        """The number of messages of the same queue before each message."""
+        """The messages before each in its queue."""
         order = self.order
         sorted_queues = self.queues[order]
         first = np.flatnonzero(np.r_[True, sorted_queues[1:] != sorted_queues[:-1]]) if len(order) else np.empty(0, np.int64)
@@ -82,7 +82,7 @@ class BatchRows:
 
     @cached_property
     def table(self) -> pa.Table:
-        """The rows with `LOG_SCHEMA`, sorted by queue, and by sending order within each queue."""
+        """The rows with `LOG_SCHEMA`, by queue and sending order."""
         return self.part(0, self.count)
 
     def part(self, start: int, count: int) -> pa.Table:
@@ -121,7 +121,6 @@ class MessageIds:
     prefix: int
     first_number: int
     given: Mapping[int, str] | None = None
-    """Ids that senders gave, by place."""
 
     def one(self, index: int) -> str:
         return (self.given or {}).get(index) or message_id(self.prefix, self.first_number + index)
@@ -148,7 +147,6 @@ class WrittenIds:
     written: npt.NDArray[np.int64]
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
-        """The ids of messages by their place among the written ones."""
         return self.ids.column(self.written[indices])
 
 
@@ -210,7 +208,6 @@ def _headers(message: Message) -> list[dict[str, object]] | None:
 
 
 def due_at(message: Message, born_us: int) -> datetime | None:
-    """The time when a message is due; a delay counts from its birth."""
     return message.delivery_timestamp if message.delay is None else from_us(born_us) + as_timedelta(message.delay)
 
 
@@ -265,7 +262,6 @@ def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _empty(kind: pa.DataType, count: int) -> pa.Array:
-    """``count`` empty lists or maps, or nulls for other types."""
     if not pa.types.is_nested(kind):
         return pa.nulls(count, kind)
     offsets = pa.array(np.zeros(count + 1, np.int32))

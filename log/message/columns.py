@@ -1,4 +1,4 @@
-"""The columns of messages in memory and in files: files leave out what no row has, and topics with a schema have one more."""
+"""The columns of messages: files leave out what no row has, and topics with a schema have one more."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from .message import RARE, VALUE
 
 
 def with_value(schema: pa.Schema, value: pa.DataType | None) -> pa.Schema:
-    """A schema of messages with the column ``value``, or without it."""
     return schema if value is None else schema.append(pa.field(VALUE, value))
 
 
 def value_type(schema: pa.Schema) -> pa.DataType | None:
-    """The type of the column ``value``, if there is one."""
     return schema.field(VALUE).type if VALUE in schema.names else None
 
 
@@ -32,7 +30,6 @@ def is_extended(rows: pa.Table) -> bool:
 
 
 def slim(rows: pa.Table) -> pa.Table:
-    """Rows without empty columns, as a file has them."""
     kept = rare_columns(rows)
     return rows.drop_columns([name for name in RARE if name in rows.schema.names and name not in kept])
 
@@ -48,7 +45,6 @@ def whole(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Stored rows of one topic, of whatever versions of its schema."""
     types = dict.fromkeys(table.schema.field(VALUE).type for table in tables if VALUE in table.schema.names)
     if len(types) <= 1:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
@@ -56,7 +52,6 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def with_value_as(rows: pa.Table, wanted: pa.DataType | None) -> pa.Table:
-    """Stored rows with ``value`` as another stored type of the topic, which holds its own."""
     if wanted is None or (found := value_type(rows.schema)) == wanted:
         return rows
     if found is None:

@@ -1,4 +1,4 @@
-"""Messages: what users send, what they get back, and the Arrow columns both are stored in."""
+"""Messages and their Arrow columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Message(NamedTuple):
     headers: Sequence[Header] = ()
     """Names and binary values, in order; names may repeat."""
     value: object = None
-    """The row, in a topic with a schema: a dict, dataclass, named tuple or pydantic model."""
+    """The row, in a topic with a schema."""
     message_id: str | None = None
     """An id of visible ASCII characters that was needed before ``send``; else Penstock gives a unique one."""
 
@@ -130,7 +130,6 @@ class MessageView(NamedTuple):
     value: Any = None
     """The row as a dict with the present names, in a topic with a schema. None for a tombstone."""
     delivery_attempt: int = 1
-    """The number of this delivery to the group, from 1."""
     epoch: int = 0
     """The epoch of the queue's ownership at this delivery."""
     receipt_handle: str = ""
@@ -176,11 +175,10 @@ class MessageView(NamedTuple):
 
 
 OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
-"""The fields that a consumer sets when it hands the message out."""
 
 
 class _NoProperties(dict[str, str]):
-    """An empty dict that all messages without properties share."""
+    """An empty dict for all messages without properties."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a message without properties shares them with others: copy them first, dict(message.properties)")
@@ -211,7 +209,7 @@ _HEADERS = pa.field("headers", pa.list_(pa.field("element", pa.struct([("key", p
 VALUE = "value"
 """The column of typed rows, a struct behind all others, only in topics with a schema."""
 RARE = ("key", "headers")
-"""The columns that files leave out where all rows have NULL."""
+"""Left out of files where all rows have NULL."""
 
 LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER, _KEY, _HEADERS])
 """The columns in entries and staged objects; offset and store time follow from the fold."""
@@ -235,7 +233,7 @@ SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.f
 with a schema takes the fields of its rows instead of ``body``."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
-"""The columns of messages that keep their id and birth time on the way to another topic."""
+"""Of messages that keep their id and birth time on the way to another topic."""
 
 
 def views(
@@ -250,7 +248,6 @@ def views(
 
 
 Column: TypeAlias = "list[Any] | ValueColumn | repeat[Any]"
-"""The values of one field of some messages; an endless `itertools.repeat` where all have the same."""
 
 
 def view_columns(topic: str, batch: pa.RecordBatch | pa.Table, *, epoch: int = 0) -> list[Column]:
@@ -283,7 +280,7 @@ def views_of(columns: Sequence[Iterable[Any]]) -> Iterator[MessageView]:
 
 _ATTEMPT = MessageView._fields.index("delivery_attempt")
 _make_view: Callable[[Iterable[Any]], MessageView] = partial(tuple.__new__, MessageView)
-"""A faster `MessageView._make`, without a Python call for every message."""
+"""Faster than `MessageView._make`: no Python call for every message."""
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Column:
@@ -372,7 +369,6 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
 
 
 def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
-    """The result of ``check`` for each message; its error names the message."""
     for number, message in enumerate(messages):
         try:
             yield check(message)
@@ -405,7 +401,6 @@ def _size(data: bytes | bytearray | memoryview) -> int:
 
 
 def labels_bytes(message: Message) -> int:
-    """The size of all but body or row."""
     size = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
     size += 0 if message.key is None else len(message.key)
     size += 0 if message.message_id is None else len(message.message_id)
@@ -423,7 +418,6 @@ _TYPE_HINTS = {
 
 
 def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str], limits: TopicLimits) -> None:
-    """Check what most messages lack, apart from the hot path."""
     size = 0
     if tag is not None:
         size = len(_text("the tag", tag))

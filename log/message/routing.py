@@ -22,7 +22,6 @@ def queue_of(message_group: str, queues: int) -> int:
 
 
 def check_queue(queue: object, queues: int, topic: str) -> None:
-    """Raise `InvalidArgument` unless this is one of a topic's queues."""
     if not isinstance(queue, int) or isinstance(queue, bool) or not 0 <= queue < queues:
         raise InvalidArgument(
             "the topic has no such queue", operation="send", object=topic, expected=f"0 to {queues - 1}", observed=queue

@@ -47,7 +47,7 @@ class BatchOutcome:
     size_bytes: int
     """The caller's bytes: bodies, properties, keys and groups."""
     took_s: float
-    """The time since its first message was sent."""
+    """Since its first message was sent."""
     durable: bool
     """False: it failed, or its outcome is unknown."""
 
@@ -107,7 +107,7 @@ class ProducerStatistics:
 
 @dataclass(eq=False, slots=True)
 class BatchBuilder:
-    """The content of a future batch: messages one by one, or a table."""
+    """The content of a future batch."""
 
     first_number: int
     started_s: float
@@ -118,34 +118,30 @@ class BatchBuilder:
     born_s: list[float] = field(default_factory=list)
     """By the monotonic clock."""
     labelled: dict[int, Message] = field(default_factory=dict)
-    """Messages, by index, that may have a tag, keys or properties."""
+    """Of messages that may have a tag, keys or properties, by index."""
     queues: dict[int, int] = field(default_factory=dict)
     """By index, where senders chose one."""
     given_ids: dict[int, str] = field(default_factory=dict)
     """By index, where senders gave one. Receipts need them."""
     table: pa.Table | None = None
     typed: TypedRows | None = None
-    """The checked rows of ``table`` in a topic with a schema, bad ones too."""
+    """Checked rows of ``table``, bad ones too."""
     again: Callable[[RowRules], TypedRows] | None = None
-    """Checks bad rows of ``table`` once more, by a later version of the schema."""
+    """Checks bad rows once more, by a later version of the schema."""
     sequences: list[int] = field(default_factory=list)
-    """Of every message, where bad rows go to another topic by their sequences."""
+    """Where bad rows go to another topic by their sequences."""
     last_sequence: int | None = None
-    """Of the last message, where the application gives sequences."""
     size_bytes: int = 0
     notice_bytes: int = 0
     """The size at which the appending side is woken."""
     full: bool = False
     closed: bool = False
-    """Whether nothing more may join."""
     future: BatchFuture = field(default_factory=BatchFuture)
     taken_count: int = 0
     sent_bytes: int = 0
-    """The size when it was taken for the append."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> BatchBuilder:
-        """A separate batch of checked messages."""
         bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
         given_ids = {at: one.message_id for at, one in enumerate(messages) if one.message_id is not None}
         return cls(0, 0.0, contents=bodies, groups=groups, labelled=dict(enumerate(messages)), given_ids=given_ids)
@@ -160,7 +156,6 @@ class BatchBuilder:
 
     @property
     def payload_bytes(self) -> int:
-        """The size of its content, without the messages' objects."""
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.groups)
 
     def built(self) -> None:
@@ -182,7 +177,6 @@ def tell(options: ProducerOptions, builder: BatchBuilder, *, now_s: float, durab
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
-    """The first message's wait for further ones, at this rate of sending."""
     if not options.linger:
         return 0.0  # a caller that asks for no delay sends one by one and waits for each
     longest_s = options.linger_max.total_seconds()
@@ -201,7 +195,6 @@ class Sequences:
 
     @property
     def none(self) -> bool:
-        """Whether messages have no sequences, so that one without needs no check."""
         return self._given is False
 
     def check(self, sequence: int | None) -> bool:
@@ -234,7 +227,6 @@ class Accumulator:
         wake: Callable[[], None],
         contents: Callable[[], list[Any] | GatheredRows] = list,
     ) -> None:
-        """``contents`` makes what a batch gathers its messages' contents in."""
         self._options, self._contents = options, contents
         self.id_prefix = id_prefix
         self._loop_thread = loop_thread
@@ -247,17 +239,13 @@ class Accumulator:
         self.open: BatchBuilder | None = None
         """The builder that the next message joins, the last of ``queue``."""
         self.size_bytes = 0
-        """The bytes waiting or on their way."""
         self.room_bytes = options.memory_bytes
         """The number of bytes from which a sender must `await_room`; zero once nothing may be sent any more."""
         self._number = 0
-        """The number of the first message behind all closed builders."""
         self.bytes_per_s = 0.0
-        """The rate at which bytes were lately taken."""
         self._taken_s = now_s()
         self.failure: PenstockError | None = None
         self.heard = False
-        """Whether a caller knows of the failure."""
         self.closed = False
 
     def await_room(self) -> None:
@@ -339,7 +327,7 @@ class Accumulator:
             self._number = builder.first_number + count
 
     def head(self) -> BatchBuilder | None:
-        """The oldest builder that is not empty, as an interrupted ``send`` may leave it."""
+        """The oldest one with messages; an interrupted ``send`` may leave others."""
         with self.lock:
             while self.queue and self.queue[0].count == 0:
                 if self.queue.popleft() is self.open:
@@ -347,7 +335,7 @@ class Accumulator:
             return self.queue[0] if self.queue else None
 
     def take(self) -> BatchBuilder:
-        """The oldest builder, to be appended. Nothing joins it any more."""
+        """Nothing joins it any more."""
         with self.lock:
             if self.queue[0] is self.open:
                 self._close_open()
@@ -368,7 +356,6 @@ class Accumulator:
             self.room.notify_all()
 
     def fail(self, error: PenstockError) -> None:
-        """Refuse all further messages, and end the waiting ones."""
         with self.lock:
             self.failure = self.failure or error
             waiting, self.queue = list(self.queue), deque()

@@ -105,21 +105,20 @@ class RecallHandle(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DelayedRows:
-    """The part of a batch of delayed messages that receipts need."""
+    """The part of a batch that receipts need."""
 
     topic: str
     due_us: npt.NDArray[np.int64]
     ids: MessageIds
 
     def handle(self, index: int, offset: int | None) -> str | None:
-        """The recall handle of a message by its number in the batch, if its offset is known."""
         if offset is None:
             return None
         return RecallHandle(self.topic, offset, int(self.due_us[index]), self.ids.one(index)).encode()
 
 
 class RecallHandles(Sequence[str]):
-    """The recall handles of a batch's messages, in sending order, each made when it is asked for."""
+    """Recall handles in sending order, each made when it is asked for."""
 
     def __init__(self, delayed: DelayedRows, first_offset: int) -> None:
         self._delayed, self._first_offset = delayed, first_offset
@@ -158,7 +157,6 @@ class WaitingMessage(NamedTuple):
     delivery_timestamp: datetime
     producer: str
     recall_handle: str
-    """The handle for ``lake.recall``."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -185,19 +183,19 @@ def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
 
 
 class Delays:
-    """A producer's messages as they go into its topic's timer log."""
+    """A producer's way into its topic's timer log."""
 
     def __init__(self, topic: str, limits: TopicLimits, clock: Clock) -> None:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """A checked message with its delivery time and named queue. Raises what `delivery_us` raises."""
+        """With delivery time and named queue. Raises what `delivery_us` raises."""
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
         properties = message.properties if queue is None else {**message.properties, DESTINATION_QUEUE: str(queue)}
         return message._replace(properties=properties, delivery_timestamp=None if message.delay is not None else from_us(due_us))
 
     def timed_table(self, table: pa.Table) -> pa.Table:
-        """Checked rows with their named queues. Raises `InvalidArgument` or `LimitExceeded`."""
+        """With named queues. Raises `InvalidArgument` or `LimitExceeded`."""
         check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
         return with_destinations(table)
 
@@ -206,13 +204,12 @@ class Delays:
 
 
 def named_queue(properties: Mapping[str, str]) -> int | None:
-    """The queue that the sender of a row of the timer log named."""
     queue = whole_number(properties.get(DESTINATION_QUEUE, ""))
     return queue if queue is not None and queue < QUEUES_MAX else None
 
 
 def with_destinations(table: pa.Table) -> pa.Table:
-    """Rows for the timer log, with the named queues as properties."""
+    """Named queues become properties."""
     queues = table["queue"]
     if queues.null_count == table.num_rows:
         return table
@@ -224,7 +221,7 @@ def with_destinations(table: pa.Table) -> pa.Table:
 
 
 def without_destinations(table: pa.Table) -> pa.Table:
-    """Rows of the timer log as they were sent, with named queues in ``queue``."""
+    """The inverse of `with_destinations`."""
     nowhere = pa.nulls(table.num_rows, pa.int32())
     names = table["properties"].combine_chunks().keys
     if not pc.any(pc.equal(names, DESTINATION_QUEUE)).as_py():

@@ -22,7 +22,7 @@ _BLOCK_ROWS = 1024
 
 
 class RowExtractor:
-    """Takes values out of rows, by the fields in use of one schema version."""
+    """Takes values out of rows of one schema version."""
 
     def __init__(self, schema: TopicSchema, *, ignore_extra: bool) -> None:
         self.schema, self.ignore_extra = schema, ignore_extra
@@ -70,17 +70,14 @@ def _getter(of: type[itemgetter[Any] | attrgetter[Any]], names: list[str]) -> Ca
 
 @dataclass(eq=False, slots=True)
 class _Block:
-    """Rows one behind the other."""
-
     values: list[Any] = field(default_factory=list)
-    """The values of all rows, row by row, without ``rows``."""
+    """Row by row, without ``rows``."""
     rows: list[Any] | None = None
-    """The rows themselves, if one could not be taken apart."""
+    """Rows of which one could not be taken apart."""
     count: int = 0
     made: ConvertedRows | None = None
     """Its columns. Their sources are kept only for bad rows, or left-out fields."""
     unforeseen: Exception | None = None
-    """The reason why there are none."""
 
 
 class GatheredRows:
@@ -115,7 +112,7 @@ class GatheredRows:
         block.count += 1
 
     def row(self, at: int) -> object:
-        """A row by its place; perhaps as a dict, and with None for what it left out."""
+        """A row, perhaps as a dict, and with None for what it left out."""
         for block in self._blocks:
             if at < block.count:
                 return self._rows(block)[at] if block.made is None or self._is_kept(block) else self._row_of_columns(block.made, at)
@@ -163,11 +160,10 @@ class GatheredRows:
         return block.made is not None and (bool(block.made.bad) or self._ignores(block))
 
     def _row_of_columns(self, made: ConvertedRows, at: int) -> object:
-        """A row with the right types, but perhaps a bad label or too many bytes."""
+        """A row with a bad label or too many bytes."""
         return ValueColumn.of(shown_value(made.value.slice(at, 1), self._form.schema))[0]
 
     def _ignores(self, block: _Block) -> bool:
-        """Whether rows may have left-out fields that a later version of the schema has."""
         return block.rows is not None and self._form.ignore_extra
 
     def _converted_again(self, block: _Block, made: ConvertedRows, schema: TopicSchema) -> ConvertedRows:

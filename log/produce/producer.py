@@ -161,6 +161,7 @@ class Producer:
         return self._accumulator.closed and self._task.done()
 
     def statistics(self) -> ProducerStatistics:
+        """The counts of this producer so far."""
         return ProducerStatistics(*self._durable, self._accumulator.size_bytes, self._accumulator.failure is not None)
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:

@@ -54,16 +54,15 @@ class SendBatchResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SettledBatch:
-    """The outcome of a written batch, with the places of its rows."""
+    """A written batch, with the places of its rows."""
 
     written: AppendResult
     places: BatchQueues
     delayed: DelayedRows | None = None
     """Of messages that went into a timer log."""
     kept: npt.NDArray[np.int64] | None = None
-    """The written messages, by their numbers in the batch; None: all were."""
+    """By number; None: all were written."""
     invalid: Mapping[int, str] = field(default_factory=dict)
-    """The reasons why the others were not."""
 
     def place(self, index: int) -> tuple[int, int | None]:
         """(queue, offset) of a message by its number in the batch."""
@@ -119,8 +118,6 @@ class SharedBatch(Protocol):
 
 
 class _Awaitable:
-    """Waits for a batch's future, from a thread or from a coroutine."""
-
     __slots__ = ()
 
     @property

@@ -32,9 +32,8 @@ class EncodedBatch:
     rows: BatchRows
     schema_version: int
     kept: npt.NDArray[np.int64] | None
-    """The written messages, by their place among those sent; None: all are."""
+    """By place among those sent; None: all are."""
     invalid: Mapping[int, str]
-    """The reasons why the others are not."""
 
 
 class BatchEncoder:
@@ -61,7 +60,6 @@ class BatchEncoder:
         self._rules: RowRules | None = None
         self._form: RowExtractor | None = None
         self.row_bytes = float(_FIRST_ROW_BYTES)
-        """The memory of a row, by the last batches."""
 
     @property
     def rules(self) -> RowRules:
@@ -95,7 +93,6 @@ class BatchEncoder:
         return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us))
 
     async def read_on(self) -> None:
-        """Read the topic's present schema."""
         await self._served.tail.catch_up()
 
     def _typed_rows(self, builder: BatchBuilder, now_us: int, rules: RowRules) -> TypedRows:
@@ -104,7 +101,7 @@ class BatchEncoder:
         return rows_of_converted(builder.contents.converted(rules.schema), *sent, rules, born_us=self._born_us(builder, now_us))
 
     async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
-        """Send bad rows to the topic beside. Raises `InvalidArgument` where there is none."""
+        """Raises `InvalidArgument` where there is no topic beside."""
         ids = {at: builder.ids.one(at) for at in typed.bad}
         if self._invalid is None:
             named = {at: f"message {one}" for at, one in ids.items()}

@@ -33,7 +33,7 @@ Bad = Mapping[int, BadValue]
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """The rules of rows of a typed topic, and the sources of their labels."""
+    """The rules of rows, and the sources of their labels."""
 
     schema: TopicSchema
     message_type: MessageType
@@ -59,9 +59,9 @@ class TypedRows:
     table: pa.Table
     schema_version: int
     bad: Bad
-    """The rows that cannot be sent, by place. Their values mean nothing."""
+    """By place. Their values mean nothing."""
     given: Mapping[int, object] = field(default_factory=dict)
-    """The bad rows of a batch of columns as they were given, for another topic."""
+    """The bad rows as they were given, for another topic."""
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
@@ -157,7 +157,6 @@ def _put(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def _label(value: pa.StructArray, ids: tuple[int, ...], schema: TopicSchema) -> pa.Array:
-    """The texts of a field, by its numbers."""
     found: pa.Array = value
     for one in labelled_fields(ids, schema):
         place = found.type.get_field_index(one.stored_name)
@@ -168,7 +167,6 @@ def _label(value: pa.StructArray, ids: tuple[int, ...], schema: TopicSchema) -> 
 
 
 def _check_label(name: str, path: str, texts: pa.Array, rules: RowRules, bad: dict[int, BadValue]) -> None:
-    """Note the rows whose field cannot be their message group or tag."""
     is_group = name == "message_group"
     most = rules.limits.group_bytes if is_group else rules.limits.properties_bytes
     what = "a message group" if is_group else "a tag"
@@ -188,7 +186,6 @@ def _check_label(name: str, path: str, texts: pa.Array, rules: RowRules, bad: di
 
 
 def _key_lists(columns: Sequence[pa.Array], count: int) -> pa.Array:
-    """The texts in each row, without NULLs."""
     valid = np.stack([np.asarray(column.is_valid()) for column in columns], axis=1)
     offsets = np.r_[0, np.cumsum(valid.sum(axis=1))].astype(np.int32)
     # Row by row, one column after the other: where each text lies among all columns' texts.

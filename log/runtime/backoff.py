@@ -1,4 +1,4 @@
-"""Waits before a retry, or before another look."""
+"""Waits before a retry."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, time
 
 
 async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:
-    """Wait ``seconds``, or until one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

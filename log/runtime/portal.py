@@ -73,7 +73,6 @@ class Portal:
         return task.result()
 
     def stop(self) -> None:
-        """Cancel what runs and end the thread, for good."""
         if self.forked:
             return  # neither the thread nor the holder of the lock exists here
         with self._lock:

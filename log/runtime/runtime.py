@@ -56,13 +56,12 @@ class Runtime:
     """Whether heavy work may leave the event loop's thread; off in the simulation."""
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run ``work`` without holding up the event loop."""
         if not self.threads:
             return work()
         return await run_in_pool(None, work)
 
     def new_id(self) -> str:
-        """A fresh 128-bit id as 32 hexadecimal digits."""
+        """128 bits as 32 hexadecimal digits."""
         return f"{self.random.getrandbits(128):032x}"
 
 

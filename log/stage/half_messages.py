@@ -33,7 +33,6 @@ class HalfFile:
     data: bytes
     rows: Mapping[int, int]
     extended: bool = False
-    """`Batch.extended` of these messages."""
 
     @property
     def messages(self) -> int:
@@ -106,7 +105,7 @@ def half_rows(
 
 
 def half_files(rows: BatchRows) -> list[HalfFile]:
-    """The objects of these rows, in order; one request carries each."""
+    """Each is for one request."""
     per_part = max(1, rows.count * PART_BYTES // max(1, rows.size_bytes))
     parts = [rows.part(start, per_part) for start in range(0, rows.count, per_part)]
     return [HalfFile(*encode_part(part), is_extended(part)) for part in parts]
@@ -138,6 +137,6 @@ async def read_half(
 
 
 async def staged_sizes(store: ObjectStore, paths: TopicPaths, job: str) -> dict[str, int]:
-    """The sizes of an upload's objects on the store, by key."""
+    """The sizes of an upload's objects, by key."""
     listed: list[ObjectInfo] = await store.list(paths.job(job))
     return {info.key: info.size_bytes for info in listed}

@@ -28,7 +28,7 @@ _PARTS_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An upload that has begun: its record is on the store."""
+    """An upload whose record is on the store."""
 
     id: str
     link_until_s: float
@@ -70,7 +70,6 @@ async def upload_part(
 
 
 async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> StagedJob:
-    """Upload ``rows`` under a fresh job."""
     job = await begin_job(store, paths, runtime, producer=producer)
     size_bytes = max(1, rows.size_bytes)
     part_bytes = min(max(PART_BYTES_MIN, -(-size_bytes // _PARTS_AT_ONCE)), PART_BYTES)
@@ -98,6 +97,5 @@ async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> l
 
 
 def encode_part(rows: pa.Table) -> tuple[bytes, dict[int, int]]:
-    """A part as bytes, and its rows by queue."""
     counts = {pair["values"]: pair["counts"] for pair in rows["queue"].value_counts().to_pylist()}
     return encode_rows([rows]), dict(sorted(counts.items()))

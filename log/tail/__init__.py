@@ -1,1 +1,1 @@
-"""Following a topic's log in one process: the view, ways around damage, and the rows of entries."""
+"""Following a topic's log in one process."""

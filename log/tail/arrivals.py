@@ -1,4 +1,4 @@
-"""Gathers the entries that a view folds, and those around which it was led and that can be recovered."""
+"""Gathers the entries that a view folds, and recovers those around which it was led."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Jump:
 
 
 class Arrivals:
-    """The entries that a view has folded since `begin`, with their bytes."""
+    """Entries since `begin`, with their bytes."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, view: View) -> None:
         self._store = store
@@ -86,5 +86,5 @@ def _state_after(item: tuple[FoldedEntry, bytes] | Jump) -> TopicState:
 
 
 def entry_bytes(folded: FoldedEntry, data: bytes) -> int:
-    """The size of an entry with all that it links."""
+    """With all that it links."""
     return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)

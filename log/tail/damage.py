@@ -71,7 +71,6 @@ def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
 
 
 async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> Header | None:
-    """The header of an entry, unless it is absent or damaged."""
     key = paths.entry(number)
     try:
         return read_header((await store.get(key)).data, where=key, number=number)

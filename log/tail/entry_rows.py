@@ -1,4 +1,4 @@
-"""Finds the rows of a folded entry: where each accepted batch lies, and which offsets its rows have."""
+"""Finds the rows of a folded entry: where they lie, and their offsets."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class EntryRows:
 
 
 def runs_of(folded: FoldedEntry, *, queues: Collection[int] | None = None) -> list[RowRange]:
-    """Every accepted run of the entry, by queue and offset."""
+    """By queue and offset."""
     return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
 
 
 def _runs_in_order(folded: FoldedEntry, queues: Collection[int] | None) -> list[RowRange]:
-    """Every accepted run, by batch; the offsets of each queue rise."""
+    """By batch; the offsets of each queue rise."""
     return [
         RowRange(queue, first_offset + done, count, row, key)
         for batch, verdict, places in _places(folded)
@@ -190,7 +190,6 @@ def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange)
 async def _staged(
     store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str, *, schema: TopicSchema | None
 ) -> pa.Table | str:
-    """The rows of a staged object, or why they are lost."""
     data = await _object(store, key)
     return await runtime.offload(lambda: _staged_rows(data, key, size_bytes, expected, schema=schema))
 

@@ -21,12 +21,11 @@ class Rhythm:
         self._last_ms = max(self._last_ms, append_time_ms)
 
     def silent(self, now_ms: int) -> None:
-        """Take into account that there is no next entry yet."""
         if self._last_ms:
             self._interval_ms = max(self._interval_ms, now_ms - self._last_ms)
 
     def expected(self, now_ms: int) -> int:
-        """The number of entries that should have come since the last one."""
+        """The entries that should have come since the last one."""
         return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms) if self._last_ms else 0
 
     def next_s(self, now_ms: int) -> float:

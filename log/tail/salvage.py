@@ -25,7 +25,7 @@ from .view import View, read_floor
 
 @dataclass(frozen=True, slots=True)
 class SalvagedEntry:
-    """An entry of which at least the footer can be read."""
+    """An entry with at least a readable footer."""
 
     header: Header
     data: bytes
@@ -51,7 +51,6 @@ async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: i
 
 
 async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> SalvagedEntry | None:
-    """What is left of an entry; None when it is missing or its footer is damaged."""
     where = paths.entry(number)
     try:
         data = (await store.get(where)).data

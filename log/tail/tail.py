@@ -58,7 +58,6 @@ class Tail:
         self.fold_listeners: list[Callable[[FoldedEntry, bytes], None]] = []
         self.jump_listeners: list[Callable[[TopicState], None]] = []
         self.due_checkpoint: TopicState | None = None
-        """The newest folded state that is due as a checkpoint."""
         self._moved = asyncio.Event()
         self._waiters = 0
         self._poller: asyncio.Task[None] | None = None
@@ -118,7 +117,7 @@ class Tail:
             return
 
     async def wait_past(self, entry: int) -> None:
-        """Return once the state is past ``entry``. Raises the error that made reading the log impossible."""
+        """Raises the error that made reading the log impossible."""
         self._waiters += 1
         try:
             while self.state.entry <= entry:

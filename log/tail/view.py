@@ -102,7 +102,6 @@ class View:
         self._proof_s = max(self._proof_s, sent_s)
 
     async def _start(self, at_most: int | None, suits: Callable[[TopicState], bool] | None) -> tuple[TopicState, float]:
-        """The state to start from, and the time at which the floor below it was asked for."""
         while True:
             sent_s = self._clock.monotonic_s()
             floor = await read_floor(self._store, self._paths)
@@ -192,7 +191,6 @@ class View:
         return True
 
     async def take(self, number: int, data: bytes) -> None:
-        """Fold these bytes as entry ``number``, unless it was folded meanwhile."""
         if number != self.state.entry + 1:
             return
         where = self._paths.entry(number)
@@ -210,7 +208,6 @@ class View:
 
     @property
     def is_aged(self) -> bool:
-        """Whether the knowledge of the tail must be confirmed by a read of the floor."""
         return self._clock.monotonic_s() - self._proof_s > VIEW_AGE_MAX_S
 
     async def confirm(self, v: int) -> None:
@@ -250,7 +247,6 @@ class View:
                 return
 
     async def _fetch_ahead(self) -> None:
-        """Fetch as many entries into the cache as the elapsed time suggests."""
         v = self.state.entry
         count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_BYTES_MAX // self._last_bytes)
         if count > _GUESSED_ENTRIES_MAX:
@@ -259,7 +255,6 @@ class View:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> bool:
-        """Fetch the next entries of a LIST into the cache. Returns whether the LIST showed all."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
         found = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
@@ -289,7 +284,6 @@ class View:
         )
 
     async def _lead_around(self, number: int, damage: DataDamaged) -> None:
-        """Pass a damaged entry as every process would, or raise ``damage``."""
         resumption = await find_resumption(self._store, self._paths, number, damage)
         if self.state.entry + 1 != number:
             return

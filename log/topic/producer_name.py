@@ -1,4 +1,4 @@
-"""Producers' names: which are valid, and how a process opens one."""
+"""Producers' names, and how a process opens one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a lake's topics, read without their logs and without Arrow."""
+"""The records of a lake's topics, read without Arrow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from .settings import TopicRecord, decode_record
 
 
 async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecord, Version] | None:
-    """The topic's record and its version, unless the name was never used."""
     try:
         stored = await store.get(paths.settings)
     except ObjectMissing:
@@ -20,7 +19,7 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
 
 
 async def topic_names(store: ObjectStore) -> list[str]:
-    """The names of a lake's topics in order, deleted ones too."""
+    """In order, deleted ones too."""
     found = []
     for folder in await store.list_folders(TOPICS):
         try:

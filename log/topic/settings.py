@@ -111,7 +111,7 @@ class TopicSettings:
 
     @property
     def bloom_columns(self) -> tuple[str, ...]:
-        """The fields with Bloom filters, as paths inside the stored column ``value``."""
+        """Paths inside the stored column ``value``."""
         if self.schema is None:
             return ()
         from ..schema.labels import stored_path
@@ -121,7 +121,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicRecord:
-    """The content of ``topic.json``: settings, and the life of the topic that they belong to."""
+    """The content of ``topic.json``: settings, and the topic's life."""
 
     settings: TopicSettings
     incarnation: str = field(repr=False)
@@ -240,5 +240,4 @@ def _schema_of(found: dict[str, Any], *, where: str) -> TopicSchema:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """The digest of the values, however they are laid out."""
     return digest(json.dumps(document, sort_keys=True).encode())

@@ -60,7 +60,6 @@ def check_delay_topic_name(name: str) -> None:
 
 
 def delays(record: TopicRecord) -> bool:
-    """Whether messages for this topic wait in a timer log first."""
     return record.settings.message_type is MessageType.DELAY
 
 
@@ -85,7 +84,6 @@ async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> To
 
 
 async def end_timer_log(store: ObjectStore, runtime: Runtime, record: TopicRecord, topic: str) -> None:
-    """Delete a topic's timer log, if it still has this record."""
     try:
         await delete_topic(store, runtime, timer_log_name(topic), only=record.incarnation)
     except TopicNotFound:
@@ -93,7 +91,7 @@ async def end_timer_log(store: ObjectStore, runtime: Runtime, record: TopicRecor
 
 
 async def end_orphan(store: ObjectStore, runtime: Runtime, topic: str) -> bool:
-    """Delete the timer log of a topic that is gone, or was made anew. Returns whether there was one."""
+    """Delete the timer log of a topic that is gone, or was made anew."""
     try:
         check_delay_topic_name(topic)
     except CallError:

@@ -48,7 +48,7 @@ _PAUSE_S = 0.1
 
 
 class Topic:
-    """One topic, as this process has it open: its record, the end of its log and, for writing, its appender."""
+    """One topic, as this process has it open."""
 
     def __init__(
         self,
@@ -89,7 +89,6 @@ class Topic:
         return self.tail.state.created_entry if self._life is None else self._life
 
     def note_life(self) -> None:
-        """Remember the topic's life, which the log was just found to hold."""
         self._life = self.tail.state.created_entry
 
     def note_altered(self, record: TopicRecord) -> None:
@@ -123,24 +122,22 @@ class Topic:
 
     @property
     def is_current(self) -> bool:
-        """Whether the topic that was opened still exists, as far as this process has read."""
         return self.tail.state.alive and self.tail.state.incarnation == self.record.incarnation
 
     @property
     def appender(self) -> Appender:
-        """Raises `ReadOnlyError` unless the topic was opened for writing."""
+        """Raises `ReadOnlyError`."""
         if self._appender is None:
             raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
         return self._appender
 
     async def allow_writing(self) -> None:
-        """Open the topic for writing too. The caller has checked the store."""
+        """The caller has checked the store."""
         if self._appender is None:
             self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
             await self._appender.write_missing_checkpoint()
 
     async def act(self, *actions: Action) -> AppendResult:
-        """Append actions. Returns once they are in the log."""
         return await append_actions(self.appender, self.runtime, *actions)
 
     async def close(self) -> None:
@@ -154,7 +151,6 @@ def read_only(operation: str) -> ReadOnlyError:
 
 
 async def append_actions(appender: Appender, runtime: Runtime, *actions: Action) -> AppendResult:
-    """Append actions in one entry. Raises their error otherwise."""
     outcome = await appender.append_actions(actions, deadline_s=runtime.clock.monotonic_s() + ACTION_TIMEOUT_S)
     if isinstance(outcome, AppendResult):
         return outcome
@@ -415,7 +411,7 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
 
 
 def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
-    """The error where a log ended the topic while its settings still exist, for a process that may not write."""
+    """The error of an unfinished deletion, for a process that may not write."""
     return TopicNotFound(
         "there is no such topic any more: its log ended it, and its settings stand",
         object=paths.topic,
@@ -426,7 +422,7 @@ def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
 
 
 def _not_begun(paths: TopicPaths, entry: int) -> TopicNotFound:
-    """The error where settings exist before the log has them, for a process that may not write."""
+    """The error of an unfinished creation, for a process that may not write."""
     return TopicNotFound(
         "there is no such topic yet: its settings stand, and its log has not begun it",
         object=paths.topic,

@@ -454,7 +454,7 @@ class Lake(LakeFace[AsyncLake]):
         self._portal.run(lambda: self._core.delete_topic(name))
 
     def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves that topic out."""
+        """The topics by name. Raises `DataDamaged` for settings that cannot be read; ``damaged="skip"`` leaves the topic out."""
         return self._portal.run(lambda: self._core.topics(damaged=damaged))
 
     def evolve_topic(
@@ -468,24 +468,23 @@ class Lake(LakeFace[AsyncLake]):
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 
-        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL
-        relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Fields are matched by
-        name. Producers with an earlier version go on: what they send under old names is understood. Raises `InvalidArgument`, naming the
-        field, for any other change, and for a topic without a schema. With ``dry_run`` nothing changes: it returns what would be, or
-        raises, and a lake that was opened read-only takes it too.
+        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point),
+        NOT NULL relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths).
+        Producers with an earlier version go on. Raises `InvalidArgument`, naming the field, for any other change, and for a topic
+        without a schema. ``dry_run`` changes nothing.
         """
         return self._portal.run(lambda: self._core.evolve_topic(name, schema, rename=rename, retire=retire, dry_run=dry_run))
 
     def topic_schema(self, name: str) -> TopicSchema | None:
-        """The schema of a topic as it is now; None for a topic without one."""
+        """The present schema of a topic; None for a topic without one."""
         return self._portal.run(lambda: self._core.topic_schema(name))
 
     def schema_history(self, name: str) -> tuple[SchemaVersion, ...]:
-        """The versions of a topic's schema, oldest first: when each came, and what it changed. The last 100 are remembered."""
+        """The last 100 versions of a topic's schema, oldest first."""
         return self._portal.run(lambda: self._core.schema_history(name))
 
     def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
-        """The topic and the counts of each open producer. Any thread may ask."""
+        """The topic and the counts of each open producer, from any thread."""
         return self._core.producer_statistics()
 
     def reader(self, topic: str) -> Reader:
@@ -493,5 +492,5 @@ class Lake(LakeFace[AsyncLake]):
         return Reader(self._portal.run(lambda: self._core.reader(topic)), self._portal)
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """A description of a topic: settings, offsets of every queue, table, and the hottest queues and message groups of the last messages."""
+        """A topic's settings, offsets, table, and hottest queues and message groups."""
         return self._portal.run(lambda: self._core.describe_topic(name))

@@ -27,10 +27,10 @@ from .face import ClosableFace, ProducerFace, iterated
 
 
 class Producer(ProducerFace[AsyncProducer]):
-    """Sends to one topic. ``lake.producer`` makes it. ``send`` and ``send_batch`` may be called from any thread.
+    """Sends to one topic. ``send`` and ``send_batch`` may be called from any thread.
 
-    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing the
-    producer writes what was sent.
+    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing writes
+    what was sent.
     """
 
     @property
@@ -40,12 +40,12 @@ class Producer(ProducerFace[AsyncProducer]):
 
     @property
     def epoch(self) -> Epoch | None:
-        """The opening of its name, which is larger than all earlier ones; None without a name."""
+        """The opening of its name, larger than all earlier ones; None without a name."""
         return self._core.epoch
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last message known to be accepted under this name, -1 for none. An application goes on after it."""
+        """The last sequence known to be accepted under this name, -1 for none. An application goes on after it."""
         return self._core.last_sequence
 
     def statistics(self) -> ProducerStatistics:
@@ -55,12 +55,12 @@ class Producer(ProducerFace[AsyncProducer]):
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once. The receipt resolves when the message is durable.
 
-        ``queue`` names the queue instead of the routing. ``sequence``, for named producers, makes the send idempotent across restarts.
-        It must rise from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a
-        duplicate: acknowledged, but not written.
+        ``queue`` replaces the routing. ``sequence``, for named producers, makes the send idempotent across restarts. It must rise
+        from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a duplicate:
+        acknowledged, but not written.
 
-        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has
-        ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer
+        has ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
         """
         return self._core.send(message, queue=queue, sequence=sequence)
 
@@ -77,12 +77,12 @@ class Producer(ProducerFace[AsyncProducer]):
         queue: int | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic model.
+        """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic
+        model.
 
-        Rows are checked together, when their batch is formed. A row that does not fit makes the receipts of its whole batch raise
-        `InvalidArgument`, which names message, field, what was expected and found; the producer must then be opened anew, so that
-        nothing overtakes the batch. With ``invalid="topic"`` such rows go to another topic instead. What is inside of a row (lists,
-        dicts) must not be changed before the receipt resolves.
+        Rows are checked when their batch is formed. One that does not fit makes the receipts of its whole batch raise
+        `InvalidArgument`, naming message and field; the producer must then be opened anew. With ``invalid="topic"`` such rows go to
+        another topic instead. Lists and dicts of a row must not be changed before the receipt resolves.
         """
         return self._core.send_row(
             row,
@@ -101,12 +101,11 @@ class Producer(ProducerFace[AsyncProducer]):
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
         ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. A DataFrame of pandas or Polars is taken
-        as Arrow data. Messages are treated as by `send`. In a topic with a schema the columns are its fields instead of ``body``, and
-        rows are taken as well as messages.
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a
+        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
 
-        ``through``, for Arrow data with sequences: the sequence up to which the rows tell everything, not below the last row's. It becomes
-        `last_sequence` with the batch, and later sequences are above it.
+        ``through``, for Arrow data with sequences, is a sequence not below the last row's. It becomes `last_sequence` with the
+        batch.
 
         Raises what `send` raises, before anything is taken over.
         """
@@ -117,9 +116,9 @@ class Producer(ProducerFace[AsyncProducer]):
         self._portal.run(self._core.flush)
 
     def close(self) -> None:
-        """Write what was sent, then stop; closing again does nothing.
+        """Write what was sent, then stop.
 
-        Raises the error of messages that are not durable, if no receipt, ``send`` or ``flush`` has reported it yet.
+        Raises the error of messages that are not durable, unless it was reported before.
         """
         if not self._portal.stopped:
             self._portal.run(self._core.close)
