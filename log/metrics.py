@@ -75,7 +75,7 @@ class Distribution:
     metric: Metric
     labels: tuple[str, ...]
     counts: tuple[int, ...]
-    """Of each bucket alone, and last of values above all buckets."""
+    """The count of each bucket alone, and last of values above all buckets."""
     sum: float
 
 

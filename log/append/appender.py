@@ -76,7 +76,7 @@ class Appender:
         return await self._append(opening=opening, deadline_s=deadline_s)
 
     async def append_actions(self, actions: Iterable[Action], *, deadline_s: float) -> Outcome:
-        """These appends are never handed over."""
+        """Actions are never handed over."""
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
 
     def expect(self) -> None:

@@ -55,7 +55,7 @@ class PendingAppend:
     opening: Opening | None = None
     actions: tuple[Action, ...] = ()
     rows: pa.Table | None = None
-    """Of a batch that is not staged, sorted by queue."""
+    """The rows of a batch that is not staged, sorted by queue."""
     size_bytes: int = 0
     handed_tail: int | None = None
     """The tail at its hand-over, if there was one."""

@@ -45,7 +45,7 @@ class Part:
     """The key from the topic's root."""
     first_row: int
     rows: Mapping[int, int]
-    """By queue, in this order from ``first_row`` on."""
+    """Rows by queue, in this order from ``first_row`` on."""
     size_bytes: int
     digest: str
 

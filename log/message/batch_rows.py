@@ -30,7 +30,7 @@ class BatchQueues:
     """The queues of a batch's messages; small, so that receipts may keep it."""
 
     queues: npt.NDArray[np.int32]
-    """By message, in sending order."""
+    """Sorted by sending."""
 
     @cached_property
     def rows(self) -> dict[int, int]:
@@ -39,7 +39,7 @@ class BatchQueues:
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """By queue, and by sending order within each."""
+        """Messages by queue, and by sending order within each."""
         return np.argsort(self.queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
 
     @cached_property

@@ -233,7 +233,7 @@ SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.f
 with a schema takes the fields of its rows instead of ``body``."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
-"""Of messages that keep their id and birth time on the way to another topic."""
+"""Columns of messages that keep their id and birth time on the way to another topic."""
 
 
 def views(

@@ -47,7 +47,7 @@ class BatchOutcome:
     size_bytes: int
     """The caller's bytes: bodies, properties, keys and groups."""
     took_s: float
-    """Since its first message was sent."""
+    """Counted from its first message's send."""
     durable: bool
     """False: it failed, or its outcome is unknown."""
 
@@ -116,13 +116,13 @@ class BatchBuilder:
     """Bodies, or rows in a topic with a schema. Messages are not kept: they would burden the garbage collector."""
     groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
-    """By the monotonic clock."""
+    """Times by the monotonic clock."""
     labelled: dict[int, Message] = field(default_factory=dict)
-    """Of messages that may have a tag, keys or properties, by index."""
+    """Messages, by index, that may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
-    """By index, where senders chose one."""
+    """Queues that senders chose, by index."""
     given_ids: dict[int, str] = field(default_factory=dict)
-    """By index, where senders gave one. Receipts need them."""
+    """Ids that senders gave, by index. Receipts need them."""
     table: pa.Table | None = None
     typed: TypedRows | None = None
     """Checked rows of ``table``, bad ones too."""

@@ -189,13 +189,13 @@ class Delays:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """With delivery time and named queue. Raises what `delivery_us` raises."""
+        """The message with delivery time and named queue. Raises what `delivery_us` raises."""
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
         properties = message.properties if queue is None else {**message.properties, DESTINATION_QUEUE: str(queue)}
         return message._replace(properties=properties, delivery_timestamp=None if message.delay is not None else from_us(due_us))
 
     def timed_table(self, table: pa.Table) -> pa.Table:
-        """With named queues. Raises `InvalidArgument` or `LimitExceeded`."""
+        """The rows with named queues. Raises `InvalidArgument` or `LimitExceeded`."""
         check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
         return with_destinations(table)
 

@@ -47,7 +47,7 @@ class SendBatchResult(NamedTuple):
     duplicates: int = 0
     """Rows left out, as their sequences were accepted before this producer was opened."""
     recall_handles: Sequence[str] = ()
-    """Of delayed messages, in the order of the rows that were not left out."""
+    """The handles of delayed messages, in the order of the rows that were not left out."""
     invalid: int = 0
     """Rows that went to the topic ``NAME-invalid``."""
 
@@ -59,9 +59,9 @@ class SettledBatch:
     written: AppendResult
     places: BatchQueues
     delayed: DelayedRows | None = None
-    """Of messages that went into a timer log."""
+    """Set for messages that went into a timer log."""
     kept: npt.NDArray[np.int64] | None = None
-    """By number; None: all were written."""
+    """Written messages by number; None: all were."""
     invalid: Mapping[int, str] = field(default_factory=dict)
 
     def place(self, index: int) -> tuple[int, int | None]:

@@ -32,7 +32,7 @@ class EncodedBatch:
     rows: BatchRows
     schema_version: int
     kept: npt.NDArray[np.int64] | None
-    """By place among those sent; None: all are."""
+    """Written messages by place among those sent; None: all are."""
     invalid: Mapping[int, str]
 
 

@@ -59,7 +59,7 @@ class TypedRows:
     table: pa.Table
     schema_version: int
     bad: Bad
-    """By place. Their values mean nothing."""
+    """Bad rows by place. Their values mean nothing."""
     given: Mapping[int, object] = field(default_factory=dict)
     """The bad rows as they were given, for another topic."""
 

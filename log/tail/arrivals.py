@@ -86,5 +86,5 @@ def _state_after(item: tuple[FoldedEntry, bytes] | Jump) -> TopicState:
 
 
 def entry_bytes(folded: FoldedEntry, data: bytes) -> int:
-    """With all that it links."""
+    """The size of an entry with all that it links."""
     return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)

@@ -64,12 +64,12 @@ class EntryRows:
 
 
 def runs_of(folded: FoldedEntry, *, queues: Collection[int] | None = None) -> list[RowRange]:
-    """By queue and offset."""
+    """Accepted runs by queue and offset."""
     return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
 
 
 def _runs_in_order(folded: FoldedEntry, queues: Collection[int] | None) -> list[RowRange]:
-    """By batch; the offsets of each queue rise."""
+    """Accepted runs by batch; the offsets of each queue rise."""
     return [
         RowRange(queue, first_offset + done, count, row, key)
         for batch, verdict, places in _places(folded)

@@ -46,7 +46,7 @@ class Tail:
         self._paths = paths
         self._runtime = runtime
         self._digests: OrderedDict[int, str] = OrderedDict()
-        """After recent entries, except the last, as the following entries state them."""
+        """Digests after recent entries, except the last, as the following entries state them."""
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
         self.poll_patience_s = 0.0

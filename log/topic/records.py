@@ -19,7 +19,7 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
 
 
 async def topic_names(store: ObjectStore) -> list[str]:
-    """In order, deleted ones too."""
+    """Names in order, deleted topics' too."""
     found = []
     for folder in await store.list_folders(TOPICS):
         try:

@@ -66,7 +66,7 @@ class Topic:
         self.record = record
         self.tail = tail
         self.store_times: dict[tuple[int, int], datetime] = {}
-        """Of single messages that were read, by queue and offset."""
+        """The times of single messages that were read, by queue and offset."""
         self._beside: dict[Callable[[Topic], object], object] = {}
         self._pace = pace
         self._appender: Appender | None = None
