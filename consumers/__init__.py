@@ -1,8 +1,4 @@
-"""Consumers: push, simple, pull and broadcast, with retries, dead letters and filters.
-
-``lake.push_consumer``, ``simple_consumer``, ``pull_consumer`` and ``broadcast_consumer`` of `penstock.connect` make them, or of
-`penstock.aio.connect` for asynchronous callers.
-"""
+"""Consumers: push, simple, pull and broadcast, with retries, dead letters and filters."""
 
 from typing import TYPE_CHECKING
 

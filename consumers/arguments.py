@@ -1,4 +1,4 @@
-"""Checks what a caller says to a consumer. Everything that can be known to be wrong is refused before anything is read or written."""
+"""Checks a caller's arguments before anything is read or written."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from .handlers.missing_result import REMEDY, is_annotated_to_return_none, name_o
 from .membership import Subscription
 
 Topics: TypeAlias = str | Mapping[str, str | None]
-"""A topic, or several with the tags that are taken of each."""
+"""A topic, or several with the tags of each."""
 Queues: TypeAlias = Sequence[int] | Mapping[str, Sequence[int]]
-"""Queues of the only topic, or by topic."""
 
 _OPERATION = "subscribe"
 
 
 def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
-    """The requested queues by topic. Raises `InvalidArgument`. Whether the topics have them is not known here."""
+    """The requested queues by topic, unknown to the topics so far. Raises `InvalidArgument`."""
     by_topic = {topics[0]: queues} if isinstance(queues, Sequence) and len(topics) == 1 else queues
     if not isinstance(by_topic, Mapping) or not by_topic or not by_topic.keys() <= set(topics):
         raise InvalidArgument(
@@ -48,7 +47,7 @@ def settings_stated(
     max_attempts: int | EllipsisType | None = ...,
     dead_letter_policy: DeadLetterPolicy | str | None = None,
 ) -> dict[str, object]:
-    """The settings that a member states of its group: only these are compared. Raises `InvalidArgument` for settings that no group can have."""
+    """The settings that a member states of its group: only these are compared. Raises `InvalidArgument`."""
     given = {"delivery_order": delivery_order, "retry": retry, "dead_letter_policy": dead_letter_policy}
     stated: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if not isinstance(max_attempts, EllipsisType):
@@ -58,7 +57,6 @@ def settings_stated(
 
 
 def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
-    """The subscriptions by topic. Raises `InvalidArgument`."""
     if isinstance(topics, str):
         topics = {topics: filter}
     elif filter is not None:
@@ -82,7 +80,7 @@ def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str,
 
 
 def check_start(start: object) -> None:
-    """Raise `InvalidArgument` unless a group can begin there. A group that has begun would not look at it any more."""
+    """Raise `InvalidArgument` unless a group can begin there: a begun group would not look at it."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidArgument(
@@ -93,9 +91,7 @@ def check_start(start: object) -> None:
 
 
 def check_listener(listener: object, *, batch: bool) -> None:
-    """Raise `InvalidArgument` unless the listener can be called with one message, or with one list of them, and may return
-    something.
-    """
+    """Raise `InvalidArgument` unless the listener takes one message, or one list of them, and may return something."""
     if not callable(listener):
         raise InvalidArgument(
             "the listener cannot be called", operation=_OPERATION, expected="a function of a message", observed=repr(listener)

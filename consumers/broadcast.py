@@ -1,4 +1,4 @@
-"""Broadcasting: every member gets every message, in queue order, and keeps its progress under its own name."""
+"""Broadcasting: every member gets every message, in queue order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ log = logging.getLogger("penstock.consumers")
 
 SAVE_EVERY = timedelta(seconds=1)
 HANDLERS_MAX = 256
-"""The most handlers at once. With fewer queues there is one handler for each queue."""
+"""The most handlers at once; otherwise one for each queue."""
 _MEMBER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FETCH_ROWS_MAX = 500
 _FETCH_BYTES_MAX = 4 * 1024 * 1024
@@ -53,12 +53,11 @@ class _Turn:
     """One message in its handler."""
 
     until_s = math.inf
-    """No lease is checked: every member has all queues."""
+    """No lease is checked."""
 
     def __init__(self, message: MessageView) -> None:
         self.run = LaneRun(Lane(0), (message,))
         self.over = asyncio.Event()
-        """Set when the run has ended or was given up."""
 
     def moved(self, run: LaneRun) -> None:
         if run.ended:
@@ -70,11 +69,10 @@ class BroadcastConsumer(Consumer):
 
     Use it in an ``async with`` block, or close it: that lets running handlers end, and saves its progress.
 
-    It gets all messages of its topics: those of one queue one after the other, and different queues side by side. When a listener fails,
-    raises or runs longer than ``consume_timeout``, that is logged and the message counts as done. Progress is saved every second and on
-    close, so after a crash the messages of the last second come again. Messages whose handlers still run when it stops waiting for them
-    come again, too. A later consumer that opens the same name fences this one: it ends with `FencedError` when it next has progress to
-    save.
+    Messages of one queue come one after the other, different queues side by side. A listener that fails, raises or runs longer than
+    ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the
+    messages of the last second come again, as do messages whose handlers outlast the close. A later consumer of the same name
+    fences this one, which ends with `FencedError`.
     """
 
     _OPERATION: ClassVar[str] = "broadcast"
@@ -113,14 +111,12 @@ class BroadcastConsumer(Consumer):
         self._next: dict[tuple[str, int], int] = {}
         self._executor: Executor | None = None
         self._turns: dict[tuple[str, int], _Turn] = {}
-        """The handlers that are waited for, by queue."""
         self._queues: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Take over the member's name."""
         topics = {name: await self._lake.topic(name) for name in self._subscriptions}
         for name, topic in topics.items():
             await check_subscribed(topic, self._subscriptions[name].filter)
@@ -249,7 +245,6 @@ class BroadcastConsumer(Consumer):
             raise ClosedError("too many handlers hang", operation="broadcast", object=self.group, observed=executor.hung)
 
     async def _time_out(self, executor: Executor) -> None:
-        """Give up handlers that run too long, so that their queues go on."""
         while True:
             await asyncio.sleep(min(1.0, self._timeout_s / ROUNDS_PER_TIMEOUT))
             before_s = self._lake.runtime.clock.monotonic_s() - self._timeout_s
@@ -287,7 +282,6 @@ class BroadcastConsumer(Consumer):
 
 
 def check_member_name(member: object) -> None:
-    """Raise `InvalidArgument` for an invalid member name."""
     if not isinstance(member, str) or not _MEMBER.fullmatch(member):
         raise InvalidArgument(
             "bad member name",

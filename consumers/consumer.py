@@ -1,4 +1,4 @@
-"""What all consumers have in common: they begin once, and end by themselves or by `close`. All callers of `close` wait for the same end."""
+"""The common part of all consumers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ log = logging.getLogger("penstock.consumers")
 
 
 class Consumer:
-    """The life of a consumer. `_begin`, `_work` and `_end` say what it begins with, what it works at and what it leaves."""
+    """The life of a consumer; subclasses write `_begin`, `_work` and `_end`."""
 
     _OPERATION: ClassVar[str] = "consume"
-    """The operation named in errors."""
     _CLOSE_HINT: ClassVar[str] = "tell another thread or task to close it"
 
     def __init__(self, group: str, *, name: str) -> None:
@@ -29,7 +28,7 @@ class Consumer:
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.error: PenstockError | None = None
-        """Why the consumer ended by itself."""
+        """Set when the consumer ended by itself."""
 
     def __repr__(self) -> str:
         ended = "" if self.error is None else f"ended by {type(self.error).__name__}"
@@ -47,10 +46,10 @@ class Consumer:
         self._loop = asyncio.ensure_future(self._run())
 
     async def close(self, timeout: Duration | None = None) -> None:
-        """Stop taking messages and leave in good order. Running handlers come to their end (within ``timeout``, a
-        `timedelta` or a number of seconds), and queues are handed over.
+        """Stop taking messages and leave in good order. Running handlers come to their end (within ``timeout``, a `timedelta` or
+        seconds), and queues are handed over.
 
-        A second call waits for the same end, at most for its own ``timeout``. Raises the error that ended the consumer before, and
+        A second call waits for the same end, within its own ``timeout``. Raises the error that ended the consumer before, and
         `InvalidArgument` inside one of its handlers.
         """
         self.check_outside()
@@ -75,7 +74,7 @@ class Consumer:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it works no more: it was closed to the end, or ended by itself."""
+        """Whether it was closed to the end, or ended by itself."""
         return self._loop is not None and self._loop.done()
 
     async def ended(self) -> None:
@@ -109,15 +108,13 @@ class Consumer:
     # --- What each kind does ----------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Join. Raises when the settings do not fit."""
         raise NotImplementedError
 
     async def _work(self) -> None:
-        """Work until told to end. Raises errors that make going on impossible."""
+        """Raises errors that make going on impossible."""
         raise NotImplementedError
 
     async def _give_up(self) -> None:
-        """Let `_work` come to its end."""
         raise NotImplementedError
 
     async def _end(self) -> None:
@@ -130,7 +127,6 @@ class Consumer:
             self._loop.cancel()
 
     def _handles_here(self) -> bool:
-        """Whether the caller runs inside one of this consumer's handlers."""
         return False
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
@@ -166,7 +162,6 @@ class Consumer:
             raise ClosedError("the consumer was closed before it had begun", operation=self._OPERATION, object=self.group)
 
     def _check_open(self, operation: str) -> None:
-        """Raise the error that ended the consumer by itself, or `ClosedError` when it is closed."""
         if self.error is not None:
             raise self.error
         if self._closing is not None or self._loop is None:

@@ -1,4 +1,4 @@
-"""A consumer's place in its group: the topics it subscribes to, where the group begins on them, and the queues that come and go."""
+"""A consumer's place in its group: topics, beginnings, and the queues that come and go."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _TROUBLE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer states about one topic."""
+    """A consumer's statement about one topic."""
 
     filter: str | None = None
     """Tags; None: whatever the group takes."""
     start: Position = "earliest"
-    """Where the group begins if none of its members has consumed the topic before."""
+    """The group's beginning if none of its members has consumed the topic before."""
 
 
 async def check_subscribed(topic: Topic, filter: str | None) -> None:
-    """Raise `InvalidArgument` for a filter that names a field which the topic does not have now."""
+    """Raise `InvalidArgument` for a filter on a field that the topic does not have now."""
     keep = parse_filter(filter)
     try:
         check_filter(keep, topic.tail.state.schema)
@@ -88,50 +88,45 @@ class Membership:
         self._feeds: dict[str, Feed] = {}
         self._joined: _Joined | None = None
         self._record: GroupRecord | None = None
-        """The group's record as it was read last."""
         self._member: SessionMember | None = None
         self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
         self._awaited: dict[Queue, asyncio.Task[None]] = {}
-        """Queues that this member may own soon. Their new rows are kept from now on, so that they need not be read from the store first."""
+        """Queues that this member may own soon, whose new rows are kept for it."""
         self._failure: PenstockError | None = None
         self.leaving = False
         self._pause = Backoff(_TROUBLE_S)
 
     @property
     def member(self) -> SessionMember:
-        """The member as which it lives now."""
         assert self._member is not None, "it has begun"
         return self._member
 
     def generation(self, topic: str, queue: int) -> int:
-        """The generation of the group's position on a queue, as far as it was read; 0 where there is none."""
+        """The generation of the group's position on a queue; 0 where there is none."""
         position = None if self._record is None else self._record.positions.get(topic)
         return 0 if position is None or queue >= len(position.generations) else position.generations[queue]
 
     @property
     def refused_s(self) -> float:
-        """How long the store or the table has refused what it allowed before; 0 when neither does."""
+        """The time for which the store or the table has refused what it allowed before; 0 when neither does."""
         return max(self._lake.refusals.refusing_s, self._coordination.refusals.refusing_s)
 
     @property
     def queues(self) -> dict[str, int]:
-        """The number of queues of every topic."""
         return {name: topic.settings.queues for name, topic in self._topics.items()}
 
     @property
     def record(self) -> GroupRecord:
-        """The group's record as it was read last."""
         assert self._record is not None, "it has begun"
         return self._record
 
     def feed(self, topic: str) -> Feed:
-        """The rows of a topic."""
         return self._feeds[topic]
 
     async def open(self) -> None:
-        """Open the topics. From now on these are meant, whatever becomes of their names. Raises `InvalidArgument` for a filter that names a
-        field which a topic does not have.
+        """Open the topics: these are meant from now on, whatever becomes of their names. Raises `InvalidArgument` for a filter on a missing
+        field.
         """
         for name, subscribed in self._subscriptions.items():
             topic = await self._lake.topic(name)
@@ -139,11 +134,10 @@ class Membership:
             self._topics[name] = topic
 
     async def begin(self) -> GroupRecord:
-        """Open the topics if they are not open, ensure that group and positions exist, and join. Raises when settings do not fit.
+        """Open the topics, ensure that group and positions exist, and join. Raises when settings do not fit.
 
-        Raises `ClockSkewError` when this machine's clock is too far off for writing.
-
-        Once the group is deleted, every later call raises `GroupDeleted`, even when a group of its name was made meanwhile.
+        Raises `ClockSkewError`. Once the group is deleted, every later call raises `GroupDeleted`, even when a group of its name
+        was made meanwhile.
         """
         if not self._topics:
             await self.open()
@@ -159,14 +153,12 @@ class Membership:
         return record
 
     async def update(self, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write what ``change`` makes of the record. Raises `GroupDeleted` or `TopicDeleted` when it is not the group that was joined, or
-        not of the topics that were opened.
-        """
+        """Raises `GroupDeleted` or `TopicDeleted` when the record is not of the joined group and the opened topics."""
         assert self._joined is not None, "it has begun"
         return await self._joined.update(self._group, change)
 
     def follow(self, loop: asyncio.Future[None]) -> None:
-        """End when ``loop`` ends, which does the rounds. The other members learn of it with the next heartbeat."""
+        """End when ``loop``, which does the rounds, ends. Other members learn of it with the next heartbeat."""
         self._loop = loop
         self.member.follow(loop)
 
@@ -198,7 +190,7 @@ class Membership:
         return Assignment(*common, group=self._group, queues=queues, lease_s=lease_s)
 
     async def round(self) -> MembershipChange | None:
-        """Look around once. None when that failed and is to be tried again. Raises errors that make going on impossible."""
+        """None: it failed and is to be tried again. Raises errors that make going on impossible."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -224,7 +216,7 @@ class Membership:
         return None
 
     async def _await_queues(self, expected: Collection[Queue]) -> None:
-        """Have the feeds keep the new rows of these queues, and follow the log for them."""
+        """Keep the new rows of these queues."""
         for queue in [queue for queue in self._awaited if queue not in expected]:
             following = self._awaited.pop(queue)
             following.cancel()
@@ -236,7 +228,7 @@ class Membership:
                 self._awaited[queue] = asyncio.ensure_future(_follow(self._feeds[queue[0]], queue[1]))
 
     async def rest(self, lives: Collection[asyncio.Task[None]]) -> None:
-        """Wait until the next round may bring something, or one of these has ended."""
+        """Wait until a round may bring something, or one of these has ended."""
         if self._ownership is None:
             return
         resting = asyncio.ensure_future(self._ownership.rest())
@@ -250,7 +242,7 @@ class Membership:
             await asyncio.gather(resting, return_exceptions=True)
 
     async def give_up(self) -> None:
-        """Begin to leave: take nothing more, and drain."""
+        """Take nothing more, and drain."""
         self.leaving = True
         ownership = self._ownership
         if ownership is not None:
@@ -259,13 +251,11 @@ class Membership:
             ownership.wake()
 
     def fail(self, error: PenstockError) -> None:
-        """End with an error, at the next round."""
         self._failure = error
         if self._ownership is not None:
             self._ownership.wake()
 
     async def end(self) -> None:
-        """Leave, and release everything."""
         await self._await_queues(())
         if self._ownership is not None:
             await self._ownership.leave()
@@ -276,7 +266,7 @@ class Membership:
 
 
 async def _follow(feed: Feed, queue: int) -> None:
-    """Follow the log as long as the queue is awaited. The next owner meets any error of the log."""
+    """The next owner meets any error of the log."""
     with suppress(PenstockError):
         while True:
             await feed.arrived(queue, feed.next_offset(queue))
@@ -285,8 +275,8 @@ async def _follow(feed: Feed, queue: int) -> None:
 class _Joined:
     """The group that a member joined, and the topics that it opened.
 
-    A group or topic that is made anew under the name is another one. The member stated nothing for that group, and began nowhere. The new
-    topic's messages are not those of the opened one, though they have the same offsets.
+    One that is made anew under the name is another one: the member stated nothing for that group, and the same offsets are of other
+    messages.
     """
 
     def __init__(self, groups: GroupRecords, lives: int, topics: Mapping[str, int]) -> None:
@@ -308,7 +298,7 @@ class _Joined:
             raise _deleted(group) from error
 
     def check(self, group: str, record: GroupRecord) -> GroupRecord:
-        """The record, if it belongs to the group that was joined, and the group has begun on no later topic than those that were opened."""
+        """Raises unless the record is of the joined group, which has begun on no later topic than the opened ones."""
         if record.lives != self._lives:
             raise _deleted(group)
         for topic, life in self._topics.items():

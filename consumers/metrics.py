@@ -1,4 +1,4 @@
-"""Counting, by the name that users import. It is in `log/metrics.py`, as producers count too."""
+"""Counting, by the name that users import; `log/metrics.py` has it, as producers count too."""
 
 from ..log.metrics import (
     Counter,

@@ -1,4 +1,4 @@
-"""Receives that their callers named: what is out to them, whoever owns the queues by now, and giving it once more."""
+"""Receives that their callers named: what is out to them, and giving it once more."""
 
 from __future__ import annotations
 
@@ -27,57 +27,51 @@ from .schedule.handles import ReceiptHandles
 NAME_CHARS_MAX = 1_024
 """The longest attempt id or holder. Only its hash is stored."""
 _REMEMBERED = 1_024
-"""The number of attempt ids that are remembered before those are looked for that may be forgotten."""
+"""The remembered attempt ids from which some are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutstandingDelivery:
-    """Messages that one receive gave to a holder, as far as they are still out."""
+    """Messages that one receive gave to a holder and that are still out."""
 
     messages: tuple[MessageView, ...]
-    """The messages as the receive gave them, with the same receipt handles and delivery attempts; by topic, queue and offset."""
+    """Messages with the receive's handles and attempts; by topic, queue and offset."""
     due: datetime
-    """When the first of them becomes visible to others, in UTC."""
+    """The UTC time when the first becomes visible to others."""
     holder: str
-    """Whom they are out to."""
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The line of receives with one attempt id."""
-
     lock: asyncio.Lock
     waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is out of one queue."""
-
     queue: Queue
     cell: QueueCell
     out: OutstandingMessages
 
 
 class NamedReceives:
-    """The named receives of one consumer, and those of others as the cells tell."""
+    """The named receives of one consumer, and those of others by the cells."""
 
     def __init__(
         self, group: str, membership: Membership, cells: Cells, clock: Clock, queues: Mapping[Queue, ReceiveProcessor]
     ) -> None:
-        """``queues``: those that the consumer owns now."""
         self._group = group
         self._membership = membership
         self._cells = cells
         self._clock = clock
         self._queues = queues
         self._handed: dict[int, dict[Queue, int]] = {}
-        """The queues that were asked for each attempt id, as its hash, and until when their messages are out if nobody changed that."""
+        """The queues that were asked for each hashed attempt id, and until when their messages are out."""
         self._room = _REMEMBERED
         self._turns: dict[int, _Turn] = {}
 
     def named(self, attempt_id: str | None, holder: str | None) -> Receive | None:
-        """The name of a receive in cells. None: it has none. Raises `InvalidArgument` and `LimitExceeded`."""
+        """Raises `InvalidArgument` and `LimitExceeded`."""
         if attempt_id is None and holder is None:
             return None
         secret = self._membership.record.secret
@@ -87,7 +81,7 @@ class NamedReceives:
         )
 
     def holder(self, name: str | None) -> int | None:
-        """A holder's name in cells. Raises `InvalidArgument` and `LimitExceeded`."""
+        """Raises `InvalidArgument` and `LimitExceeded`."""
         return (
             None
             if name is None
@@ -96,7 +90,7 @@ class NamedReceives:
 
     @asynccontextmanager
     async def one_by_one(self, receive: Receive | None) -> AsyncIterator[None]:
-        """Let receives with one attempt id look and take one after the other."""
+        """Receives with one attempt id look and take one after the other."""
         if receive is None or not receive.attempt:
             yield
             return
@@ -111,7 +105,7 @@ class NamedReceives:
                 del self._turns[receive.attempt]
 
     def note(self, receive: Receive, queue: Queue, due_ms: int) -> None:
-        """Note that a queue is asked for a receive, before anything is given to it."""
+        """Note that a queue is asked for a receive, before anything is given."""
         if not receive.attempt:
             return
         handed = self._handed.setdefault(receive.attempt, {})
@@ -120,14 +114,13 @@ class NamedReceives:
             self._forget()
 
     def forget(self, receive: Receive, queue: Queue) -> None:
-        """Note that a queue gave nothing to a receive."""
         if (handed := self._handed.get(receive.attempt)) is not None:
             handed.pop(queue, None)
             if not handed:
                 del self._handed[receive.attempt]
 
     def _forget(self) -> None:
-        """Forget attempt ids to which nothing is out. What is out of queues that others own by now is forgotten once it should be due."""
+        """Forget attempt ids to which nothing is out. What is out of others' queues is forgotten once it should be due."""
         out = {queue: attempts_out(processor.keeper.cell) for queue, processor in self._queues.items()}
         now_ms = self._clock.wall_ms()
         for attempt, queues in list(self._handed.items()):
@@ -141,10 +134,8 @@ class NamedReceives:
         self._room = max(_REMEMBERED, 2 * len(self._handed))
 
     async def again(self, receive: Receive | None) -> tuple[list[MessageView], int]:
-        """The messages that are out to this attempt id, as far as this consumer gave them, found them in `deliveries`, or owns their queues;
-        and when the last of them is due.
-
-        Raises what table and log raise.
+        """The messages that are out to this attempt id and known here, and when the last of them is due. Raises what table and log
+        raise.
         """
         if receive is None or not receive.attempt:
             return [], 0
@@ -158,7 +149,7 @@ class NamedReceives:
         return messages, max((due_ms for one in found for due_ms in one.out.dues_ms()), default=0)
 
     async def deliveries(self, holders: Iterable[str]) -> list[OutstandingDelivery]:
-        """All that is out to some holders. A later `again` with one of these attempt ids finds it."""
+        """All that is out to some holders, for later calls of `again`."""
         secret = self._membership.record.secret
         names = {holder_hash(_checked("holder", holder, "deliveries"), secret): holder for holder in holders}
         queues = sorted((topic, queue) for topic, count in self._membership.queues.items() for queue in range(count))
@@ -177,7 +168,7 @@ class NamedReceives:
         ]
 
     async def _found(self, queues: Iterable[Queue], is_meant: Callable[[Receive], bool]) -> list[_Found]:
-        """What the cells of these queues say. They are read even where this consumer owns them: others may have acknowledged."""
+        """Read even where this consumer owns the queue: others may have acknowledged."""
         queues = list(queues)
         cells = await asyncio.gather(*(self._cell(queue) for queue in queues))
         now_ms = self._clock.wall_ms()

@@ -38,7 +38,9 @@ _FETCH_BYTES_MAX = 16 * MIB
 
 
 class GroupMixed(CallError):
-    """The group's queues hold messages in flight, waiting or parked of push or simple consumers, which offsets alone cannot express."""
+    """The group's queues hold messages in flight, waiting or parked of push or simple consumers, which offsets alone cannot
+    express.
+    """
 
     kind = "group_mixed"
 
@@ -54,9 +56,8 @@ class _Owned:
     """The generation of ``position``. After a reset the position no longer counts."""
     obeyed: GroupRecord
     keep: Filter
-    """The group's filter for this topic."""
     uncommitted: bool = False
-    """Whether something was handed out that no commit has settled."""
+    """Whether something handed out is not committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +69,15 @@ class _Part:
     start: int
     end: int
     kept: pa.RecordBatch
-    """The rows without those that the group's filter leaves out."""
 
 
 class PullConsumer(GroupMember):
     """A member of a consumer group that asks for messages itself. ``lake.pull_consumer`` makes it.
 
-    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that
-    were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with
-    `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use the consumer in an
-    ``async with`` block, or close it: that gives its queues back, and does not settle messages that were not committed.
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out.
+    Messages that were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller
+    goes back with `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use it in an
+    ``async with`` block, or close it: that gives its queues back, and commits nothing.
     """
 
     _OPERATION: ClassVar[str] = "pull"
@@ -97,9 +97,9 @@ class PullConsumer(GroupMember):
         self._assigned = queues
         self._owned: dict[Queue, _Owned] = {}
         self._taken_away: set[Queue] = set()
-        """Queues that went to others before their handed-out messages were committed. The caller was not told so yet."""
+        """Queues lost before their messages were committed, of which the caller does not know yet."""
         self._ahead: dict[Queue, GroupRecord] = {}
-        """Queues whose cells were of a later generation than the record that was read before them."""
+        """Queues whose cells were of a later generation than the record read before."""
         self._turn: deque[Queue] = deque()
         self._moved = asyncio.Event()
         self._committing = asyncio.Lock()
@@ -166,9 +166,7 @@ class PullConsumer(GroupMember):
         self._moved.set()
 
     async def _fits(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> bool:
-        """Whether log and record are those that the cell was written for, or the group was reset since. False: that is not known now.
-        Raises `InconsistentRestore`.
-        """
+        """Whether log and record fit the cell, or the group was reset since. False: not known now. Raises `InconsistentRestore`."""
         (topic, number), cell, position = queue, keeper.cell, record.positions[queue[0]]
         if is_ahead(cell, position, number):
             if (known := self._ahead.get(queue)) is not None and known is not record:
@@ -221,15 +219,14 @@ class PullConsumer(GroupMember):
 
     @property
     def assignment(self) -> list[tuple[str, int]]:
-        """The queues that it reads now, as (topic, queue). They may come and go with the group's other members."""
+        """The (topic, queue) that it reads now. They may come and go with the group's other members."""
         return sorted(self._owned)
 
     async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)) -> list[MessageView]:
-        """The next messages, of one or several queues. Waits at most ``timeout`` (a `timedelta` or a number of seconds) until there
-        are some, and returns an empty list after that.
+        """The next messages, of one or several queues; an empty list after ``timeout`` (a `timedelta` or seconds).
 
-        Raises `InvalidArgument` for a bad number, `ClosedError`, and `OffsetOutOfRange` when retention removed the next messages (seek on).
-        Raises errors that made reading impossible, and the error that ended the consumer by itself.
+        Raises `InvalidArgument` for a bad number, `ClosedError`, `OffsetOutOfRange` when retention removed the next messages (seek
+        on), errors that made reading impossible, and the error that ended the consumer by itself.
         """
         parts = await self._parts(max_messages, timeout)
         return [one for part in parts for one in views(part.queue[0], part.kept, epoch=part.owned.keeper.epoch)]
@@ -237,7 +234,7 @@ class PullConsumer(GroupMember):
     async def poll_arrow(
         self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)
     ) -> list[tuple[str, pa.RecordBatch]]:
-        """The next messages as `poll` gives them, as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
+        """`poll` as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
         return [(part.queue[0], part.kept) for part in await self._parts(max_messages, timeout)]
 
     async def _parts(self, max_messages: int, timeout: Duration) -> list[_Part]:
@@ -255,7 +252,7 @@ class PullConsumer(GroupMember):
                 return []
 
     async def _look(self, left: int) -> list[_Part]:
-        """The messages there now, queue by queue, beginning behind the queue that was served last."""
+        """The messages there now, beginning behind the queue that was served last."""
         found: list[_Part] = []
         for _ in range(len(self._turn)):
             if left <= 0 or not self._turn:
@@ -282,7 +279,7 @@ class PullConsumer(GroupMember):
         return found
 
     def _handed_out(self, found: list[_Part]) -> list[_Part]:
-        """The parts that go to the caller now. Only from here on does `commit` settle them. Nothing waits between this and the caller."""
+        """The parts that `commit` settles from here on: nothing waits between this and the caller."""
         handed = []
         for part in found:
             owned = part.owned
@@ -294,7 +291,6 @@ class PullConsumer(GroupMember):
         return handed
 
     async def _wait(self, seconds: float) -> bool:
-        """Whether something may have come in time."""
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._moved.wait())]
         for (topic, queue), owned in self._owned.items():
             waiting.append(asyncio.ensure_future(self._membership.feed(topic).arrived(queue, owned.position)))
@@ -328,10 +324,11 @@ class PullConsumer(GroupMember):
         return offset
 
     async def commit(self) -> None:
-        """Settle all messages handed out; they are durable when this returns. After a `seek` back, the group goes back as by a reset.
+        """Settle all messages handed out; they are durable when this returns. After a `seek` back, the group goes back as by a
+        reset.
 
-        Messages handed out before an operator's reset are not settled. Raises `OwnershipLost` when some of its queues have another owner by
-        now; messages handed out of those come again there. Raises `GroupDeleted` or `TopicDeleted` when a seek back finds either deleted.
+        Messages handed out before an operator's reset are not settled. Raises `OwnershipLost` when some queues have another owner,
+        and `GroupDeleted` or `TopicDeleted` for a seek back.
         """
         self._check_open("commit")
         async with self._committing:
@@ -399,5 +396,5 @@ def _filter_of(record: GroupRecord, queue: Queue) -> Filter:
 
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:
-    """The cell with all offsets below ``position`` settled, unless it was reset meanwhile."""
+    """Settled below ``position``, unless the cell was reset meanwhile."""
     return cell if cell.generation != generation else replace(cell, settled=SettledOffsets(max(position, cell.settled.floor)))

@@ -25,12 +25,12 @@ from .statistics import ConsumerStatistics
 class PushConsumer(GroupMember):
     """A member of a consumer group that runs a listener for every message. ``lake.push_consumer`` makes it.
 
-    ORDERLY: the messages of a message group run one after the other, in the order they were stored. A later one runs only when the earlier
-    one is settled. Different groups run side by side. CONCURRENT: all messages run side by side.
+    ORDERLY: the messages of a message group run one after the other, in the order they were stored, each when the earlier one is
+    settled. Different groups run side by side. CONCURRENT: all messages run side by side.
 
-    A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Every message carries its
-    `delivery_attempt` and the `epoch` of the ownership, which fence late effects of a paused process. Use the consumer in an
-    ``async with`` block, or close it. Closing lets running handlers end, settles their results, starts no others, and hands the queues over.
+    A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Its `delivery_attempt` and
+    `epoch` fence late effects of a paused process. Use the consumer in an ``async with`` block, or close it: that lets running
+    handlers end, settles their results, and hands the queues over.
     """
 
     _CLOSE_HINT: ClassVar[str] = "let it drain, which does not wait, or tell another thread or task to close it"
@@ -68,9 +68,9 @@ class PushConsumer(GroupMember):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Begin to close without waiting for the end. Nothing more is taken, and messages that were not started go back.
+        """Begin to close without waiting for the end: messages that were not started go back.
 
-        After the return, handlers of messages already on their way may still begin, no others.
+        Handlers of messages already on their way may still begin.
         """
         await self._give_up()
         self._owner.drain()
@@ -145,7 +145,6 @@ class PushConsumer(GroupMember):
             processor.spread()
 
     async def _time_out(self, dispatcher: Dispatcher) -> None:
-        """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
             await asyncio.sleep(min(1.0, timeout_s / ROUNDS_PER_TIMEOUT))
@@ -162,7 +161,7 @@ class PushConsumer(GroupMember):
     # --- What operators see -------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ConsumerStatistics:
-        """How the consumer's queues stand."""
+        """The present state of the consumer's queues."""
         return self._owner.statistics()
 
 

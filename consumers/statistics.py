@@ -1,11 +1,7 @@
-"""What operators see of consumers: records of how things stand, and the metrics that say the same to monitoring systems.
+"""Operators' records of consumers, and the metrics that hold the same for monitoring systems.
 
-Names and units (latencies in milliseconds) are RocketMQ's where it has the metric, so that its dashboards fit. Other metrics are named
-``penstock_…``. Only gauges have a topic's queues as labels. Metrics that count messages are counted by topic and group, which keeps the
-number of series small.
-
-The metrics of producers, delayed messages and transactions stand where those are counted. Users import them from here too, and `CATALOGUE`
-holds all.
+Names and units (latencies in milliseconds) are RocketMQ's where it has the metric. Other metrics are named ``penstock_…``. Only
+gauges have a topic's queues as labels, which keeps the number of series small.
 """
 
 from __future__ import annotations
@@ -218,7 +214,6 @@ CATALOGUE = (
     *transactions.CATALOGUE,
     *lakes.CATALOGUE,
 )
-"""All metrics that Penstock counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,11 +226,11 @@ class QueueStatistics:
     """Messages not settled, up to the end of the queue: fresh, in flight, waiting, blocked and parked ones."""
     inflight_messages: int
     ready_messages: int
-    """Fresh messages, which were not handed out yet."""
+    """Messages that were not handed out yet."""
     oldest_unsettled_ms: int | None = None
-    """Store time of the first message that is not settled; None when all are."""
+    """The store time of the first message that is not settled."""
     oldest_ready_ms: int | None = None
-    """Store time of the first fresh message; None when there is none."""
+    """The store time of the first fresh message."""
     cached_messages: int = 0
     cached_bytes: int = 0
     waiting_messages: int = 0
@@ -253,11 +248,11 @@ class ConsumerStatistics:
     queues: tuple[QueueStatistics, ...] = ()
     """The queues it owns."""
     topic_queues: tuple[tuple[str, int], ...] = ()
-    """Every topic it subscribes to: its name, and how many queues it has."""
+    """The name of every topic it subscribes to, and its number of queues."""
 
 
 def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator[Sample]:
-    """The gauges of a consumer at a moment, by the clock that store times are compared with."""
+    """Gauges by the clock that store times are compared with."""
     group = statistics.group
     yield Sample(CONSUMER_CONNECTIONS, (group,), 1)
     for topic, count in statistics.topic_queues:
@@ -283,7 +278,7 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
 
 
 def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
-    """The metrics of all groups and timers of a lake, under the names that queues' owners and players use for the same."""
+    """The metrics of all groups and timers of a lake, under the names that owners and players use."""
     for group in seen.groups:
         labels = (group.topic, group.group)
         yield Sample(TOPIC_QUEUES, labels, len(group.queues))
@@ -307,7 +302,7 @@ def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCounters:
-    """The counters of one topic in one consumer group. The counting code makes them once, with `of`."""
+    """The counters of one topic in one consumer group."""
 
     messages_out: Counter
     bytes_out: Counter
@@ -318,7 +313,7 @@ class TopicCounters:
     take_overs: Counter
     hand_overs: Counter
     succeeded_ms: Histogram
-    """How long successful handlers ran; below, those that did not succeed."""
+    """Successful handlers; below, the others."""
     failed_ms: Histogram
     delivery_ms: Histogram
     await_ms: Histogram

@@ -1,8 +1,8 @@
 """Copying messages from one topic to another without changing them: each once and in order, however often a copy is tried.
 
-Every copy has its sequence before anything is written, and is written under one producer name. A writer that does not know the outcome of a
-write opens the name again: what is not above the last accepted sequence is there. Only a name that was unused for 30 days has left the
-state of its topic. Copies that may have been written under it before are looked for by message id and by a property that marks them.
+Every copy has its sequence before anything is written, under one producer name. After an unknown outcome the name is opened again:
+what is not above the last accepted sequence is there. Only a name that was unused for 30 days has left the state of its topic; then
+copies are looked for by message id and mark.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ from ...log.schema.value_json import value_json
 
 Place = TypeVar("Place")
 _ROW_BYTES = 1024
-"""The size that a typed row is taken for, where batches are cut."""
 ATTEMPTS_MAX = 5
-"""The number of tries of a write without any progress before it ends with the error of the last try."""
+"""The number of tries without any progress before a write ends with the last error."""
 _AGAIN_S = 0.1
 _BATCH_BYTES = 4 * MIB
 _BATCH_COPIES = 1000
 _OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
 _CLOCKS_DIFFER = timedelta(days=5)
-"""The most that the store times of two topics are taken to differ. Each moves by a day at most with every entry of a wrong clock."""
+"""The most that the store times of two topics are taken to differ: each moves by a day at most with every entry of a wrong clock."""
 _NAME_KEPT = timedelta(milliseconds=NAMED_ROW_MS) - _CLOCKS_DIFFER
 
 
@@ -59,34 +58,34 @@ class Copy(NamedTuple):
 
     sequence: int
     message: MessageView
-    """Id, message group, tag, keys, body and birth time are kept as they are. Topic, queue, offset and store time say where it comes from."""
+    """Topic, queue, offset and store time are the copy's origin; all else is kept."""
     properties: dict[str, str]
-    """Properties that replace the message's own. Some of them, the same for all copies of a writer, tell copies of one message apart."""
+    """Properties that replace the message's own. Some, the same for all copies of a writer, distinguish copies of one message."""
 
 
 class CopyResult(NamedTuple):
     """All copies of a call are durable."""
 
     duplicates: int
-    """The number of copies that were durable before the call."""
+    """Copies that were durable before the call."""
     last_sequence: int
-    """The last sequence under the name, as far as is known."""
+    """The last sequence known under the name."""
 
 
 class SequencesTaken(CallError):
-    """Other messages stand under sequences of these copies; nothing more was written. The party that gave the sequences has forgotten that
-    it gave them before: its record was lost, or put back from a backup.
+    """Other messages stand under sequences of these copies; nothing more was written. The record of sequences was lost, or is a
+    backup.
     """
 
     kind = "sequences_taken"
     last_sequence: int = -1
-    """The last sequence under the name. Sequences behind it are free."""
+    """The last sequence under the name. Those behind are free."""
     written: frozenset[int] = frozenset()
-    """The requested sequences under which these very messages stand."""
+    """The sequences under which these very messages stand."""
 
 
 def name_of(*parts: object) -> str:
-    """A producer's name made of parts. Where it would be too long, a hash replaces all parts after the first."""
+    """A producer's name made of parts; a hash replaces all after the first where it would be too long."""
     name = "/".join(map(str, parts))
     return (
         name
@@ -98,9 +97,8 @@ def name_of(*parts: object) -> str:
 class CopyWriter:
     """Writes copies to one topic under one name. Another writer under that name is fenced, and later sees what was written.
 
-    ``marks`` names the properties that, with the message id, identify one copy: a message that was sent back has the id of the one before.
-    ``prepare`` is called before the name is opened.
-    ``may_write`` is asked before every request; once it says no, nothing more is tried.
+    ``marks`` names the properties that, with the message id, identify one copy. ``prepare`` is called before the name is opened,
+    ``may_write`` before every request.
     """
 
     def __init__(
@@ -124,13 +122,13 @@ class CopyWriter:
         self._producer: Producer | None = None
         self._dropped: Producer | None = None
         self._wrote: set[int] = set()
-        """The sequences of the last call that were accepted here. These need no lookup."""
+        """The sequences of the last call that need no lookup."""
         self._turn = asyncio.Lock()
 
     async def last_sequence(self, known: int = -1) -> int:
-        """The last sequence written under the name, -1 for nothing. Fences any other writer that has the name open.
+        """The last sequence written under the name, -1 for nothing. Fences any other writer.
 
-        ``known`` is a sequence that the caller knows to be written or no longer needed.
+        ``known`` is a sequence that was written or is no longer needed.
         """
         await self._close_dropped()
         if self._producer is None:
@@ -145,9 +143,8 @@ class CopyWriter:
     async def write(self, copies: Sequence[Copy]) -> CopyResult:
         """Return when all copies, at least one, are durable. Their sequences rise; all below the first are written or not needed.
 
-        A write that fails for a moment, or with an unknown outcome, is looked up and tried again. Raises `OwnershipLost` once ``may_write``
-        says no, `SequencesTaken`, or the error of the last of five tries without progress. An error that trying again does not help is
-        raised at once.
+        A failed write is looked up and tried again. Raises `OwnershipLost` once ``may_write`` is False, `SequencesTaken`, the error
+        of the last of five tries without progress, or at once an error that trying again does not help.
         """
         async with self._turn:
             left, duplicates = list(copies), None
@@ -173,13 +170,11 @@ class CopyWriter:
                 await asyncio.sleep(backoff.next_s())
 
     async def close(self) -> None:
-        """Release the name; writes on their way come to their end first."""
         async with self._turn:
             self._drop()
             await self._close_dropped()
 
     def _helps_again(self, error: BaseException) -> bool:
-        """Whether trying again may succeed after this error."""
         if isinstance(error, ClosedError | ForkedError | OwnershipLost):
             return False
         if isinstance(error, TopicNotFound):
@@ -215,8 +210,7 @@ class CopyWriter:
     async def _unwritten(self, copies: list[Copy]) -> list[Copy]:
         """The copies without those that were written under this name before it left the state.
 
-        The name is open, so nobody adds to it. Copies written less than 30 days ago are covered by the name's last sequence. A copy is
-        younger than its message.
+        Copies younger than 30 days are covered by the name's last sequence, and a copy is younger than its message.
         """
         topic = await self._lake.topic(self._topic)
         forgotten_until = from_ms(topic.tail.state.store_time_ms) - _NAME_KEPT
@@ -229,7 +223,7 @@ class CopyWriter:
     async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
         """Raise `SequencesTaken` unless each of these up to the ``last`` sequence stands under the name.
 
-        A copy that was not written here is rare: its writer died before the write was noted. Then the messages are looked at.
+        The messages are looked at only for copies whose writer died before the write was noted.
         """
         believed = {
             self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
@@ -257,10 +251,10 @@ class CopyWriter:
         place: Callable[[str, dict[str, str]], Place],
         *spans: tuple[Position, Position],
     ) -> set[Place]:
-        """Look for ``wanted`` under the name, in one span after another until all are found. Returns those that stand there.
+        """The part of ``wanted`` that stands under the name, looked for in one span after another.
 
-        ``place`` makes one of a message's id and properties. Raises `DataDamaged` when some are not found, and rows among which they may be
-        cannot be read now.
+        ``place`` makes one of a message's id and properties. Raises `DataDamaged` when some are not found, and rows among which
+        they may be cannot be read.
         """
         left, found = {*wanted}, set[Place]()
         columns = ["message_id", "producer", "properties"]
@@ -293,7 +287,6 @@ class CopyWriter:
             )
 
     def _drop(self) -> None:
-        """Open the name anew the next time."""
         self._dropped, self._producer = self._producer or self._dropped, None
 
     async def _close_dropped(self) -> None:
@@ -304,12 +297,11 @@ class CopyWriter:
 
 
 def _not_before(copies: Sequence[Copy]) -> datetime:
-    """The earliest time at which a copy can stand, by the store times of another topic: a copy is younger than its message."""
+    """The earliest time at which a copy can stand: a copy is younger than its message."""
     return min(copy.message.store_timestamp for copy in copies) - _CLOCKS_DIFFER
 
 
 def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
-    """The copies in runs that are neither long nor large."""
     first, size_bytes = 0, 0
     for place, copy in enumerate(copies):
         size_bytes += len(copy.message.body or b"") + (_ROW_BYTES if copy.message.value is not None else 0)

@@ -13,14 +13,14 @@ from ...log.schema.values import convert
 
 
 def names_text(schema: TopicSchema) -> str | None:
-    """What a dead letter says about the names in its body, which is JSON by the names of now. None: they are those that never change."""
+    """None: the names never change."""
     names = other_names(schema)
     return json.dumps(names, ensure_ascii=False, separators=(",", ":")) if names else None
 
 
 def by_stored_names(body: bytes, said: str | None, schema: TopicSchema) -> bytes:
-    """The body of a dead letter by the names under which its fields are stored. ``said`` is what `names_text` gave when it was written,
-    ``schema`` that version or a later one. Raises `InvalidArgument` for what is no row of it.
+    """The body of a dead letter by stored names. ``said`` is its `names_text`, ``schema`` that version or a later one. Raises
+    `InvalidArgument` for what is no row.
     """
     named = with_stored_names(schema, {} if said is None else _names(said))
     converted = convert([value_of_json(body, named)], named)

@@ -1,8 +1,7 @@
 """Redrive: sending dead letters back to the topics they came from.
 
-Each letter is given a sequence before anything is sent, in a cell that remembers which letters were (`redrive_cell`). It is sent under the name
-of its group with that sequence. So each goes back once, however often a redrive is repeated, broken off or run twice at once. A message
-that dies again becomes another dead letter, behind those that were there.
+Each letter is given a sequence in a cell (`redrive_cell`) before it is sent with that sequence under the name of its group. So each
+goes back once, however often a redrive is repeated, broken off or run twice at once.
 """
 
 from __future__ import annotations
@@ -45,17 +44,16 @@ class RedriveReport:
     """The outcome of the dead letters that one redrive went through."""
 
     sent: int = 0
-    """The number of messages durable in their topics."""
+    """Messages durable in their topics."""
     skipped: int = 0
-    """The number left where they are: not chosen, or not to be sent back."""
+    """Letters left where they are: not chosen, or not to be sent back."""
     duplicates: int = 0
-    """The number sent back by another redrive."""
+    """Letters sent back by another redrive."""
     last: int | None = None
-    """The offset of the last dead letter that was looked at, None where there was none."""
+    """The offset of the last letter looked at."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """The number of skipped letters that could not be sent back, by reason."""
+    """Skipped letters that could not be sent back, by reason."""
     topics: Mapping[str, int] = field(default_factory=dict)
-    """The number sent to each topic."""
 
 
 async def redrive(
@@ -69,15 +67,15 @@ async def redrive(
 ) -> RedriveReport:
     """Send the dead letters of a group back to their topics, oldest first, at most ``limit``. Consumers may run meanwhile.
 
-    Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, and is routed anew. It goes to
-    every group that reads the topic. Each goes back once: a repeated redrive, also after a crash or with another choice, sends only letters
-    that no other has sent. ``where`` chooses by the dead letter. Letters that it leaves out may go back later. So may letters that cannot
-    be read now, and those whose topic is gone, or takes another message type or schema now.
+    Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, is routed anew, and goes
+    to every group that reads the topic. A repeated redrive, also after a crash or with another choice, sends only letters that no
+    other has sent. Letters that ``where`` leaves out may go back later, as may those that cannot be read now, or whose topic is
+    gone, or takes another message type or schema now.
 
-    With ``dry_run`` nothing is sent or written: the report says what would have been sent, if nobody else redrives meanwhile.
+    With ``dry_run`` nothing is sent or written.
 
-    Raises `TopicNotFound` when the group has no dead-letter queue, and `DataDamaged` at a dead letter that cannot be read
-    (``damaged="skip"`` leaves it out). Raises errors of sending; messages sent before stay sent.
+    Raises `TopicNotFound` when the group has no dead-letter queue, `DataDamaged` at a dead letter that cannot be read
+    (``damaged="skip"`` leaves it out), and errors of sending.
     """
     if limit is not None and not is_positive(limit):
         raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
@@ -121,17 +119,16 @@ class _Redrive:
         self._refused: Counter[str] = Counter()
         self._topics: Counter[str] = Counter()
         self._kept: dict[tuple[int, int], str] = {}
-        """The (offset, sequence) of letters that were given a sequence and cannot be written now, each with the reason."""
+        """Reasons, by (offset, sequence), why letters cannot be written now."""
         self._earliest = self._sent = self._skipped = self._duplicates = 0
         self._last: int | None = None
 
     @property
     def taken(self) -> int:
-        """The number of letters sent or chosen to be sent."""
         return self._sent + len(self._chosen)
 
     async def begin(self) -> None:
-        """Finish first the letters that another redrive has begun."""
+        """Finish the letters that another redrive has begun."""
         await self._redriven.read()
         self._earliest, _ = (await self._reader.offsets())[QUEUE]
         if self._dry_run:
@@ -155,7 +152,6 @@ class _Redrive:
                 await self.send()
 
     async def send(self) -> None:
-        """Return when all chosen letters are durable."""
         if not self._chosen:
             return
         chosen, self._chosen = {letter.offset: letter for letter in self._chosen}, []
@@ -178,10 +174,10 @@ class _Redrive:
         await self._redriven.close()
 
     async def _send_assigned(self, known: Mapping[int, MessageView]) -> None:
-        """Write all letters that were given a sequence and are not known to be durable, whichever redrive gave it. ``known`` are letters by
-        offset.
+        """Write all letters that have a sequence and are not known to be durable, whichever redrive gave it. ``known`` are letters
+        by offset.
 
-        Those that cannot be read or are refused now keep their sequences in the cell. A later redrive compares them with what is there.
+        The rest keep their sequences in the cell, to be compared later.
         """
         ready, gone = await self._ready(known)
         if not ready:
@@ -216,7 +212,7 @@ class _Redrive:
         await self._send_assigned(known)
 
     async def _ready(self, known: Mapping[int, MessageView]) -> tuple[dict[tuple[int, int], MessageView], set[tuple[int, int]]]:
-        """The letters that have a sequence and can be written now, by offset and sequence, and those that retention has taken."""
+        """The letters that can be written now, and those that retention has taken."""
         assigned = [pair for pair in self._redriven.cell.dead_letters.sequences() if pair not in self._kept]
         gone = {pair for pair in assigned if pair[0] < self._earliest}
         letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
@@ -242,7 +238,6 @@ class _Redrive:
             )
 
     async def _read(self, offsets: Sequence[int]) -> dict[int, MessageView]:
-        """The dead letters at these offsets, as far as they can be read."""
         kept = [offset for offset in offsets if offset >= self._earliest]
         if not kept:
             return {}
@@ -251,7 +246,6 @@ class _Redrive:
         return {letter.offset: letter async for letter in source if letter.offset in wanted}
 
     async def _refusal(self, letter: MessageView) -> str | None:
-        """Why a dead letter cannot be sent back, or None."""
         origin = origin_of(letter.properties)
         return NO_ORIGIN if origin is None else (await self._way(origin.topic)).refusal(letter)
 
@@ -268,22 +262,19 @@ class _Redrive:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The way back to one topic."""
-
     topic: str
     writer: CopyWriter
     message_type: MessageType | None
-    """The type of the topic's messages; None: the topic is gone."""
+    """None: the topic is gone."""
     schema: TopicSchema | None
 
     def stored(self, letter: MessageView) -> MessageView:
-        """A letter whose body, if it is a row, has the names under which the topic stores fields. Raises `InvalidArgument`."""
+        """A letter whose row, if any, has stored names. Raises `InvalidArgument`."""
         if self.schema is None or letter.body is None:
             return letter
         return letter._replace(body=by_stored_names(letter.body, letter.properties.get(FIELD_NAMES), self.schema))
 
     def refusal(self, letter: MessageView) -> str | None:
-        """Why a dead letter cannot be sent there, or None."""
         if self.message_type is None:
             return f"there is no topic {self.topic}"
         try:

@@ -1,8 +1,7 @@
 """The record of which letters of a dead-letter queue have gone back: a cell in the lake itself, of the form of a queue's cell.
 
-*Settled* dead letters were given a sequence to go back with. *Assigned* ones are not known to be there yet. So letters may be chosen in any
-order, and a later redrive finishes what another began. *Kept* ones were passed over, as they could not be read or were refused: they have
-their sequences until they are compared with what is there.
+*Settled* dead letters were given a sequence to go back with. *Assigned* ones are not known to be there yet. *Kept* ones could not
+be read or were refused: they have their sequences until they are compared with what is there.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from .copy_writer import SequencesTaken
 
 REDRIVES = "redrives/"
 _WRITE_S = 60.0
-"""How long the lake may take to answer: a redrive that is given up is begun again by hand."""
+"""The time for the lake's answer: a redrive that is given up is begun again by hand."""
 
 
 class RedriveCell:
-    """The cell of one life of a group's dead-letter queue, and changes of it.
+    """The cell of one life of a group's dead-letter queue.
 
-    It lies in the lake, wherever the group's other cells are: two redrives that are told different tables must not send everything twice.
+    It lies in the lake, wherever the group's other cells are: two redrives with different tables must not send everything twice.
     """
 
     def __init__(self, lake: LogLake, group: str, life: int) -> None:
@@ -37,18 +36,13 @@ class RedriveCell:
 
     @property
     def cell(self) -> QueueCell:
-        """The cell as it was read or written last."""
         return self._document.value
 
     async def read(self) -> None:
-        """Read the cell as it is now."""
         await self._document.read()
 
     async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
-        """Give each of these a sequence, except those that have one by now. Returns the offsets that were given one, in order.
-
-        Letters before ``earliest`` are not kept any more, so their places need not be remembered. Raises `LimitExceeded`.
-        """
+        """Give a sequence to each of these that has none. Returns their offsets. Raises `LimitExceeded`."""
         given: list[int] = []
 
         def change(cell: QueueCell) -> QueueCell:
@@ -61,7 +55,7 @@ class RedriveCell:
         return given
 
     async def bury(self, done: Collection[tuple[int, int]]) -> None:
-        """Note that these (offset, sequence) are known to be durable, or that retention took the letters. All others stay as they are."""
+        """Note that these (offset, sequence) are durable, or that retention took the letters."""
 
         def change(cell: QueueCell) -> QueueCell:
             letters = cell.dead_letters
@@ -71,10 +65,7 @@ class RedriveCell:
         await self._change(change)
 
     async def renumber(self, taken: SequencesTaken, compared: Collection[tuple[int, int]]) -> None:
-        """Put those of the ``compared`` letters that do not stand there under sequences behind all others.
-
-        Letters that were not compared keep their sequences: whether they stand there is not known.
-        """
+        """Put those of the ``compared`` letters that do not stand there behind all others."""
 
         def change(cell: QueueCell) -> QueueCell:
             letters = cell.dead_letters
@@ -89,7 +80,6 @@ class RedriveCell:
         await self._change(change)
 
     async def close(self) -> None:
-        """Release the table."""
         await self._table.close()
 
     async def _change(self, change: Callable[[QueueCell], QueueCell]) -> None:
@@ -97,7 +87,7 @@ class RedriveCell:
 
 
 def _check_room(cell: QueueCell, key: str) -> None:
-    """Raise `LimitExceeded` unless the cell can be read again, and written once more when these letters have gone back."""
+    """Raise `LimitExceeded` unless the cell can be read again, and written once more."""
     data = encode_cell(cell)
     observed = f"{len(data)} bytes"
     if len(data) <= ROOM_BYTES:

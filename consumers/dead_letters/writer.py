@@ -1,7 +1,7 @@
 """Dead letters: messages that a consumer group gave up, kept as messages of the topic ``%DLQ%<group>``.
 
-The cell of a queue gives every dead letter a sequence, never twice, before anything is written for it. The letter is written here under the
-name of that queue with that sequence. So the queue's owner writes only what is not there yet, and a former owner adds nothing.
+The cell of a queue gives every dead letter a sequence, never twice, before it is written under the name of that queue. So the owner
+writes only what is missing, and a former owner adds nothing.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ RECONSUME_TIMES = "RECONSUME_TIMES"
 REASON = "DLQ_REASON"
 SEQUENCE = "DLQ_SEQUENCE"
 FIELD_NAMES = "DLQ_FIELD_NAMES"
-"""The names in the body of a row that are not those under which the origin stores its fields, by number."""
+"""Names in the body of a row, by field number, that the origin does not store."""
 REDRIVE_OFFSET = "REDRIVE_OFFSET"
-"""The property that marks a message as sent back: the offset of its dead letter."""
+"""The offset of the dead letter, as the mark of a message that was sent back."""
 REDRIVE = "redrive"
-"""What the names begin with under which letters are sent back."""
+"""The beginning of redrives' producer names."""
 _OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES})
 _PREFIX = "DLQ_"
 _MARK_LIKE = re.compile(f"({_PREFIX})*{REDRIVE_OFFSET}")
 
 REASON_CHARS_MAX = 256
 QUEUE = 0
-"""All dead letters lie in this queue of their topic, even if the topic was created with more queues."""
+"""The queue of all dead letters, however many the topic has."""
 _MORE_PROPERTIES_BYTES = 4 * KIB
 
 
@@ -49,16 +49,15 @@ class DeadLetter(NamedTuple):
     """A message that was given up."""
 
     sequence: int
-    """The sequence that the cell gave."""
     message: MessageView
     attempts: int
-    """Deliveries, the last one included; 0 for a message that was skipped."""
+    """Deliveries; 0 for a message that was skipped."""
     reason: str
-    """Why it failed the last time, or why it was given up; cut to 256 characters."""
+    """The reason of the last failure, or of giving up, cut to 256 characters."""
 
 
 class Origin(NamedTuple):
-    """Where a dead letter comes from, and why it is one."""
+    """The origin of a dead letter, and why it is one."""
 
     topic: str
     queue: int
@@ -68,10 +67,10 @@ class Origin(NamedTuple):
 
 
 class DeadLetterWriter:
-    """Writes the dead letters of one queue of a topic for the group that gave them up. The queue's owner makes it.
+    """Writes the dead letters of one queue of a topic for the group that gave them up.
 
-    The first dead letter makes the topic ``%DLQ%<group>``: NORMAL, one queue, kept for three days, with limits that fit every message of
-    the origin. ``may_write`` is asked before every request. It only saves work: a writer that is no longer the owner doubles nothing.
+    The first dead letter makes the topic ``%DLQ%<group>``: NORMAL, one queue, kept for three days, with limits that fit every
+    message of the origin. ``may_write`` only saves work: a former owner doubles nothing.
     """
 
     def __init__(self, lake: LogLake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
@@ -79,7 +78,6 @@ class DeadLetterWriter:
         self._origin = topic
         self.group = group
         self.topic = dead_letter_topic(group)
-        """The topic that it writes to."""
         self._copies = CopyWriter(
             lake,
             self.topic,
@@ -95,13 +93,13 @@ class DeadLetterWriter:
     ) -> list[int]:
         """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
 
-        ``letters`` are the first of all that the cell has assigned and does not know to be durable, by sequence, but those whose messages
-        are ``lost``. Of ``lost`` ones only (offset, sequence) is left. Returns the sequences for which no dead letter is known to be there.
-        ``given`` is the last sequence that the cell has assigned; None: that of the last of these.
+        ``letters`` are the first that the cell has assigned and does not know to be durable, by sequence, but the ``lost`` ones, of
+        which only (offset, sequence) is left. Returns the sequences for which no dead letter is known to be there. ``given`` is the
+        last sequence that the cell has assigned; None: that of the last of these.
 
-        Raises `OwnershipLost` once ``may_write`` says no. Raises `SequencesTaken` when other messages stand there: the cell was lost or put
-        back (`renumbered`), or another owner has gone on. Raises a retry error or an unknown outcome after five tries; then the same call
-        may be made again.
+        Raises `OwnershipLost` once ``may_write`` is False. Raises `SequencesTaken` when other messages stand there: the cell was
+        lost or put back (`renumbered`), or another owner has gone on. After a retry error or an unknown outcome the same call may
+        be made again.
         """
         assigned = sorted([*(letter.sequence for letter in letters), *(sequence for _, sequence in lost)])
         if not assigned:
@@ -132,7 +130,6 @@ class DeadLetterWriter:
         return [sequence for _, sequence in lost if sequence not in there]
 
     async def _names(self, letters: Sequence[DeadLetter]) -> dict[str, str]:
-        """What letters with rows say about the names of their fields."""
         if all(letter.message.value is None for letter in letters):
             return {}
         try:
@@ -142,7 +139,7 @@ class DeadLetterWriter:
         return {} if said is None else {FIELD_NAMES: said}
 
     async def _written_of(self, lost: Sequence[tuple[int, int]]) -> set[int]:
-        """The sequences of those (offset, sequence) pairs that stand there. Nobody knows any more which messages they were."""
+        """The sequences of those pairs that stand there."""
         if not lost:
             return set()
         wanted = {(str(offset), str(sequence)): sequence for offset, sequence in lost}
@@ -153,7 +150,6 @@ class DeadLetterWriter:
         return {wanted[one] for one in await self._copies.find_written(wanted, place, ("earliest", "latest"))}
 
     async def close(self) -> None:
-        """Release the name."""
         await self._copies.close()
 
     async def _make_topic(self) -> None:
@@ -169,13 +165,12 @@ class DeadLetterWriter:
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of a group's dead letters. Raises `InvalidArgument` or `LimitExceeded` for what cannot be a group."""
+    """The topic of a group's dead letters. Raises `InvalidArgument` or `LimitExceeded`."""
     check_group_name(group)
     return DLQ_PREFIX + group
 
 
 def no_dead_letters(group: str) -> TopicNotFound:
-    """The error for a group that never had dead letters."""
     return TopicNotFound(
         "the consumer group has no dead-letter queue",
         object=dead_letter_topic(group),
@@ -184,7 +179,7 @@ def no_dead_letters(group: str) -> TopicNotFound:
 
 
 def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
-    """The settings of a topic for dead letters that may be as large as ``origin`` allows."""
+    """Dead letters may be as large as ``origin`` allows."""
     limits = TopicLimits(
         body_bytes=origin.body_bytes,
         properties_bytes=origin.properties_bytes + _MORE_PROPERTIES_BYTES,
@@ -195,12 +190,10 @@ def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
 
 
 def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> QueueCell:
-    """The cell with all its assigned letters numbered anew, behind what the dead-letter queue holds. Letters that stand there as assigned
-    are dropped.
+    """The cell with its assigned letters numbered anew, behind what the dead-letter queue holds, without those that stand there.
 
-    ``seen`` holds the (offset, sequence) pairs that were assigned when the writer met the error. Letters assigned since then are numbered
-    behind them: they were not compared, and their sequences may be taken too. Returns the same cell if no seen pair is assigned any more:
-    then others went on.
+    ``seen`` holds the (offset, sequence) pairs that were assigned at the error; letters assigned since come last. Returns the same
+    cell if no seen pair is assigned any more: then others went on.
     """
     letters = cell.dead_letters
     assigned = letters.sequences()
@@ -214,10 +207,10 @@ def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int,
 
 
 def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
-    """The properties of a dead letter: the message's, then its origin and history.
+    """The message's properties, then its origin and history.
 
-    The message's own property names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless
-    too. `REDRIVE_OFFSET` gets it unless it marks the message as sent back.
+    The message's own names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless.
+    `REDRIVE_OFFSET` gets it unless it is the mark.
     """
     message = letter.message
     mark = REDRIVE_OFFSET if is_redriven(message) else None
@@ -234,7 +227,7 @@ def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
 
 
 def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that the message had before it became a dead letter."""
+    """The inverse of `dead_letter_properties`."""
     return {
         name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name: value
         for name, value in properties.items()
@@ -243,7 +236,7 @@ def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def redriven_properties(properties: Mapping[str, str], offset: int) -> dict[str, str]:
-    """The properties with which the dead letter at ``offset`` goes back: those that the message had, and the mark.
+    """The original properties, and the mark of the dead letter at ``offset``.
 
     The message's own property of the mark's name gets the prefix ``DLQ_``, once, however often it goes back.
     """
@@ -254,12 +247,11 @@ def redriven_properties(properties: Mapping[str, str], offset: int) -> dict[str,
 
 
 def is_redriven(message: MessageView) -> bool:
-    """Whether a message was sent back by a redrive."""
     return message.producer.startswith(f"{REDRIVE}/") and REDRIVE_OFFSET in message.properties
 
 
 def origin_of(properties: Mapping[str, str]) -> Origin | None:
-    """Where a dead letter comes from. None when it is no dead letter: anybody may send to the topic."""
+    """None for a message that is no dead letter: anybody may send to the topic."""
     queue, offset, times = (whole_number(properties.get(name, "")) for name in (ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES))
     topic, reason = properties.get(ORIGIN_TOPIC), properties.get(REASON)
     if queue is None or offset is None or times is None or topic is None or reason is None:
@@ -272,5 +264,5 @@ def _kept(name: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text on one line, without characters that a property may not hold."""
+    """One line without characters that a property may not hold."""
     return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))

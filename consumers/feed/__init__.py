@@ -1,4 +1,1 @@
-"""Fetching: rows of a topic for the queues of this process, from the live log, the cache, the backlog and the table.
-
-What may run is in `schedule`.
-"""
+"""Fetching rows of a topic for the queues of this process."""

@@ -1,4 +1,4 @@
-"""What a feed reads that its live window lacks: the table queue by queue, and the log behind it once for all queues."""
+"""Reads what a feed's live window lacks: the table queue by queue, and the log behind it once for all queues."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ _FAR_ENTRIES = 4
 
 
 class CatchUpReader:
-    """Reads one queue from an offset on by the reader's way, which decides what is there, expired or lost."""
+    """Reads one queue from an offset on by the reader's way."""
 
     def __init__(self, reader: Reader, queue: int, start: int, end: int | Literal["latest"]) -> None:
         self._source = reader.read(queue=queue, start=start, end=end)
         self._rows: pa.RecordBatch | None = None
         self.offset = start
-        """The offset of the next row."""
 
     async def fetch(self, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """The next rows; None at the end."""
         if self._rows is None:
             self._rows = await anext(self._source, None)
             if self._rows is None:
@@ -48,8 +46,7 @@ class CatchUpReader:
 class Backlog:
     """A window that moves from the table's end through the log as its queues ask for more.
 
-    It only saves work: the reader finds whatever it does not have. So it is `over` at the first oddity (entries damaged, missing or
-    trimmed), and decides nothing.
+    It only saves work, and is `over` at the first oddity (entries damaged, missing or trimmed).
     """
 
     def __init__(self, topic: Topic, size_bytes_max: int) -> None:
@@ -60,7 +57,7 @@ class Backlog:
         self._view.on_fold = self._folded
         self._view.on_jump = self._jumped
         self._wanted: dict[int, int] = {}
-        """An offset for each queue, below which nobody wants anything."""
+        """Rows below these offsets, by queue, are not wanted."""
         self._moving = asyncio.Lock()
 
     async def open(self, published: int) -> None:
@@ -71,19 +68,18 @@ class Backlog:
             self.over = True
 
     def join(self, queue: int, start: int) -> None:
-        """Keep rows of this queue from the window's present place on, except those below ``start``."""
+        """Keep rows of this queue from the present place on, except those below ``start``."""
         if queue not in self.window.cache.queues:
             self.window.cache.begin(queue, self._following(queue))
         self._wanted[queue] = min(start, self._wanted.get(queue, start))
 
     def drop_below(self, queue: int, start: int) -> None:
-        """Note that nobody wants anything of this queue below ``start``."""
         if queue in self._wanted:
             self._wanted[queue] = start
             self.window.cache.drop_below(queue, start)
 
     def leave(self, queue: int) -> None:
-        """Keep nothing of this queue any more. The backlog is `over` when it was the last queue."""
+        """The backlog is `over` without a queue."""
         if queue in self.window.cache.queues:
             self.window.cache.leave(queue)
             del self._wanted[queue]
@@ -100,7 +96,7 @@ class Backlog:
         return await self.window.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
 
     async def _move(self) -> None:
-        """Fold the next entry. Far behind the log's end, those behind it are fetched with it."""
+        """Fold the next entry, and fetch those behind it far from the log's end."""
         at = self._view.state.entry
         far = self._topic.tail.state.entry - at >= _FAR_ENTRIES
         try:
@@ -109,7 +105,7 @@ class Backlog:
             self.over = True
 
     async def _move_ahead(self, queue: int, limit: int) -> None:
-        """Fold on through entries in memory, as they bring the queue a few rows each, and the window decodes them together."""
+        """Fold on through entries in memory with a few rows each: the window decodes them together."""
         for _ in range(ENTRIES_TOGETHER - 1):
             following = self._following(queue)
             in_memory = self._topic.tail.cache.get(self._view.state.entry + 1) is not None
@@ -122,12 +118,11 @@ class Backlog:
         await self.window.close()
 
     def _following(self, queue: int) -> int:
-        """The offset that the queue's next row in the window will have."""
         state = self._view.state
         return state.next_offsets[queue] if state.incarnation == self._topic.record.incarnation else 0
 
     def _may_move(self, queue: int, start: int) -> bool:
-        """Whether to fold on for this queue: it is not past the offset, and few queues want the entry that would fall out of the window."""
+        """Whether few queues want the entry that would fall out of the window."""
         cache = self.window.cache
         if queue not in cache.queues or self._view.state.entry >= self._topic.tail.state.entry or self._following(queue) > start:
             return False

@@ -1,4 +1,4 @@
-"""Entries of a topic's log whose rows some queue consumed here has not taken yet; bounded in bytes."""
+"""Entries whose rows some queue here has not taken yet; bounded in bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from ...log.format.state import TopicState
 from ...log.tail.arrivals import entry_bytes
 
 _OVERHEAD_BYTES = 4096
-"""What an entry costs in memory besides its bytes."""
 _SHARE_MAX = 4
-"""An entry larger than this part of the cache is not kept in it."""
 
 
 Failures: TypeAlias = "dict[int, BaseException]"
-"""Why entries could not be fetched, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +32,23 @@ class CachedRows:
 
 @dataclass(slots=True, eq=False)
 class CachedEntry:
-    """An entry: as it was stored until somebody wants its rows, then the rows."""
+    """An entry as it was stored, until its rows are wanted."""
 
     number: int
     spans: dict[int, tuple[int, int]]
-    """The offsets it brought to each queue that may still want them: the first, and the one behind the last."""
+    """The first offset and the one behind the last of each queue that may want them."""
     stored: tuple[FoldedEntry, bytes] | None
     size_bytes: int
-    """The size in memory. All queues' rows share it, so it stays the same until none wants them any more."""
+    """The size in memory, until no queue wants the entry: all rows share it."""
     pieces: dict[int, CachedRows] | None = None
-    """The rows, once decoded. A queue whose rows cannot be had from here is not in it."""
+    """Without queues whose rows cannot be had from here."""
     loading: asyncio.Task[Failures] | None = None
 
 
 class FeedCache:
     """A run of consecutive offsets for each queue, in entries shared by all queues.
 
-    The oldest entries fall out first, for all queues alike, so a queue's rows here never have a hole.
+    The oldest entries fall out first, for all queues alike, so a queue's rows never have a hole.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -59,47 +56,41 @@ class FeedCache:
         self._arrivals: dict[int, CachedEntry] = {}
         self._of_queue: dict[int, deque[CachedEntry]] = {}
         self._end: dict[int, int] = {}
-        """The offset for each queue behind the last that was taken in or passed over."""
+        """Offsets behind the last that was taken in or passed over, by queue."""
         self.size_bytes = 0
 
     @property
     def queues(self) -> list[int]:
-        """The queues whose rows are kept."""
         return list(self._of_queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next entry might push the oldest out, if it has the size of the last one."""
+        """Whether an entry like the last might push the oldest out."""
         last = next(reversed(self._arrivals.values()), None)
         return last is not None and self.size_bytes + last.size_bytes > self._size_bytes_max
 
     @property
     def is_half_full(self) -> bool:
-        """Whether what is here might fill all of it, once it is decoded."""
         return 2 * self.size_bytes > self._size_bytes_max
 
     @property
     def oldest(self) -> CachedEntry | None:
-        """The entry that falls out next."""
         return next(iter(self._arrivals.values()), None)
 
     def begin(self, queue: int, end: int) -> None:
-        """Keep the rows of this queue from offset ``end`` on, which is the next to come."""
+        """Keep the rows of this queue from offset ``end`` on."""
         self._of_queue[queue] = deque()
         self._end[queue] = end
 
     def leave(self, queue: int) -> None:
-        """Keep nothing of this queue any more."""
         self._void(queue, 0)
         del self._of_queue[queue], self._end[queue]
 
     def limit(self, size_bytes_max: int) -> None:
-        """Hold at most this much from now on."""
         self._size_bytes_max = size_bytes_max
         self._shrink()
 
     def take(self, folded: FoldedEntry, data: bytes) -> None:
-        """Add the entry behind the last one."""
         spans = self._spans(folded)
         state = folded.state
         for queue, end in self._end.items():
@@ -126,12 +117,11 @@ class FeedCache:
         self._shrink()
 
     def jump(self, state: TopicState) -> None:
-        """Note that entries were passed over; what comes next follows ``state``."""
         for queue in self._of_queue:
             self._void(queue, state.next_offsets[queue])
 
     def covering(self, queue: int, start: int, limit: int) -> list[CachedEntry]:
-        """The entries that hold offsets from ``start`` up to ``limit`` (exclusive), in order; empty unless ``start`` is here."""
+        """The entries that hold offsets from ``start`` up to ``limit`` (exclusive); empty unless ``start`` is here."""
         arrivals = self._of_queue.get(queue)
         if not arrivals or start < arrivals[0].spans[queue][0]:
             return []
@@ -143,24 +133,22 @@ class FeedCache:
         return found
 
     def first_offset(self, queue: int) -> int:
-        """The first offset of this queue that is here, or the next to come."""
+        """The first offset of this queue here, or the next to come."""
         arrivals = self._of_queue[queue]
         return arrivals[0].spans[queue][0] if arrivals else self._end[queue]
 
     def drop_below(self, queue: int, start: int) -> None:
-        """Drop this queue's rows in entries that end at or before ``start``."""
         arrivals = self._of_queue.get(queue)
         while arrivals and arrivals[0].spans[queue][1] <= start:
             self._drop_first(queue)
 
     def drop_through(self, queue: int, arrival: CachedEntry) -> None:
-        """Drop this queue's rows in entries up to this one, because they cannot be had from here."""
+        """Drop rows that cannot be had from here."""
         arrivals = self._of_queue.get(queue)
         while arrivals and arrivals[0].number <= arrival.number:
             self._drop_first(queue)
 
     def decoded(self, arrival: CachedEntry, pieces: dict[int, CachedRows], size_bytes: int) -> None:
-        """Note that the rows of an entry are here, and take ``size_bytes``."""
         size_bytes += _OVERHEAD_BYTES
         if arrival.number in self._arrivals:
             self.size_bytes += size_bytes - arrival.size_bytes

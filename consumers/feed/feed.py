@@ -1,8 +1,7 @@
-"""Rows of one topic for the queues that this process consumes, shared by all their keepers.
+"""Rows of one topic for the queues that this process consumes.
 
-Live rows come from the end of the log, which the process has open anyway. Every entry is kept as it came until one of its queues wants
-rows; then it is decoded once for all of them. Older rows, and rows that fell out of that cache, come from the table and the log by the
-reader's way.
+Every live entry is kept as it came until one of its queues wants rows; then it is decoded once for all of them. Older rows, and
+rows that fell out of that cache, come by the reader's way.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ _PICK_GAP = 1024
 class Feed:
     """Hands out the rows of attached queues from any offset on, in order and without a hole.
 
-    ``cache_bytes`` bounds the memory for entries that some attached queue has not taken yet. Nothing is asked of the store unless a caller
-    fetches what is not in memory, or waits in `arrived`.
+    ``cache_bytes`` bounds the memory for entries that some attached queue has not taken yet.
     """
 
     def __init__(self, topic: Topic, *, cache_bytes: int = CACHE_BYTES) -> None:
@@ -60,21 +58,18 @@ class Feed:
 
     @property
     def topic(self) -> Topic:
-        """The topic whose rows these are."""
         return self._topic
 
     @property
     def schema(self) -> TopicSchema | None:
-        """The topic's schema, as far as this process has read."""
         return self._tail.state.schema
 
     @property
     def cached_bytes(self) -> int:
-        """The size of entries kept for queues that have not taken their rows yet."""
         return self._live.cache.size_bytes + (0 if self._backlog is None else self._backlog.window.cache.size_bytes)
 
     def attach(self, queue: int) -> None:
-        """Keep live rows of this queue from now on. A queue attached twice is to be detached twice."""
+        """A queue attached twice is to be detached twice."""
         self._check_open()
         self._check_life()
         if queue not in self._attached:
@@ -85,7 +80,6 @@ class Feed:
         self._attached[queue] = self._attached.get(queue, 0) + 1
 
     async def detach(self, queue: int) -> None:
-        """Forget the rows kept for this queue when nobody else has it attached."""
         self._attached[queue] -= 1
         if self._attached[queue]:
             return
@@ -97,18 +91,17 @@ class Feed:
         await self._at_tail(queue)
 
     def next_offset(self, queue: int) -> int:
-        """The offset of the queue's next message, as far as this process knows the log. Raises `TopicDeleted`."""
+        """The offset of the queue's next message, as far as is known. Raises `TopicDeleted`."""
         self._check_life()
         return self._tail.state.next_offsets[queue]
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
         """The rows of an attached queue from offset ``start`` on, dense, with `MESSAGE_SCHEMA`. None: there is nothing yet.
 
-        At most ``rows_max`` rows and ``bytes_max`` bytes, but one row at least. Rows that are in memory come without a request, and
-        in one batch as far as they are decoded.
+        At most ``rows_max`` rows and ``bytes_max`` bytes, but one row at least. Rows in memory come without a request.
 
-        Raises `OffsetOutOfRange` when retention took the offset, `DataDamaged` when its row cannot be read any more, `TopicDeleted`,
-        and `StoreUnavailable` when the store does not answer.
+        Raises `OffsetOutOfRange` when retention took the offset, `DataDamaged` when its row cannot be read any more,
+        `TopicDeleted`, and `StoreUnavailable`.
         """
         self._check_attached(queue)
         while start < self.next_offset(queue):
@@ -123,7 +116,7 @@ class Feed:
         return None
 
     async def arrived(self, queue: int, start: int) -> None:
-        """Return once the queue's next offset is above ``start``. The log is polled as long as somebody waits here.
+        """Return once the queue's next offset is above ``start``, polling the log.
 
         Raises `TopicDeleted`, `ClosedError` when the feed is closed meanwhile, and errors that made reading the log impossible.
         """
@@ -140,7 +133,7 @@ class Feed:
                 self._forget(queue, entry)
 
     async def scan(self, queue: int, start: int, limit: int) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of a queue from ``start`` to ``limit`` (exclusive), read from the store anew. Raises what `fetch` raises."""
+        """The rows of a queue from ``start`` to ``limit`` (exclusive), read anew. Raises what `fetch` raises."""
         async with aclosing(self._reader.read(queue=queue, start=start, end=limit)) as source:
             async for rows in source:
                 check_dense(rows, queue, start)
@@ -148,7 +141,7 @@ class Feed:
                 yield rows
 
     async def pick(self, queue: int, offsets: Sequence[int]) -> pa.RecordBatch:
-        """The rows of these few offsets of a queue, in rising order, read from the store anew. Raises what `fetch` raises."""
+        """The rows of these few rising offsets, read anew. Raises what `fetch` raises."""
         wanted = np.unique(np.asarray(offsets, np.int64))
         schema = self._tail.state.schema
         shown = projection_of(None, schema)
@@ -172,16 +165,15 @@ class Feed:
         return rows
 
     async def kept_from(self, queue: int, start: int) -> int:
-        """The first offset from ``start`` on that retention has left, for callers that go on behind expired rows. The queue's next offset
-        when there is none yet.
+        """The first offset from ``start`` on that retention has left, or the queue's next offset.
 
-        A row that is left may be damaged. It is not passed over: it may be put back.
+        A damaged row is not passed over: it may be put back.
         """
         earliest, following = (await self._reader.offsets())[queue]
         return min(max(start, earliest), following)
 
     async def close(self) -> None:
-        """End every wait here with `ClosedError`, and forget all."""
+        """End every wait here with `ClosedError`."""
         self._closed = True
         if self._attached:
             self._tail.fold_listeners.remove(self._folded)
@@ -219,7 +211,6 @@ class Feed:
         return await self._older(queue, start, rows_max, bytes_max) if rows is None else rows
 
     async def _joined(self, queue: int, start: int) -> Backlog | None:
-        """The window on the log behind the table, if the offset lies there."""
         async with self._opening:
             if self._backlog is None or self._backlog.over:
                 await self._end_backlog()
@@ -238,7 +229,7 @@ class Feed:
             return self._backlog
 
     async def _older(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows by the reader's way. None when the part that it was opened for has been read."""
+        """None when the part that it was opened for has been read."""
         source = self._behind.pop((queue, start), None)
         is_new = source is None
         if source is None:
@@ -261,7 +252,7 @@ class Feed:
         return rows
 
     async def _unpublished_rows(self, queue: int, wanted: Offsets) -> list[pa.RecordBatch]:
-        """The rows of these offsets that are found behind the table. The table is refreshed only if there may be any."""
+        """The rows of these offsets behind the table."""
         behind = wanted[wanted.searchsorted(self._table.end(queue)) :]
         if len(behind):
             self._table = await self._rows.refresh()
@@ -269,7 +260,6 @@ class Feed:
         return await self._unpublished.pick(self._table.published, queue, behind) if len(behind) else []
 
     async def _at_tail(self, queue: int) -> None:
-        """Note that the queue needs only live rows from now on."""
         if self._backlog is not None:
             self._backlog.leave(queue)
             if self._backlog.over:
@@ -277,7 +267,7 @@ class Feed:
         await self._end_behind(queue, keep=0)
 
     async def _end_behind(self, queue: int, *, keep: int) -> None:
-        """Close all but the newest ``keep`` readers of a queue's older rows."""
+        """Keep only the newest ``keep`` readers of a queue's older rows."""
         if self._behind:
             open_ = [key for key in self._behind if key[0] == queue]
             for key in open_[: max(0, len(open_) - keep)]:
@@ -302,7 +292,6 @@ class Feed:
         self._wake()
 
     async def _poll(self) -> None:
-        """Keep the tail polling while somebody waits."""
         try:
             while self._waiting:
                 await self._tail.wait_past(self._tail.state.entry)
@@ -358,5 +347,5 @@ class Feed:
 
 
 def _runs(offsets: Offsets) -> list[Offsets]:
-    """The offsets in runs. The gap between two runs is so large that it is better not read."""
+    """Runs, between which so many offsets lie that they are better not read."""
     return np.split(offsets, np.flatnonzero(np.diff(offsets) > _PICK_GAP) + 1) if len(offsets) else []

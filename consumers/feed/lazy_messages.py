@@ -1,7 +1,7 @@
-"""Fetched messages that nobody has asked for yet. They stay columns: a message object is made when its handler is about to get it.
+"""Fetched messages as columns, until a handler is about to get them.
 
-Python's garbage collector visits every object that refers to others, again and again, as long as it lives. With thousands of messages in
-memory that costs as much as all else together. Numbers, texts and bytes in a few long lists cost it next to nothing.
+Python's garbage collector visits every object that refers to others, again and again; numbers, texts and bytes in a few long lists
+cost it next to nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ...log.schema.value_column import ValueColumn
 _OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
 
 _FEW = 8
-"""The number of messages up to which it is faster to make them together with others than by themselves."""
+"""The number of messages up to which it is faster to make them together with others."""
 
 Places: TypeAlias = "range | list[int]"
-"""Places of rows, ascending."""
+"""Ascending."""
 
 
 class FetchedRows:
@@ -32,23 +32,21 @@ class FetchedRows:
     __slots__ = ("_columns", "_value_bytes", "offsets")
 
     def __init__(self, columns: Sequence[Column | Sequence[Any]], *, value_bytes: float = 0.0) -> None:
-        """One column for each field of a message. ``value_bytes`` is the mean size of a typed row."""
+        """``value_bytes`` is the mean size of a typed row."""
         self._columns = columns
         self._value_bytes = value_bytes
         self.offsets: list[int] = [*columns[_OFFSET]]
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> FetchedRows:
-        """The rows of a batch with `MESSAGE_SCHEMA`; nothing of the batch is kept in memory."""
+        """The rows of a batch with `MESSAGE_SCHEMA`, of which nothing is kept in memory."""
         value_bytes = batch.column(VALUE).nbytes / max(1, batch.num_rows) if VALUE in batch.schema.names else 0.0
         return FetchedRows(view_columns(topic, batch, epoch=epoch), value_bytes=value_bytes)
 
     def all(self) -> LazyMessages:
-        """All rows."""
         return LazyMessages([(self, range(len(self.offsets)))], self.offsets)
 
     def by_group(self, places: Places) -> dict[str | None, Places]:
-        """Some places, by the message group of the row there."""
         groups = self._columns[_GROUP]
         if isinstance(groups, repeat):
             return {next(groups): places}
@@ -69,12 +67,10 @@ class FetchedRows:
         return FetchedRows([some(column) for column in self._columns], value_bytes=self._value_bytes)
 
     def messages(self, places: Places) -> list[MessageView]:
-        """The messages at some places."""
         get = _getter(places)
         return list(views_of([column if isinstance(column, repeat) else get(column) for column in self._columns]))
 
     def body_bytes(self, places: Places) -> int:
-        """The size of the bodies, or of the typed rows, at some places together."""
         bodies = self._columns[_BODY]
         if isinstance(bodies, repeat):
             return int(len(places) * self._value_bytes)
@@ -82,7 +78,6 @@ class FetchedRows:
 
 
 def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
-    """A function that takes the values at some places out of a column."""
     if isinstance(places, range):
         return itemgetter(slice(places.start, places.stop))
     if len(places) <= 1:
@@ -91,7 +86,7 @@ def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
 
 
 class LazyMessages(Sequence[MessageView]):
-    """Some messages of one queue, in order. All are made together when one of them is first asked for."""
+    """Some messages of one queue, in order. All are made when one of them is first asked for."""
 
     __slots__ = ("made", "offsets", "parts")
 
@@ -104,7 +99,6 @@ class LazyMessages(Sequence[MessageView]):
 
     @staticmethod
     def of(messages: Iterable[MessageView]) -> LazyMessages:
-        """The given messages as a `LazyMessages`."""
         if isinstance(messages, LazyMessages):
             return messages
         made = list(messages)
@@ -112,12 +106,10 @@ class LazyMessages(Sequence[MessageView]):
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> LazyMessages:
-        """All of a batch with `MESSAGE_SCHEMA`."""
         return FetchedRows.fetched(topic, batch, epoch=epoch).all()
 
     @staticmethod
     def joined(those: Sequence[LazyMessages]) -> LazyMessages:
-        """All of them, one behind the other."""
         if len(those) == 1:
             return those[0]
         offsets = [offset for one in those for offset in one.offsets]
@@ -126,7 +118,6 @@ class LazyMessages(Sequence[MessageView]):
         return LazyMessages([part for one in those for part in one.parts], offsets)
 
     def cut(self, start: int, stop: int | None = None) -> LazyMessages:
-        """The messages from one place up to another."""
         parts, made, offsets = self.parts, self.made, self.offsets[start:stop]
         if made is not None:
             return LazyMessages((), offsets, made[start:stop])
@@ -146,7 +137,6 @@ class LazyMessages(Sequence[MessageView]):
         return [LazyMessages((), [message.offset], [message]) for message in self]
 
     def by_group(self) -> dict[str | None, LazyMessages]:
-        """The messages of each message group."""
         if self.made is None and len(self.parts) == 1:
             rows, places = self.parts[0]
             own = rows.by_group(places)
@@ -158,7 +148,6 @@ class LazyMessages(Sequence[MessageView]):
         return {group: LazyMessages.of(those) for group, those in found.items()}
 
     def without(self, offsets: set[int]) -> LazyMessages:
-        """The messages without those at ``offsets``."""
         kept = [offset for offset in self.offsets if offset not in offsets]
         parts, made = self.parts, self.made
         if made is not None:
@@ -167,7 +156,6 @@ class LazyMessages(Sequence[MessageView]):
 
     @property
     def body_bytes(self) -> int:
-        """The size of the bodies together."""
         parts, made = self.parts, self.made
         if made is not None:
             return sum(len(message.body) for message in made if message.body is not None)

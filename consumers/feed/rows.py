@@ -1,4 +1,4 @@
-"""Batches of messages as consumers look at them: whole columns at a time, never row by row."""
+"""Batches of messages as consumers look at them: whole columns at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _KNOWN_MAX = 1 << 16
 
 
 def group_hash(group: str | None, secret: str) -> int:
-    """The number by which a queue's cell knows a message group: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer group's
-    secret, never 0. 0 stands for messages without a group.
+    """The number by which a queue's cell knows a message group: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer
+    group's secret, never 0. 0 stands for messages without a group.
 
-    The sender chooses the names, and cannot know which two have one hash. Two message groups with one hash are one group here: in order,
-    and held up together.
+    Senders choose names, and cannot know which two have one hash. Such two are one group here, in order.
     """
     if group is None:
         return 0
@@ -29,15 +28,14 @@ def group_hash(group: str | None, secret: str) -> int:
 
 
 class GroupHashes:
-    """The hashes of message groups, remembered up to a bound: most groups come again and again."""
+    """Hashes, remembered up to a bound."""
 
     def __init__(self, secret: str = "") -> None:
-        """``secret``: the consumer group's."""
+        """``secret`` is the consumer group's."""
         self._secret = secret
         self._known: dict[str | None, int] = {}
 
     def of(self, group: str | None) -> int:
-        """The hash of a message group."""
         found = self._known.get(group)
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
@@ -47,7 +45,7 @@ class GroupHashes:
 
 
 def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:
-    """The offsets from ``start`` up to ``limit`` that a filter did not keep."""
+    """Offsets that a filter did not keep."""
     if kept.num_rows == limit - start:
         return OffsetSet()
     passed = np.isin(np.arange(start, limit), kept.column("offset").to_numpy())
@@ -55,7 +53,6 @@ def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:
 
 
 def gone(where: str, start: int, earliest: int) -> OffsetOutOfRange:
-    """The error for messages that retention removed before the group had them."""
     return OffsetOutOfRange(
         "messages are gone by retention before the group had them",
         operation="consume",

@@ -1,4 +1,4 @@
-"""Where the rows that the table lacks lie in the log. A few of them can be read again without a walk through all rows before them."""
+"""The places in the log of rows that the table lacks, so that a few can be read without a walk through all before them."""
 
 from __future__ import annotations
 
@@ -28,32 +28,28 @@ from ...log.topic.topics import Topic
 Offsets = npt.NDArray[np.int64]
 
 ENTRIES_MAX = 8_192
-"""The most entries, at some 2 KiB each, 4 KiB with batches in 16 queues. Beyond that the first are forgotten: the reader has the shortest
-way to them.
-"""
+"""The most entries, at some 2 KiB each, 4 KiB with batches in 16 queues. The first are forgotten."""
 _TOGETHER = 16
 _TOGETHER_BYTES = 16 * MIB
-"""Entries that are fetched and decoded side by side; a larger one is left to the reader, which takes it file by file."""
+"""Entries that are decoded side by side; a larger one is left to the reader."""
 _WALK_ENTRIES = 16
-"""The number of entries after which others get their turn: folding entries that are in memory waits for nothing."""
+"""The entries after which others get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     folded: FoldedEntry
-    """Only ``next_offsets`` and two more fields of its state are kept."""
+    """Reduced to ``next_offsets`` and two more fields of its state."""
     size_bytes: int
-    """The size of the entry with everything that it links."""
 
     def following(self, queue: int) -> int:
-        """The queue's next offset behind this entry."""
         return self.folded.state.next_offsets[queue]
 
 
 class UnpublishedEntries:
-    """The entries of a topic's log behind its table. Each is folded once, when somebody first picks rows that the table lacks.
+    """The entries behind the table, each folded once, at the first pick of rows that the table lacks.
 
-    It only saves work: the reader finds rows that are not found here, or says what became of them.
+    It only saves work: the reader decides what became of missing rows.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -63,7 +59,7 @@ class UnpublishedEntries:
         self._walking = asyncio.Lock()
 
     async def pick(self, published: int, queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
-        """The rows that are found for these rising offsets, in order, as they are stored. ``published`` is the last entry that the table has.
+        """The rows found for these rising offsets. ``published`` is the last entry that the table has.
 
         At most one request for each entry that has any of them, and one for what it links; none for entries in memory. Raises
         `StoreUnavailable`.
@@ -84,7 +80,6 @@ class UnpublishedEntries:
     # --- Where they are
 
     async def _walk(self, published: int) -> None:
-        """Note all entries behind ``published`` that the process knows of, and forget those before."""
         topic, tail = self._topic, self._topic.tail
         async with self._walking:
             try:
@@ -116,7 +111,7 @@ class UnpublishedEntries:
             del self._entries[: ENTRIES_MAX // 8]
 
     def _with_any(self, queue: int, offsets: Offsets) -> Iterator[_Entry]:
-        """The entries that have rows of these offsets, in order. There may be one more, at whose place others were lost."""
+        """The entries that have rows of these offsets. There may be one more, at whose place others were lost."""
         at = 0
         while at < len(offsets):
             offset = int(offsets[at])
@@ -129,7 +124,7 @@ class UnpublishedEntries:
     # --- What they hold
 
     async def _stored(self, entry: _Entry, queue: int) -> _Stored | None:
-        """An entry's bytes and what it links for the queue. None if it is no longer there as it was folded."""
+        """None if the entry is no longer there as it was folded."""
         topic, folded = self._topic, entry.folded
         where = topic.paths.entry(folded.number)
         data = topic.tail.cache.get(folded.number)
@@ -167,7 +162,6 @@ def _together(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
 
 
 def _rows_at(paths: TopicPaths, stored: Sequence[_Stored], queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
-    """The rows of these offsets, as far as they can be read."""
     found: list[pa.RecordBatch] = []
     for one in stored:
         try:

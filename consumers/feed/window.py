@@ -1,4 +1,4 @@
-"""A window on a topic's log: entries kept in memory, decoded once for all queues when the first of them wants its rows."""
+"""A window on a topic's log: entries in memory, decoded once for all queues."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from .cache import CachedEntry, CachedRows, Failures, FeedCache
 from .rows import cut
 
 _ENTRIES_AHEAD = 4
-"""The number of entries under way at a time, from the first wanted one on."""
 ENTRIES_TOGETHER = 16
-"""The number of small entries that are decoded and given together: each fetch costs more than a few rows do."""
+"""Small entries that are given together: each fetch costs more than a few rows do."""
 _TOGETHER_BYTES = 256 * KIB
 _TOGETHER_SHARE = 16
-"""Small entries take together no larger part of the window, as rows take more memory than an entry as it is stored."""
+"""The inverse share of the window for small entries together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,9 @@ class Window:
         self._loads: set[asyncio.Task[Failures]] = set()
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows of a queue from ``start`` on, from as many entries as are decoded. None when they cannot be had from here.
+        """Rows of a queue from ``start`` on. None when they cannot be had from here.
 
-        Raises `StoreUnavailable` when a staged object that an entry links cannot be fetched now.
+        Raises `StoreUnavailable` when a staged object of an entry cannot be fetched now.
         """
         arrivals = self.cache.covering(queue, start, start + rows_max)
         if not arrivals:
@@ -75,14 +74,12 @@ class Window:
         return _taken(arrivals, queue, start, rows_max, bytes_max)
 
     async def close(self) -> None:
-        """Cancel the loads that are under way."""
         loads = list(self._loads)
         for load in loads:
             load.cancel()
         await asyncio.gather(*loads, return_exceptions=True)
 
     def _start(self, arrivals: Sequence[CachedEntry]) -> None:
-        """Have those decoded together that are not yet."""
         wanted = [arrival for arrival in arrivals if arrival.pieces is None and arrival.loading is None]
         if wanted:
             load = asyncio.ensure_future(self._load(wanted))
@@ -92,20 +89,19 @@ class Window:
             load.add_done_callback(self._loaded)
 
     def _loaded(self, load: asyncio.Task[Failures]) -> None:
-        """Drop a finished load. The fetch that comes to its entry tries a failed load again; earlier fetches need not know of it."""
+        """Drop a finished load. The fetch that comes to its entry tries a failed load again."""
         self._loads.discard(load)
         if not load.cancelled():
             load.exception()
 
     def _schema(self, folded: FoldedEntry) -> TopicSchema | None:
-        """The schema that shows an entry's rows: the present one, as readers show them, and not the one when they were sent."""
         found = folded.state.schema
         return self._topic.schema if found is not None and self._topic.is_current else found
 
     async def _load(self, arrivals: Sequence[CachedEntry]) -> Failures:
-        """Decode entries for all queues that want rows of them. Returns why some could not be fetched, by entry.
+        """Decode entries for all queues that want rows of them. Returns why some could not be fetched.
 
-        They are decoded by one thread: several would mostly wait for one another.
+        One thread decodes them: several would mostly wait for one another.
         """
         try:
             fetched = await asyncio.gather(*map(self._fetched, arrivals), return_exceptions=True)
@@ -126,7 +122,6 @@ class Window:
         return failures
 
     async def _fetched(self, arrival: CachedEntry) -> _Fetched:
-        """An entry with the staged objects that it links."""
         assert arrival.stored is not None
         folded, data = arrival.stored
         spans = dict(arrival.spans)
@@ -135,13 +130,13 @@ class Window:
 
 
 def _small(arrivals: Sequence[CachedEntry], bytes_max: int) -> int:
-    """The number of first entries, one at least, that are so small that they are waited for together."""
+    """The first entries, one at least, so small that they are waited for together."""
     sizes = accumulate(arrival.size_bytes for arrival in arrivals[:ENTRIES_TOGETHER])
     return max(1, sum(size_bytes <= bytes_max for size_bytes in sizes))
 
 
 def _taken(arrivals: list[CachedEntry], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-    """Rows of the first entries, as far as they are decoded and follow one another."""
+    """Rows of the first decoded entries that follow one another."""
     taken: list[pa.RecordBatch] = []
     at, left_rows, left_bytes = start, rows_max, bytes_max
     for arrival in arrivals:
@@ -165,7 +160,6 @@ def _taken(arrivals: list[CachedEntry], queue: int, start: int, rows_max: int, b
 
 
 def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[dict[int, CachedRows], int]]:
-    """What `_decoded` gives for each; nothing for a damaged one."""
     decoded: list[tuple[dict[int, CachedRows], int]] = []
     for one in those:
         try:
@@ -176,7 +170,7 @@ def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[di
 
 
 def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, CachedRows], int]:
-    """The rows of an entry for each of its spans that is whole, as its schema shows them, and the bytes that all of them take."""
+    """Rows of each whole span by its schema, and the bytes of all."""
     folded, spans = fetched.folded, fetched.spans
     entry = decode_entry(paths, folded, fetched.data, fetched.parts, queues=spans.keys())
     whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
@@ -197,9 +191,7 @@ def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, CachedRows
 
 
 def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]], schema: TopicSchema | None, *, where: str) -> pa.RecordBatch:
-    """The rows of these queues as one batch, as the ``schema`` shows them. Raises `InternalError` unless they are exactly those that the
-    fold gave out.
-    """
+    """One batch by the ``schema``. Raises `InternalError` unless it has exactly the rows that the fold gave out."""
     table = entry.table
     if entry.lost:
         table = table.filter(pc.is_in(table.column("queue"), value_set=pa.array(list(whole), pa.int32())))

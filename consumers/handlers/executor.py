@@ -1,4 +1,4 @@
-"""Where listeners run: threads for ordinary functions, tasks for coroutines. The lease is checked before every handler."""
+"""Threads for ordinary listeners, tasks for coroutines. The lease is checked before every handler."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ log = logging.getLogger("penstock.consumers")
 Listener: TypeAlias = Callable[[MessageView], object]
 BatchListener: TypeAlias = Callable[[list[MessageView]], object]
 _REPORT_S = 0.05
-"""A run that takes longer than this reports its progress."""
 _LOOK_AGAIN_S = 0.02
-"""The time after a move until idle threads are looked for again. A run that had just begun by then may be at a slow message."""
+"""The time after a move until idle threads are looked for again, as a run may be at a slow message."""
 
 
 class RunOwner(Protocol):
-    """The party that gave a run, and is told what becomes of it."""
+    """The party that gave a run."""
 
     @property
     def until_s(self) -> float:
         """The time, by the monotonic clock, until which handlers may be started. Asked in the handler's thread.
 
-        The answer may be kept: it moves back only when this process decides so, and then runs are cancelled too.
+        It moves back only when this process decides so, and then runs are cancelled too.
         """
         ...
 
     def moved(self, run: LaneRun) -> None:
-        """A run made progress or ended. Called on the event loop."""
+        """Called on the event loop."""
         ...
 
 
@@ -48,11 +47,11 @@ class Executor(Protocol):
     """Runs runs."""
 
     def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
-        """Take these runs on. Call this on the event loop only."""
+        """Call this on the event loop only."""
         ...
 
     def gave_up(self, run: LaneRun) -> None:
-        """Note that the handler of a run was given up; another may take its place at once."""
+        """Another handler may take the place of the run's at once."""
         ...
 
     async def close(self) -> None:
@@ -60,7 +59,7 @@ class Executor(Protocol):
         ...
 
     def runs_here(self) -> bool:
-        """Whether the caller runs inside a handler: a caller that waits for handlers would wait for itself."""
+        """Whether the caller runs inside a handler."""
         ...
 
     @property
@@ -69,13 +68,11 @@ class Executor(Protocol):
         ...
 
     @property
-    def is_idle(self) -> bool:
-        """Whether another handler would begin at once."""
-        ...
+    def is_idle(self) -> bool: ...
 
 
 class ThreadExecutor:
-    """Runs a listener in threads of its own. A thread whose handler was given up is replaced by a fresh one."""
+    """Runs a listener in threads of its own. A thread whose handler was given up is replaced."""
 
     def __init__(
         self,
@@ -102,7 +99,7 @@ class ThreadExecutor:
         self._idents: set[int] = set()
         self._at_work: set[int] = set()
         self._vacant: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """One entry for each thread that could not be replaced: the thread that was given up keeps its place."""
+        """One entry for each thread that could not be replaced."""
         try:
             for _ in range(threads):
                 self._add_thread()
@@ -174,7 +171,6 @@ class ThreadExecutor:
                 return
 
     def _is_replaced(self) -> bool:
-        """Whether another thread has the place of one that was given up."""
         try:
             self._vacant.get_nowait()
         except queue.Empty:
@@ -381,7 +377,7 @@ class TaskExecutor:
             apply(run, verdict)
 
     async def _verdict(self, given: object, count: int) -> ListenerVerdict | None:
-        """What the listener returns, judged; None when it declines."""
+        """None when the listener declines."""
         try:
             return judge(await self._call(given), count)
         except MessagesDeclined:
@@ -416,7 +412,7 @@ def executor_of(
     group: str,
     idle: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """An executor of the kind that the listener needs, for ``at_once`` handlers at a time. Call this on the event loop only.
+    """An executor of the kind that the listener needs. Call this on the event loop only.
 
     ``idle`` is called when a handler has ended and nothing waits for its place.
     """

@@ -1,4 +1,4 @@
-"""Listeners that return None: what they are known by before they run, and what the log says at the first None."""
+"""Listeners that return None."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ REMEDY = "end it with `return penstock.ConsumeResult.SUCCESS`"
 
 
 def is_annotated_to_return_none(listener: object) -> bool:
-    """Whether a listener says of itself that it returns None.
-
-    What a decorator wrapped is not judged: `functools.wraps` copies the annotations, and the wrapper may return something else.
-    """
+    """A decorator is not judged: `functools.wraps` copies the annotations, and the wrapper may return something else."""
     while isinstance(listener, partial):
         listener = listener.func
     if inspect.isclass(listener):
@@ -35,22 +32,19 @@ def is_annotated_to_return_none(listener: object) -> bool:
 
 
 def name_of(listener: object) -> str:
-    """A listener's name, for people."""
     while isinstance(listener, partial):
         listener = listener.func
     return str(getattr(listener, "__qualname__", None) or type(listener).__qualname__)
 
 
 class MissingResultLog:
-    """Says once that the listener of a consumer returned None."""
+    """Logs once that the listener of a consumer returned None."""
 
     def __init__(self, group: str, listener: object, *, then: str) -> None:
-        """``then`` says what becomes of the message."""
         self._group, self._listener, self._then = group, listener, then
         self._told = False
 
     def note(self, reason: str) -> None:
-        """Look at the reason of a failure."""
         if reason == NO_ANSWER and not self._told:
             self._told = True
             log.error(

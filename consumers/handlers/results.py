@@ -1,4 +1,4 @@
-"""What a listener answers about a message or a batch."""
+"""A listener's answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class ConsumeResult(Enum):
     SUCCESS = "success"
     """The message is done, and never handed out again."""
     FAILURE = "failure"
-    """The message is run again after the interval of the group's retry policy. At the end of its attempts the dead-letter policy applies."""
+    """The message is run again after the interval of the group's retry policy. At the end of its attempts the dead-letter policy
+    applies."""
     DEAD_LETTER = "dead_letter"
     """The message can never succeed: the dead-letter policy applies at once."""
 
@@ -55,20 +56,20 @@ AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
 class MessagesDeclined(Exception):
     """Raised by a listener that did not take what it was given: the messages are given back as if they had not been handed out.
 
-    Useful while the consumer drains. At any other time they are handed out again at once.
+    Outside of a drain they are handed out again at once.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerVerdict:
-    """A checked result: how many messages of a run's rest succeeded, and what failed then."""
+    """A checked result: the messages that succeeded, and what failed then."""
 
     succeeded: int
     failure: Failure | None = None
 
 
 def judge(result: object, count: int) -> ListenerVerdict:
-    """The meaning of a listener's answer about ``count`` messages. Anything that is no answer is a failure whose reason says so."""
+    """Anything that is no answer is a failure."""
     if result is ConsumeResult.SUCCESS:
         return ListenerVerdict(count)
     if isinstance(result, BatchResult):
@@ -81,7 +82,6 @@ def judge(result: object, count: int) -> ListenerVerdict:
 
 
 def raised(error: BaseException, count: int) -> ListenerVerdict:
-    """The meaning of an exception in a listener."""
     return ListenerVerdict(0, Failure(text_of_error(error), blamed=count == 1))
 
 

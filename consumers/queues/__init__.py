@@ -1,4 +1,1 @@
-"""One queue in its owner: processors that fetch, write the cell and hand messages out, and the tasks beside them.
-
-The decisions are in `schedule`.
-"""
+"""One queue in its owner: processors that fetch, write the cell and hand messages out, and the tasks beside them."""

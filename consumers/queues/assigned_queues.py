@@ -1,4 +1,4 @@
-"""The queues that one consumer owns: taking them, giving them back, what each may hold in memory, and how they stand."""
+"""The queues that one consumer owns, and what each may hold in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class AssignedQueues(Generic[LifeT]):
         cache_messages: int,
         cache_bytes: int,
     ) -> None:
-        """``surroundings`` says what a newly taken queue shares with the others."""
         self._life = life
         self._surroundings = surroundings
         self._in_flight = in_flight
@@ -47,11 +46,10 @@ class AssignedQueues(Generic[LifeT]):
         self._cache_messages = cache_messages
         self._cache_bytes = cache_bytes
         self.queues: dict[Queue, LifeT] = {}
-        """The queues owned now, by topic and number."""
         self._lives: dict[asyncio.Task[None], Queue] = {}
 
     async def run(self) -> None:
-        """Take and give back queues until the member has left. Raises errors that make going on impossible."""
+        """Raises errors that make going on impossible."""
         unwatch = self._metrics.watch(self._samples)
         try:
             await self._rounds()
@@ -81,7 +79,6 @@ class AssignedQueues(Generic[LifeT]):
             await self._membership.rest(self._lives)
 
     async def end(self) -> None:
-        """Stop whatever still runs, and leave."""
         for task in self._lives:
             task.cancel()
         await asyncio.gather(*self._lives, return_exceptions=True)
@@ -89,7 +86,6 @@ class AssignedQueues(Generic[LifeT]):
         await self._membership.end()
 
     def drain(self) -> None:
-        """Start nothing more in any of the queues."""
         for life in self.queues.values():
             life.drain()
 
@@ -117,7 +113,7 @@ class AssignedQueues(Generic[LifeT]):
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
     def room(self, life: QueueProcessor[Any]) -> tuple[int, int]:
-        """The amount that a queue may fetch: its part of the caches, and half of what the others leave."""
+        """(messages, bytes) that a queue may fetch: its part of the caches, and half of what the others leave."""
         count = max(1, len(self.queues))
         messages = sum(one.schedule.in_memory for one in self.queues.values())
         size = sum(one.schedule.in_memory * one.bytes_per_message for one in self.queues.values())
@@ -129,7 +125,6 @@ class AssignedQueues(Generic[LifeT]):
         return room, max(1, int(room_bytes))
 
     def freed(self) -> None:
-        """Let queues that had no room look again."""
         for life in self.queues.values():
             if life.starving:
                 life.feed()
@@ -137,7 +132,6 @@ class AssignedQueues(Generic[LifeT]):
     # --- What operators see -------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ConsumerStatistics:
-        """How the queues stand."""
         return ConsumerStatistics(
             group=self._group,
             queues=tuple(_statistics(life, self._in_flight(life)) for life in list(self.queues.values())),

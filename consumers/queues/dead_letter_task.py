@@ -1,4 +1,4 @@
-"""The way of given-up messages to the dead-letter queue: from the cell that assigned their sequences until it knows them durable."""
+"""The way of given-up messages to the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
 _TOGETHER = 100
-"""The most letters that are written before the cell is told. A long backlog shrinks even where no owner lives long."""
+"""The most letters before the cell notes them: a long backlog shrinks even where no owner lives long."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 _REFUSED = "its receiver gave it up"
 _SKIPPED = "an operator skipped it"
@@ -38,56 +38,51 @@ class DeadLetterTask:
     def __init__(
         self, writer: DeadLetterWriter, counters: TopicCounters, *, topic: str, queue: int, moved: Callable[[], None]
     ) -> None:
-        """``moved`` is called whenever some letters were written: there may be room for more."""
+        """``moved`` is called when there may be room for more."""
         self._moved = moved
         self._writer = writer
         self._counters = counters
         self._topic, self._queue = topic, queue
         self._letters: dict[int, GivenUpMessage] = {}
         self._known: dict[int, tuple[int, str]] = {}
-        """Attempts and reason of messages that were given up and are not in memory, by offset."""
+        """Attempts and reason by offset."""
         self._woken = asyncio.Event()
         self._empty = asyncio.Event()
 
     def give_up(self, letters: Iterable[GivenUpMessage]) -> None:
-        """Take messages that the next write gives up. Call this before the write, because they may be written as soon as it stands; call
-        `wake` after it.
-        """
+        """Called before the write that gives these up, after which they may be written at once; `wake` follows it."""
         for letter in letters:
             self._letters[letter.message.offset] = letter
 
     def foresee(self, expiry: Expiry) -> Expiry:
-        """Note the messages that the next write gives up because nobody acknowledged them, and that are to be read again. Returns
-        ``expiry``.
-        """
+        """Note messages that the next write gives up unacknowledged, to be read again. Returns ``expiry``."""
         for lapse in expiry.lapses:
             if lapse.given_up:
                 self._known[lapse.offset] = (lapse.attempts, _NOT_ACKNOWLEDGED)
         return expiry
 
     def skip(self, before: QueueCell, after: QueueCell) -> None:
-        """Note the heads of parked message groups that an operator gives up in a write that is to come."""
+        """Note the heads of parked message groups that an operator gives up."""
         given_up = set(after.dead_letters.own) - set(before.dead_letters.own)
         for marker in before.markers.values():
             if marker.head in given_up:
                 self._known[marker.head] = (marker.tries.attempts, _SKIPPED)
 
     def wake(self) -> None:
-        """Look whether the cell has assigned something."""
         self._empty.clear()
         self._woken.set()
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait until all assigned letters are written, at most ``timeout_s``. The next owner writes the rest."""
+        """The next owner writes what is left after ``timeout_s``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
 
     async def run(self, keeper: QueueKeeper, feed: Feed, since: Callable[[], int]) -> None:
-        """Write the assigned letters as long as the queue is owned. Raises `OwnershipLost`, and errors that trying again cannot mend.
+        """Write the assigned letters as long as the queue is owned. Raises `OwnershipLost`, and errors that trying again cannot
+        mend.
 
-        ``since`` returns the first generation in this life of topic and group. A cell of an earlier generation does not speak of this
-        feed's messages. It is caught up first, and `wake` follows.
+        ``since`` returns the first generation in this life of topic and group. A cell of an earlier one is caught up first.
         """
         pause = Backoff(_PAUSE_S)
         while True:
@@ -131,17 +126,15 @@ class DeadLetterTask:
                 self._tell(offset, written=sequence not in unwritten, former=place < len(former))
 
     def _note_refused(self, cell: QueueCell) -> None:
-        """Note the messages that receivers gave up, here or beside the owner."""
         for offset, attempts in cell.dead_letters.refused:
             if offset not in self._letters:
                 self._known[offset] = (attempts, _REFUSED)
 
     async def close(self) -> None:
-        """Release the dead-letter queue's name."""
         await self._writer.close()
 
     async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> tuple[list[DeadLetter], list[tuple[int, int]]]:
-        """The letters to write, and the (offset, sequence) pairs whose messages retention removed before."""
+        """The letters to write, and (offset, sequence) of those that retention removed."""
         missing = [offset for offset, _ in assigned if offset not in self._letters]
         lost: set[int] = set()
         if missing:
@@ -161,7 +154,7 @@ class DeadLetterTask:
         return letters, [one for one in assigned if one[0] in lost]
 
     def part(self, cell: QueueCell) -> None:
-        """Log the letters that stay assigned because the topic or the group was deleted."""
+        """Log the letters that stay assigned when topic or group is deleted."""
         if cell.dead_letters.assigned:
             log.error(
                 "group %s, %s queue %d: topic or group was deleted while messages that were given up had no dead letter yet; they are lost to "

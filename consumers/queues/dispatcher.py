@@ -1,7 +1,7 @@
-"""Where the queues of one consumer give their runs: to the executor, each when it may be started.
+"""Gives the runs of one consumer's queues to the executor, each when it may be started.
 
-Some handlers still run though their results no longer count: they ran too long, or their queue was reset or lost. In an ORDERLY group,
-nothing of the message groups that they were given is started in this process before they have returned.
+Handlers that ran too long, or whose queue was reset or lost, may still run. In an ORDERLY group, nothing of their message groups is
+started in this process before they have returned.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ class Dispatcher:
         self.executor = executor
         self._orderly = orderly
         self._running: dict[LaneRun, tuple[PushProcessor, _Lanes]] = {}
-        """The older handlers: those whose results no longer count."""
+        """Handlers whose results no longer count."""
         self._held: list[tuple[PushProcessor, LaneRun]] = []
         """Runs that wait for older handlers."""
 
     @property
     def hung(self) -> int:
-        """The number of older handlers that ran too long."""
         return sum(run.timed_out_at is not None for run in self._running)
 
     def start(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
-        """Give these runs to the executor, each as soon as no older handler runs for its message groups."""
+        """Start these runs, each as soon as no older handler runs for its message groups."""
         if not self._running or not self._orderly:
             self.executor.start(processor, runs)
             return
@@ -47,17 +46,13 @@ class Dispatcher:
                 self._held.append((processor, run))
 
     def abandon(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
-        """Note runs whose results no longer count, and whose handlers may still run."""
         held = {run for _, run in self._held}
         for run in runs:
             if not run.ended and run not in held:
                 self._running[run] = (processor, _lanes_of(processor, run))
 
     def time_out(self, processors: Iterable[PushProcessor], before_s: float, reason: str) -> None:
-        """Give up handlers that were started before ``before_s``: older ones, and those of these queues.
-
-        Cancelled runs that wait stop waiting, as nothing of them is started.
-        """
+        """Older handlers are given up too. Cancelled runs stop waiting."""
         if any(run.cancelled for _, run in self._held):
             cancelled = [(processor, run) for processor, run in self._held if run.cancelled]
             self._held = [(processor, run) for processor, run in self._held if not run.cancelled]
@@ -74,7 +69,6 @@ class Dispatcher:
                 self.executor.gave_up(run)
 
     def ended(self, run: LaneRun) -> None:
-        """Note that nothing of a run is running any more, and start the runs that waited for it alone."""
         if self._running.pop(run, None) is None:
             return
         held, self._held = self._held, []

@@ -1,4 +1,4 @@
-"""What a consumer logs of failed attempts: a line each, and once that its listener returns nothing."""
+"""A consumer's log of failed attempts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class FailureLog:
         )
 
     def note(self, topic: str, queue: int, failed: FailedAttempt) -> None:
-        """Log what failed and when it runs again."""
         self._no_answers.note(failed.reason)
         message = failed.message
         log.warning(

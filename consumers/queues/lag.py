@@ -1,4 +1,4 @@
-"""What a queue's cell and the rows read from it tell operators: how much waits, and how old the oldest message is. Pure, and cheap to keep."""
+"""Operators' figures from a queue's cell and rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ...coordinator.queues.cell import MessageState, QueueCell
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """What a cell says of its queue."""
+    """The figures of a cell."""
 
     waiting_messages: int
-    """Messages that failed and wait for their next attempt: single ones, and the first of each blocked message group."""
+    """Single messages that wait for their next attempt, and the first of each blocked message group."""
     blocked_groups: int
     """Message groups with a marker that are not parked."""
     parked_groups: int
@@ -34,25 +34,21 @@ def queue_lag(cell: QueueCell) -> QueueLag:
 
 
 class MessageAges:
-    """When the messages of a queue were stored or came, as far as they were read. There is one note for each batch of rows, so a time is
-    right to a batch.
+    """The times when the messages of a queue were stored or came, right to a batch of rows.
 
     One thread takes notes; any other may ask.
     """
 
     def __init__(self) -> None:
         self._notes: list[tuple[int, int]] = []
-        """Offset and time, rising. The list is only appended to, or replaced as a whole, since another thread may be looking."""
+        """Offset and time, rising. Only appended to, or replaced as a whole, since another thread may be looking."""
 
     def note(self, offset: int, time_ms: int) -> None:
-        """Note that a batch of rows begins at this offset, stored or come then. Batches come in order; one that is read again changes
-        nothing.
-        """
+        """Note that a batch begins at this offset. Batches come in order; a repeated one changes nothing."""
         if not self._notes or offset > self._notes[-1][0]:
             self._notes.append((offset, time_ms))
 
     def forget(self, below: int) -> None:
-        """Forget the notes below this offset, which nobody asks for any more."""
         needless = _place(self._notes, below)
         if needless > 0:
             self._notes = self._notes[needless:]
@@ -60,13 +56,12 @@ class MessageAges:
     def time_ms(self, offset: int) -> int | None:
         """The time of the message at the offset, or a little earlier; None where no batch was read yet.
 
-        For a message before the first batch it is that batch's time, which is later: a new owner learns how old messages are by reading
-        them.
+        A message before the first batch has that batch's time, which is later.
         """
         notes = self._notes
         return notes[max(0, _place(notes, offset))][1] if notes else None
 
 
 def _place(notes: list[tuple[int, int]], offset: int) -> int:
-    """The place of the last note at or before the offset; -1: there is none."""
+    """-1: no note is at or before the offset."""
     return bisect_right(notes, offset, key=lambda note: note[0]) - 1

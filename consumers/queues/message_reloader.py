@@ -1,4 +1,4 @@
-"""Reads messages again that left memory, or failed in an earlier owner, before they are run again."""
+"""Reads messages again that left memory, or failed in an earlier owner."""
 
 from __future__ import annotations
 
@@ -19,22 +19,18 @@ _TROUBLE_S = 0.2
 
 
 class MessageReloader:
-    """Reads the messages of one queue again for its owner: one reading at a time."""
+    """Reads the messages of one queue again, one reading at a time."""
 
     def __init__(self, feed: Feed, *, group: str, topic: str, queue: int, epoch: int, moved: Callable[[], None]) -> None:
-        """``moved`` is called when something was read, or has fallen due that is in memory."""
+        """``moved`` is called when something was read, or has fallen due in memory."""
         self._feed = feed
         self._where = (group, topic, queue)
         self._epoch = epoch
         self._moved = moved
         self.task: asyncio.Task[None] | None = None
-        """The reading under way, or the last one."""
 
     def look(self, schedule: QueueSchedule, keep: Callable[[], Filter], now_ms: int) -> None:
-        """Ensure that the messages the schedule misses are read. ``keep`` gives the group's filter at that time.
-
-        Raises the error that ended the last reading, if it makes going on impossible.
-        """
+        """``keep`` gives the group's filter. Raises the last reading's error, if it makes going on impossible."""
         if self.task is not None:
             if not self.task.done():
                 return

@@ -1,6 +1,4 @@
-"""One queue in its owner, whatever the owner does with its messages. Rows come, operators' orders are obeyed, dead letters are buried. At
-the end the queue is released or lost.
-"""
+"""One queue in its owner, from its taking to its release or loss."""
 
 from __future__ import annotations
 
@@ -51,34 +49,34 @@ from .spill_task import SpillTask
 log = logging.getLogger("penstock.consumers")
 
 DEAD_LETTERS_S = 1.0
-"""How long a queue is kept for the sake of its dead letters."""
+"""The time for which a queue is kept for its dead letters."""
 _FETCH_ROWS_MAX = 10_000
 _SMALL = 2
-"""A fetch is small if it brings less than this part of what is in memory: a step takes as long with few messages as with many."""
+"""A fetch is small below this inverse share of what is in memory: a step takes as long with few messages as with many."""
 _ROOM_GROWS_S = 0.005
-"""How long it waits at first for more room when there is room only for a small fetch. Each further wait is twice as long."""
+"""The first wait for more room for a small fetch. Each further wait is twice as long."""
 _ROOM_WAIT_MAX_S = 0.04
 _ROOM_WAITS_S = 1.0
-"""How long it waits altogether; then it takes what there is."""
+"""The longest such wait."""
 _LEASE_LOOK_S = 0.1
-"""A process that was suspended may start nothing before its timers, which stood still, have noticed that the lease is over."""
+"""A suspended process may start nothing before its timers, which stood still, have noticed that the lease is over."""
 _TROUBLE_S = 0.2
 _PARTING_S = 1.0
-"""How long writing dead letters may take when their topic was deleted meanwhile."""
+"""The time for writing dead letters of a deleted topic."""
 _FULL_S = 1.0
 _CROWDED_MS = 1_000
-"""The time between two looks at messages that are to be given up and have no room."""
+"""The time between looks at messages to be given up without room."""
 FOREIGN_LOOK_S = 1.0
-"""The time between two looks while messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
+"""The time between looks while messages of an earlier owner are out, which are acknowledged elsewhere."""
 LETTERS_LOOK_S = 10.0
-"""The same where nothing waits for that: others may have given messages up, whose dead letters are then to be written."""
+"""The same where nothing waits for that."""
 
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorContext:
-    """What all queues of one consumer share."""
+    """The common part of all queues of one consumer."""
 
     group: str
     runtime: Runtime
@@ -88,14 +86,13 @@ class ProcessorContext:
     room: Callable[[QueueProcessor[Any]], tuple[int, int]]
     """(messages, bytes) that a queue may fetch now."""
     freed: Callable[[], None]
-    """Report that there may be room now for queues that had none."""
     on_expired: Literal["skip", "stop"] = "skip"
-    """What to do about messages that retention removed before the group had them."""
+    """The action on messages that retention removed before."""
     limits: QueueLimits
 
 
 class QueueProcessor(Generic[ScheduleT]):
-    """The life of a queue from its taking to its release or loss: `run`. `_go_on` says what is done with its messages."""
+    """The life of a queue: `run`. `_go_on` handles its messages."""
 
     def __init__(
         self,
@@ -123,35 +120,29 @@ class QueueProcessor(Generic[ScheduleT]):
         self.topic, self.queue = topic, queue
         self._record = self._taken_by = record
         self._noticed = asyncio.Event()
-        """Set when the record was read again after the queue was taken."""
         self._keep = parse_filter(record.settings.filter_of(topic))
         self._obeyed: GroupRecord | None = None
         self.schedule = self._new_schedule(keeper.cell)
         self.bytes_per_message = 256.0
-        """The mean size of the messages fetched last."""
         self.starving = False
-        """Whether it would fetch if there were room."""
         self.ages, self.arrivals = MessageAges(), MessageAges()
-        """When messages were stored, and when they came here by the monotonic clock."""
+        """Times of storing, and of arrival by the monotonic clock."""
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
         self._look_s = self._clock.monotonic_s()
         self._expiry_ms = 0
-        """The time before which nothing comes back, as there was no room for some of it."""
+        """The time before which nothing comes back, for lack of room."""
         self._adopted = keeper.cell
         self._letters_seen = keeper.cell.dead_letters.next_sequence
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._anew = asyncio.Event()
-        """Set when the schedule was made anew."""
         self.ended = asyncio.Event()
 
     def _new_schedule(self, cell: QueueCell) -> ScheduleT:
-        """A new schedule, for each take and each reset."""
         raise NotImplementedError
 
     async def _go_on(self) -> None:
-        """Do what the schedule says, until the queue is drained and released."""
         raise NotImplementedError
 
     def _abandon(self) -> None:
@@ -161,11 +152,9 @@ class QueueProcessor(Generic[ScheduleT]):
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the queue's last message, as far as this process knows."""
         return self._feed.next_offset(self.queue)
 
     def wake(self) -> None:
-        """Look again whether there is something to do."""
         self._woken.set()
         self._room.set()
 
@@ -173,11 +162,9 @@ class QueueProcessor(Generic[ScheduleT]):
         self._woken.set()
 
     def feed(self) -> None:
-        """Look again whether there is room to fetch."""
         self._room.set()
 
     def notice(self, record: GroupRecord) -> None:
-        """Take over an operator's changes."""
         if record is not self._taken_by:
             self._noticed.set()
         if record != self._record:
@@ -193,7 +180,6 @@ class QueueProcessor(Generic[ScheduleT]):
         self._dead_letters.part(self.keeper.cell)
 
     def drain(self) -> None:
-        """Start nothing more, and give the queue back when nothing runs."""
         self._draining = True
         self._noticed.set()
         self.wake()
@@ -201,7 +187,7 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until the queue is released or lost. Raises errors that make going on impossible."""
+        """Raises errors that make going on impossible."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
@@ -237,7 +223,7 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- What was put back from backups
 
     def _fits(self) -> bool:
-        """Whether log and record are known, without asking, to be those that the cell was written for."""
+        """Whether log and record surely fit the cell."""
         cell, position = self.keeper.cell, self._record.positions.get(self.topic)
         if position is None or self.queue >= len(position.generations):
             return True  # the topic or the group was made again, which `_obey` finds
@@ -248,7 +234,9 @@ class QueueProcessor(Generic[ScheduleT]):
         )
 
     async def _made_fit(self, ends: list[asyncio.Future[Any]]) -> bool:
-        """Whether log and record fit the cell, or the group was reset since. If not, the queue is over. Raises `InconsistentRestore`."""
+        """Whether log and record fit the cell, or the group was reset since. If not, the queue is over. Raises
+        `InconsistentRestore`.
+        """
         looking = asyncio.ensure_future(self._look_back())
         try:
             await asyncio.wait([*ends, looking], return_when=asyncio.FIRST_COMPLETED)
@@ -297,7 +285,7 @@ class QueueProcessor(Generic[ScheduleT]):
         return seen(self._feed.topic.tail.state, self._record.secret)
 
     async def _end_of(self, task: asyncio.Future[Any]) -> None:
-        """Raise errors that make going on impossible. A full cell is not one: the queue is taken anew, as from a dead owner."""
+        """Raise errors that make going on impossible. After a full cell the queue is taken anew."""
         try:
             task.result()
         except OwnershipLost:
@@ -307,7 +295,6 @@ class QueueProcessor(Generic[ScheduleT]):
             await asyncio.sleep(_FULL_S)  # meanwhile dead letters are written, and waiting messages leave the cell
 
     async def _rest(self) -> None:
-        """Wait until something moved or is due."""
         # Ask for the messages that the step wanted and that are not in memory.
         self._rereading.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
         self._spilling.wake(self.keeper.cell)
@@ -326,7 +313,6 @@ class QueueProcessor(Generic[ScheduleT]):
                 await self._woken.wait()
 
     def _notice_letters(self) -> None:
-        """Have the dead letters written that others assigned, who gave messages up beside the owner."""
         if self.keeper.cell.dead_letters.next_sequence != self._letters_seen:
             self._letters_seen = self.keeper.cell.dead_letters.next_sequence
             self._dead_letters.wake()
@@ -334,7 +320,6 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- Messages that are handed out by receipt handle
 
     async def _expire(self, now_ms: int) -> None:
-        """Let due messages come back, as failed attempts."""
         if not self._lapses(now_ms):
             due_ms = self._next_expiry_ms()
             if (
@@ -354,7 +339,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._note(found[0].lapses)
 
     def _lapses(self, now_ms: int) -> bool:
-        """Whether something comes back now. Messages to be given up that have no room yet are looked at again now and then."""
+        """Messages to be given up without room are looked at now and then."""
         due_ms = self._next_expiry_ms()
         if due_ms is None or due_ms > now_ms:
             return False
@@ -363,7 +348,6 @@ class QueueProcessor(Generic[ScheduleT]):
         return bool(expiry.lapses)
 
     def _next_expiry_ms(self) -> int | None:
-        """When to look for messages that come back."""
         due_ms = self.schedule.next_expiry_ms()
         return None if due_ms is None else max(due_ms, self._expiry_ms)
 
@@ -389,7 +373,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 )
 
     async def _look(self, now_ms: int) -> None:
-        """Notice, now and then, messages that others acknowledged: a message group may wait for that."""
+        """Notice messages that others acknowledged: a message group may wait for that."""
         pause_s, now_s = self._look_pause_s(now_ms), self._clock.monotonic_s()
         if pause_s is None or now_s < self._look_s:
             return
@@ -404,7 +388,7 @@ class QueueProcessor(Generic[ScheduleT]):
             self.schedule.adopt(cell)
 
     def _look_pause_s(self, now_ms: int) -> float | None:
-        """How often to look. None: nobody waits for it."""
+        """None: nothing waits for looks."""
         orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
         if now_ms >= self._foreign_ms:
             return None
@@ -435,7 +419,6 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- Rows
 
     async def _fetch(self) -> None:
-        """Keep fresh messages coming, as far as there is room."""
         pause = Backoff(_TROUBLE_S)
         waited_s, wait_s = 0.0, _ROOM_GROWS_S
         while True:
@@ -470,7 +453,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 self._woken.set()
 
     async def _arrived(self, start: int) -> None:
-        """Wait until there is something to fetch at ``start``, or a reset let the schedule begin elsewhere."""
+        """Ends also when a reset let the schedule begin elsewhere."""
         arrived, anew = asyncio.ensure_future(self._feed.arrived(self.queue, start)), asyncio.ensure_future(self._anew.wait())
         try:
             await asyncio.wait((arrived, anew), return_when=asyncio.FIRST_COMPLETED)
@@ -493,7 +476,7 @@ class QueueProcessor(Generic[ScheduleT]):
         schedule.load(LazyMessages.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
     async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
-        """Go on behind messages that retention removed before the group had them."""
+        """Go on behind messages that retention removed."""
         earliest = await self._feed.kept_from(self.queue, start)
         if earliest <= start:
             raise error

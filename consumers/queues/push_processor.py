@@ -1,4 +1,4 @@
-"""One queue of a PushConsumer: the schedule says what may run, the cell is written, and then it runs."""
+"""One queue of a PushConsumer: plan, write the cell, run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
 log = logging.getLogger("penstock.consumers")
 
 _ALONE_S = 5.0
-"""How long messages in flight in the process may take to end when a suspect is to run alone. Doubled each time that it is not enough."""
+"""The time for messages in flight to end when a suspect is to run alone. Doubled each time that it is not enough."""
 _ALONE_MAX_S = 900.0
-"""The default bound of a handler's time; after that nothing is in flight any more."""
+"""The default bound of a handler's time."""
 _ALONE_AGAIN_S = 30.0
-"""The least time for which all others go on before it is tried again."""
+"""The least time for which all others go on between tries."""
 _ACKS_GATHER_S = 0.02
-"""How long successes alone wait for company before they are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushContext(ProcessorContext):
-    """What all queues of one PushConsumer share."""
+    """The common part of all queues of one PushConsumer."""
 
     dispatcher: Dispatcher
     failures: FailureLog
@@ -43,7 +42,6 @@ class PushProcessor(QueueProcessor[PushSchedule]):
 
     _around: PushContext
     _solo_s = -math.inf
-    """When the processor may next try to run a suspect alone."""
     _patience_s = _ALONE_S
 
     def _new_schedule(self, cell: QueueCell) -> PushSchedule:
@@ -60,7 +58,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._around.dispatcher.abandon(self, [run for run in self.schedule.running if not run.ended])
 
     def _stop(self) -> None:
-        """Let no more handlers begin: take back the runs that wait for one, and end the others behind the message that is under way."""
+        """Take back runs that wait, and end the others behind the message under way."""
         for run in list(self.schedule.running):
             run.cancelled = True
             if run.claim():
@@ -71,11 +69,9 @@ class PushProcessor(QueueProcessor[PushSchedule]):
 
     @property
     def until_s(self) -> float:
-        """The time until which handlers may be started."""
         return -math.inf if self.keeper.ended.is_set() else self._around.member.until_s
 
     def moved(self, run: LaneRun) -> None:
-        """A run made progress or ended."""
         if run.ended:
             if run.timed_out_at is None:
                 self._around.worker.finished(run.size)
@@ -91,7 +87,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self.wake()
 
     def _count_await(self, run: LaneRun) -> None:
-        """Observe how long the run's first message was here before its handler began. Messages that waited for another attempt do not count."""
+        """Observe the time from the arrival of the run's first message to its handler, unless it waited for another attempt."""
         if run.took_s and run.messages[0].delivery_attempt == 1:
             began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
             came_ms = self.arrivals.time_ms(run.messages[0].offset)
@@ -99,7 +95,6 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 self._counters.await_ms.observe(max(0.0, began_ms - came_ms))
 
     def spread(self) -> None:
-        """Give messages to idle threads: those that wait behind messages which need not be done before them."""
         if not (self._draining or self._around.worker.quiet):
             self._around.dispatcher.start(
                 self, self.schedule.spread()
@@ -111,7 +106,6 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._around.worker.finished(0)  # if the processor waits to run alone, it stops waiting
 
     def time_out(self, before_s: float, reason: str) -> list[LaneRun]:
-        """Give up handlers that were started before ``before_s``."""
         late = [run for run in self.schedule.running if run.is_late(before_s)]
         for run in late:
             self.give_up(run, reason)
@@ -121,7 +115,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         return late
 
     def give_up(self, run: LaneRun, reason: str) -> None:
-        """Stop waiting for a handler that may never return, also for what is to run alone."""
+        """Stop waiting for a handler that may never return."""
         run.time_out(reason)
         self._around.worker.finished(run.size)
 
@@ -161,7 +155,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
             await self._rest()
 
     async def _step(self, mode: QueueMode) -> bool:
-        """Plan, write and run. Returns whether there was nothing to write."""
+        """Returns whether there was nothing to write."""
         worker = self._around.worker
         if mode is QueueMode.USUAL:
             await worker.awake()
@@ -209,13 +203,11 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._around.dispatcher.start(self, runs)
 
     def _may_run_alone(self) -> bool:
-        """Whether a suspect may run alone now: not shortly after a failed try, and not when the lease is over, as each try counts as a
-        delivery.
-        """
+        """Whether a suspect may run alone: not shortly after a failed try, nor after the lease, as each try counts as a delivery."""
         return self._clock.monotonic_s() >= self._solo_s and self._around.member.may_start()
 
     async def _run_alone(self) -> None:
-        """Run one suspect with nothing else in flight in this process, so that a death shows which message caused it."""
+        """Run one suspect with nothing else in flight, so that a death shows which message caused it."""
         self._stop()
         async with self._around.worker.alone(
             self._around.member,

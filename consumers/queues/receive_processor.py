@@ -1,6 +1,4 @@
-"""One queue of a SimpleConsumer: messages that `ReceiveSchedule` lets go are written to the cell and then handed out. Acknowledgements gather
-meanwhile.
-"""
+"""One queue of a SimpleConsumer: plan, write the cell, hand out, with the acknowledgements that gathered meanwhile."""
 
 from __future__ import annotations
 
@@ -34,32 +32,29 @@ from .processor import DEAD_LETTERS_S, FOREIGN_LOOK_S, LETTERS_LOOK_S, Processor
 log = logging.getLogger("penstock.consumers")
 
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
-"""A cell this large has no room for more messages that are out. The rest is for what becomes of them."""
+"""The size from which a cell has no room for more messages that are out."""
 _OUT_BYTES = 32
 """The most that a message that is out takes of the cell."""
 _NAMED_BYTES = 64
 """The same if the cell names its receive."""
 _LOOK_S = 5.0
-"""How often to look whether another process has acknowledged messages, while somebody waits for a message group with messages out."""
+"""The time between looks for acknowledgements by other processes, while a message group is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveContext(ProcessorContext):
-    """What all queues of one SimpleConsumer share."""
+    """The common part of all queues of one SimpleConsumer."""
 
     in_flight: ReceivedInFlight
     arrived: Callable[[], None]
-    """Report that there is something to be received."""
     is_awaited: Callable[[], bool]
-    """Whether somebody waits for messages."""
 
 
 class SettlingLost(OwnershipLost):
-    """The queue was lost before it was known whether an acknowledgement is durable."""
+    """It is not known whether an acknowledgement is durable."""
 
     kind = "settling_lost"
     tried: UncertainWrite | None = None
-    """The write that may have made it durable."""
 
 
 @dataclass(slots=True)
@@ -71,7 +66,7 @@ class _PendingReceive:
     receive: Receive | None
     given: asyncio.Future[list[MessageView]]
     closed: asyncio.Future[None]
-    """Done when the receive gets no more messages, and those that it got too late are being returned."""
+    """Done when the receive gets no more messages, and late ones are being returned."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,10 +75,9 @@ class _Settling(Request[QueueCell, None]):
 
     handles: Sequence[ReceiptHandle]
     tried: UncertainWrite | None = None
-    """The write that it went into."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the change, or unchanged when the change is refused."""
+        """Unchanged when the change is refused."""
         self.refusal = None
         try:
             return self.change(cell)
@@ -97,11 +91,9 @@ class _Change:
     """One write's worth of settlements, and of what is due."""
 
     write: int
-    """The id by which the write is recognized again."""
     settling: Sequence[_Settling]
     expire: Callable[[QueueCell], Expiry]
     caught_up: set[int]
-    """Lanes whose remaining messages are all out."""
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
     refused: list[ExpiredDelivery] = field(default_factory=list)
     """Deliveries that their receivers gave up."""
@@ -140,9 +132,8 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self._settling: list[_Settling] = []
         self._full_bytes = _FULL_BYTES
         self.inherited = attempts_out(keeper.cell)
-        """The attempt ids, as hashes, to which messages were out when the queue was taken."""
+        """The hashed attempt ids to which messages were out when the queue was taken."""
         self._cancelled: dict[asyncio.Future[None], int] = {}
-        """Receives under way, with the attempt id of each."""
 
     def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:
         return ReceiveSchedule(
@@ -158,7 +149,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     # --- What receives and acknowledgements ask -----------------------------------------------------------------------------------
 
     def available(self) -> int:
-        """The number of messages that may be asked for now."""
         if self._draining or self.ended.is_set() or self.keeper.ended.is_set() or self._around.worker.quiet or not self._room_out():
             return 0
         asked = sum(one.most for one in self._asked)
@@ -166,16 +156,14 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     @property
     def out(self) -> int:
-        """The number of messages tracked by themselves, and of message groups, that are out."""
+        """Messages tracked by themselves, and message groups, that are out."""
         cell = self.keeper.cell
         return sum(
             one.state is MessageState.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values()))
         )
 
     def ask(self, most: int, invisible_ms: int, receive: Receive | None = None) -> asyncio.Future[list[MessageView]]:
-        """Ask for up to ``most`` messages, given once it is durable that they are out, to ``receive`` if that has a name. If the future is
-        cancelled too late, `give_back` says what becomes of them.
-        """
+        """Ask for up to ``most`` messages, given once it is durable that they are out. After a late cancel, `give_back` applies."""
         loop = asyncio.get_running_loop()
         asked = _PendingReceive(most, invisible_ms, receive, loop.create_future(), loop.create_future())
         if self.ended.is_set():
@@ -187,7 +175,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return asked.given
 
     async def drain_attempt(self, attempt: int) -> None:
-        """Wait until nothing is given any more to receives of this attempt id that were cancelled."""
         while pending := [over for over, of in self._cancelled.items() if of == attempt]:
             await asyncio.wait(pending)
 
@@ -197,8 +184,8 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             over.add_done_callback(self._cancelled.pop)
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
-        """Done once the change of these deliveries is durable. Changes are made in the order of calls. Raises `ReceiptRefused`. Raises
-        `OwnershipLost`, after which the change may be durable or not.
+        """Done once the change, in the order of calls, is durable. Raises `ReceiptRefused`, and `OwnershipLost` where it may be
+        durable or not.
         """
         settling = _Settling(change, handles=handles)
         if self.ended.is_set():
@@ -209,9 +196,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return settling.done
 
     def give_back(self, messages: Sequence[MessageView], receive: Receive | None = None) -> None:
-        """Make messages visible again that were handed out to nobody, by this receive.
+        """Make messages visible again that this receive gave to nobody.
 
-        Those of a receive with an attempt id stay out to it until they are due: it may be repeated, and another member may have given them again.
+        Those of a receive with an attempt id stay out to it until they are due: it may be repeated, and another member may have
+        given them again.
         """
         self._around.in_flight.end(message.receipt_handle for message in messages)
         if receive is not None and receive.attempt:
@@ -251,7 +239,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             await self._rest()
 
     async def _step(self) -> None:
-        """Plan, write and hand out."""
         asked = await self._take_pending()
         settling, self._settling = self._settling, []
         try:
@@ -309,7 +296,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         schedule.adopt(self.keeper.cell)
 
     def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
-        """The messages' receipt handles. Messages that become visible together share a list."""
+        """Messages that become visible together share a list."""
         if self._record.settings.delivery_order is not DeliveryOrder.ORDERLY:
             return [[message.receipt_handle] for message in messages]
         lanes: dict[str | None, list[str]] = {}
@@ -326,7 +313,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return lambda cell: self._dead_letters.foresee(expired(cell, now_ms, settings))
 
     async def _both(self, one: Change | None, other: Change | None) -> tuple[CellFull | None, CellFull | None]:
-        """Make two changes by one write, as far as there are any. Returns for each the reason if there was no room for it."""
+        """Make two changes by one write. Returns the reason for each without room."""
         if one is None or other is None:
             return await self._change(one), await self._change(other)
         return await asyncio.gather(self._change(one), self._change(other))
@@ -354,7 +341,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return wants
 
     def _room_out(self) -> int:
-        """The number of further messages out for which the cell has room. There is room for one of any kind, or for none."""
         left = self._room_bytes()
         return left // _OUT_BYTES if left >= _NAMED_BYTES else 0
 
@@ -362,7 +348,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return max(0, self._full_bytes - self.keeper.size_bytes)
 
     async def _would_do(self, settling: Sequence[_Settling]) -> bool:
-        """Whether any of these can be carried out by the cell as known. It is read again before all are refused."""
+        """The cell is read again before all are refused."""
         if not settling or self._does_any(settling):
             return bool(settling)
         with suppress(RetryError):
@@ -370,7 +356,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return self._does_any(settling)
 
     def _does_any(self, settling: Sequence[_Settling]) -> bool:
-        """Whether the cell as known carries out any of these settlements. A settlement that is refused does not change the cell."""
+        """A refused settlement does not change the cell."""
         cell = self.keeper.cell
         return any(_accepts(cell, one) for one in settling)
 
@@ -389,7 +375,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._log_parked(head.offset, head)
 
     def _fail(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
-        """End these requests, so that their callers look elsewhere."""
         for one in asked:
             if not one.given.done():
                 one.given.set_result([])
@@ -417,7 +402,6 @@ def _accepts(cell: QueueCell, settling: _Settling) -> bool:
 
 
 def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[ExpiredDelivery]:
-    """The deliveries that a settlement gave up, if it did that."""
     for handle in handles:
         marker = None if handle.lane is None else after.markers.get(handle.lane)
         if after.dead_letters.next_sequence > before.dead_letters.next_sequence:
@@ -427,13 +411,11 @@ def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandl
 
 
 def _end(asked: Iterable[_PendingReceive]) -> None:
-    """Note that nothing more is given to these receives."""
     for one in asked:
         if not one.closed.done():
             one.closed.set_result(None)
 
 
 def _heard(done: asyncio.Future[None]) -> None:
-    """Take notice of an outcome that nobody waits for."""
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,4 @@
-"""Reads messages that are out once more, and gives them as their receive gave them: with their handles and delivery attempts."""
+"""Reads messages that are out once more, and gives them with their handles and delivery attempts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ..schedule.handles import ReceiptHandles
 async def replayed_messages(
     feed: Feed, found: OutstandingMessages, handles: ReceiptHandles, *, keep: Filter, epoch: int
 ) -> list[MessageView]:
-    """The messages of one queue, by offset. The queue need not be this process's. Messages that retention removed are left out.
-
-    ``keep`` is the group's filter. Raises what reading the log raises.
+    """Messages by offset, without those that retention removed. The queue need not be this process's. Raises what reading the log
+    raises.
     """
     alone = [
         handles.alone(message._replace(delivery_attempt=found.alone[message.offset].attempts))
@@ -44,7 +43,7 @@ async def _picked(feed: Feed, offsets: Sequence[int], handles: ReceiptHandles, e
 async def _scanned(
     feed: Feed, found: OutstandingMessages, handles: ReceiptHandles, keep: Filter, epoch: int
 ) -> dict[int, list[MessageView]]:
-    """The messages of each lane: those of its message group, from the marker's head up to the end of the receive."""
+    """Messages of each lane's group, from the marker's head up to the end of the receive."""
     ends = {lane: marker.tries.receive.end for lane, marker in found.lanes.items() if marker.tries.receive is not None}
     hashes = GroupHashes(handles.secret)
     lanes: defaultdict[int, list[MessageView]] = defaultdict(list)

@@ -1,9 +1,8 @@
-"""Keeps in a queue's cell only those waiting messages that are due next. The others of those that wait by themselves are in objects that
-the cell names.
+"""Keeps in a queue's cell only those waiting messages that are due next. Others that wait by themselves are in objects that the
+cell names.
 
-An object is written before the cell names it, and deleted after the cell stops naming it. Messages about to leave are not run meanwhile.
-Messages that come back are run like all that wait in the cell. A step that fails is tried again: meanwhile nothing leaves, and at last the
-queue stops fetching.
+An object is written before the cell names it, and deleted after the cell stops naming it. While a step fails nothing leaves, and at
+last the queue stops fetching.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from ..schedule.protocol import QueueSchedule
 log = logging.getLogger("penstock.consumers")
 
 AHEAD_MS = 60_000
-"""Messages due within this time come back, as far as there is room."""
+"""Messages due within this time come back."""
 NAMED_MAX = 64
-"""The most objects that a cell names, at some 40 bytes each. With more, nothing leaves it."""
+"""The most objects that a cell names, at some 40 bytes each."""
 ROWS_MAX = 64 * 1024
-"""The most rows in one object, so that one fits into memory."""
+"""Few enough that one object fits into memory."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
-"""The size of the cell from which messages leave it even if fewer wait there than may."""
+"""The size of the cell from which messages leave it even if few wait."""
 _PAUSE_S = 0.2
 _UNREADABLE_S = 60.0
-"""How long a damaged or missing object is left alone before it is read again: somebody may have restored it."""
+"""The time for which a damaged or missing object, which may be restored, is left alone."""
 
 
 class SpillTask:
@@ -46,29 +45,26 @@ class SpillTask:
     def __init__(
         self, objects: SpillObjects, limits: QueueLimits, *, schedule: Callable[[], QueueSchedule], moved: Callable[[], None]
     ) -> None:
-        """``schedule`` returns the current one. ``moved`` is called when the schedule was given something, or has room."""
+        """``moved`` is called when the schedule was given something, or has room."""
         self._objects = objects
         self._clock = objects.runtime.clock
         self._limits = limits
         self._schedule = schedule
         self._moved = moved
         self._rows: dict[str, WaitingRows] = {}
-        """The rows by object; those used last are at the end."""
+        """Rows used last are at the end."""
         self._unreadable_s: dict[str, float] = {}
-        """When an object is tried again."""
         self._unnamed: list[str] = []
         self._nearest = limits.waiting or QueueLimits().tracked // 2
         self._crowded = False
-        """Whether messages due later keep out messages due sooner."""
         self._woken = asyncio.Event()
 
     def wake(self, cell: QueueCell) -> None:
-        """Look again after a step, if anything may leave the cell or come back to it."""
         if cell.spills or self._unnamed or self._limits.waiting is not None:
             self._woken.set()
 
     async def run(self, keeper: QueueKeeper) -> None:
-        """Keep the cell small as long as the queue is owned. Raises `OwnershipLost`."""
+        """Raises `OwnershipLost`."""
         pause = Backoff(_PAUSE_S)
         while True:
             self._woken.clear()
@@ -95,7 +91,7 @@ class SpillTask:
                     await self._woken.wait()
 
     def _rest_s(self, cell: QueueCell) -> float | None:
-        """The time until the next message outside is to come back. Messages without room are looked at with the next step."""
+        """The time until the next message outside is to come back."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         waits = [(spill.next_due_ms - AHEAD_MS - now_ms) / 1000 for spill in cell.spills if spill.id not in self._unreadable_s]
         waits += [again_s - now_s for again_s in self._unreadable_s.values()]
@@ -104,7 +100,7 @@ class SpillTask:
     # --- Back into the cell
 
     async def _return(self, keeper: QueueKeeper) -> bool:
-        """Let the next due messages outside come back. Returns whether any did."""
+        """Returns whether any message came back."""
         cell, until_ms = keeper.cell, self._clock.wall_ms() + AHEAD_MS
         soon = [spill for spill in cell.spills if spill.next_due_ms <= until_ms]
         room = self._room(min((spill.next_due_ms for spill in soon if self._may_read(spill)), default=None))
@@ -123,9 +119,7 @@ class SpillTask:
         return True
 
     def _room(self, next_due_ms: int | None) -> int:
-        """The number of messages coming back for which there is room. 0 while nearly enough messages in the cell are due before the first
-        of them.
-        """
+        """0 while nearly enough messages in the cell are due before the first of those outside."""
         tracked = self._schedule().tracked
         wanted = 0 if next_due_ms is None else self._nearest - tracked.count_due(next_due_ms)
         room = self._limits.tracked * 3 // 4 - len(tracked)
@@ -135,7 +129,7 @@ class SpillTask:
     # --- Out of the cell
 
     async def _spill(self, keeper: QueueKeeper) -> bool:
-        """Let the messages that are due last leave the cell, if it has too many. Returns whether any did."""
+        """Returns whether any message left."""
         cell, tracked, limits = keeper.cell, self._schedule().tracked, self._limits
         if limits.waiting is None or len(cell.spills) >= NAMED_MAX:
             return False
@@ -163,7 +157,7 @@ class SpillTask:
         return cell.generation == generation
 
     async def _written(self, rows: WaitingRows) -> Spill | None:
-        """The spill that a cell may name for an object that was just written; None if the write took too long."""
+        """None if the write took too long."""
         began_s = self._clock.monotonic_s()
         spill = rows.spill(await self._objects.write(rows))
         self._keep(spill.id, rows)
@@ -172,7 +166,7 @@ class SpillTask:
     # --- Objects
 
     async def _merge(self, keeper: QueueKeeper) -> bool:
-        """Make one object of several small ones, when there are many. Returns whether that was done."""
+        """Make one object of several small ones. Returns whether that was done."""
         cell = keeper.cell
         if len(cell.spills) <= self._limits.objects:
             return False
@@ -190,7 +184,7 @@ class SpillTask:
         return True
 
     async def _delete(self, keeper: QueueKeeper) -> bool:
-        """Delete objects that the cell no longer names. Objects whose deletion fails, or that a reset releases, are left to the collector."""
+        """The collector deletes what failures or a reset leave."""
         named = {spill.id for spill in keeper.cell.spills}
         unnamed, self._unnamed = [one for one in self._unnamed if one not in named], []
         if unnamed:
@@ -202,7 +196,7 @@ class SpillTask:
         return self._unreadable_s.get(spill.id, -math.inf) <= self._clock.monotonic_s()
 
     async def _read(self, keeper: QueueKeeper, spill: Spill) -> WaitingRows | None:
-        """All rows of an object; None while it cannot be read. Raises the store's errors."""
+        """None while the object cannot be read. Raises the store's errors."""
         if not self._may_read(spill):
             return None
         rows = self._rows.pop(spill.id, None)
@@ -219,7 +213,6 @@ class SpillTask:
         return rows
 
     def _keep(self, name: str, rows: WaitingRows) -> None:
-        """Keep an object's rows in memory; those used last stay."""
         self._rows[name] = rows
         while sum(map(len, self._rows.values())) > ROWS_MAX and len(self._rows) > 1:
             del self._rows[next(iter(self._rows))]

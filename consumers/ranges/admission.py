@@ -1,4 +1,4 @@
-"""How much a trigger takes, and which task reads it. Pure."""
+"""The amount that a trigger takes, and the tasks that read it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ROW_BYTES_GUESSED = 512
-"""The row size of a topic that has no table yet: nothing tells how large its rows are."""
+"""The row size of a topic without a table."""
 
 Ranges = Mapping[int, tuple[int, int]]
 """The first offset and the one to stop before, by queue."""
@@ -24,15 +24,12 @@ class OffsetRun:
 
 @dataclass(frozen=True, slots=True)
 class RowSizes:
-    """The sizes of stored rows: by the table's files, and beyond them by the files of the table's last rows."""
+    """The sizes of stored rows: by the table's files, and beyond them by the files of its last rows."""
 
     pieces: Mapping[int, Sequence[OffsetRun]]
-    """Pieces by queue, in order."""
     row_bytes: float = ROW_BYTES_GUESSED
-    """The mean size of the rows that no piece holds."""
 
     def bytes_of(self, queue: int, start: int, limit: int) -> int:
-        """The approximate size of these offsets in bytes."""
         known = covered = 0.0
         for piece in self.pieces.get(queue, ()):
             shared = min(limit, piece.limit) - max(start, piece.first)
@@ -42,7 +39,6 @@ class RowSizes:
         return round(known + max(0.0, limit - start - covered) * self.row_bytes)
 
     def offset_after(self, queue: int, start: int, limit: int, size_bytes: int) -> int:
-        """The offset, at most ``limit``, that ``size_bytes`` bytes from ``start`` reach."""
         low, high = start, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -53,8 +49,7 @@ class RowSizes:
 def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: RowSizes) -> dict[int, int]:
     """The offset to stop before, by queue: all that is available, or as much as both limits allow, and at least one row.
 
-    Every queue gets the same share. The unused part of a queue's share goes to the others. So a quiet queue is never held up behind a busy
-    one.
+    Every queue gets the same share; its unused part goes to the others. So a quiet queue is never held up behind a busy one.
     """
     ends = {queue: limit for queue, (_, limit) in available.items()}
     if rows_max is not None:
@@ -76,7 +71,7 @@ def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, 
 
 
 def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
-    """``total`` divided evenly, no share being more than is wanted. The remainder goes to those that want most."""
+    """``total`` divided evenly, no share above what is wanted; the remainder goes to those that want most."""
     shares: dict[int, int] = {}
     left = total
     by_size = sorted(wanted, key=lambda queue: (wanted[queue], -queue))
@@ -87,7 +82,7 @@ def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
 
 
 def packed(ranges: Ranges, *, tasks_max: int, sizes: RowSizes) -> list[dict[int, tuple[int, int]]]:
-    """Whole queues in at most ``tasks_max`` tasks of about equal bytes. Queues without rows are in none."""
+    """Whole queues in at most ``tasks_max`` tasks of about equal bytes."""
     weights = {queue: sizes.bytes_of(queue, start, limit) for queue, (start, limit) in ranges.items() if limit > start}
     tasks: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(min(tasks_max, len(weights)))]
     for queue in sorted(weights, key=lambda queue: (-weights[queue], queue)):

@@ -15,10 +15,10 @@ log = logging.getLogger("penstock.consumers")
 
 
 class GroupMirror:
-    """Moves a group to the stream's progress, by one write of its record a batch. An operator's reset does the same, and needs neither a
-    member nor a lease. So a consumer that takes the group over one day begins where the stream stopped.
+    """Moves a group to the stream's progress, by one write of its record a batch, as a reset does. A consumer that takes the group
+    over begins where the stream stopped.
 
-    The checkpoint alone decides where the stream goes on; nothing is ever read back from here.
+    The checkpoint alone decides where the stream goes on.
     """
 
     def __init__(self, view: TopicView, topic: str, group: str) -> None:
@@ -27,10 +27,10 @@ class GroupMirror:
         self._group = group
         self._reported: StreamOffset | None = None
         self._dead: frozenset[str] | None = None
-        """Members that are known to be dead; None: nobody has looked yet."""
+        """None: not looked up yet."""
 
     def report(self, reached: StreamOffset) -> None:
-        """Note that all before ``reached`` was processed. Raises `GroupInUse`; a table that cannot be written is only logged."""
+        """Note progress. Raises `GroupInUse`; a table that cannot be written is only logged."""
         if reached == self._reported:
             return
         try:

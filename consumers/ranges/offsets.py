@@ -1,4 +1,4 @@
-"""Where a read begins, ends and has come to: an offset for every queue, and the life of the topic that they belong to. Pure."""
+"""The places of a read: an offset for every queue, and the life of the topic that they belong to."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Kept = Mapping[int, tuple[int, int]]
 """The earliest offset that is kept and the one after the last, by queue."""
 
 Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
-"""A place in a queue: an end, the first message stored at or after a time, or an offset."""
+"""An end of a queue, the first message stored at or after a time, or an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePositions:
-    """Where to begin or to end, queue by queue."""
+    """The places to begin or to end, queue by queue."""
 
     default: Place
     """The place for queues that are not named."""
@@ -34,17 +34,15 @@ class StreamOffset:
     """The offset that Spark keeps in its checkpoint, as JSON: ``{"life": 1, "0": 12, "1": 7}``."""
 
     life: int
-    """The entry that created the topic. A topic that was deleted and made again has another."""
+    """The entry that created the topic: another for each life of the name."""
     queues: Mapping[int, int]
-    """The next offset to be read, by queue."""
 
     def to_json(self) -> dict[str, int]:
-        """The document for Spark."""
         return {_LIFE: self.life, **{str(queue): offset for queue, offset in sorted(self.queues.items())}}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
-        """The inverse of `to_json`. Raises `DataDamaged`."""
+        """Raises `DataDamaged`."""
         try:
             queues = {_number(whole_number(queue)): _number(offset) for queue, offset in document.items() if queue != _LIFE}
             return cls(_number(document[_LIFE]), queues)
@@ -58,7 +56,7 @@ class StreamOffset:
             ) from error
 
     def of(self, queue: int) -> int:
-        """The offset of one queue; a queue that came later begins at its first message."""
+        """A queue that came later begins at its first message."""
         return self.queues.get(queue, 0)
 
 
@@ -76,29 +74,26 @@ class TopicSnapshot:
     life: int
     kept: Kept
     entry: int = 0
-    """The newest entry of its log."""
     named: Mapping[str, int] = field(default_factory=dict)
-    """The last sequence of every named producer; what it has sent up to there is before the ends of ``kept``, and nothing else of it."""
+    """The last sequence of every named producer, whose messages up to there, and no later ones, are before the ends of ``kept``."""
 
     @property
     def end(self) -> StreamOffset:
-        """The end of all that is stored."""
         return StreamOffset(self.life, {queue: following for queue, (_, following) in self.kept.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePosition:
-    """Where reading goes on, and what is missing before it."""
+    """The place where reading goes on, and what is missing before it."""
 
     queues: Mapping[int, int]
     losses: tuple[str, ...] = ()
-    """Descriptions of the missing rows for people; empty: none is missing."""
 
 
 def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> ResumePosition:
-    """The wanted offsets, each moved to the nearest one that is there if it is not.
+    """The wanted offsets, each moved to the nearest one that is there.
 
-    Raises `OffsetOutOfRange` instead of moving one when data loss is an error.
+    Raises `OffsetOutOfRange` instead when data loss is an error.
     """
     queues: dict[int, int] = {}
     losses: list[str] = []
@@ -114,9 +109,9 @@ def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_l
 
 
 def continued(standing: TopicSnapshot, start: StreamOffset, *, fail_on_data_loss: bool) -> ResumePosition:
-    """Where a stream that stood at ``start`` goes on in the topic as it is now.
+    """The place where a stream that stood at ``start`` goes on now.
 
-    Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`. When data loss is no error, the stream goes on at
+    Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`. When data loss is no error, it goes on at
     the earliest message.
     """
     if start.life == standing.life:

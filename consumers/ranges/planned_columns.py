@@ -1,4 +1,4 @@
-"""The columns that a read was planned with: an engine asks for them once, and every task gives them, whatever happens to the topic's schema."""
+"""The columns that a read was planned with, whatever happens to the topic's schema."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from ...log.topic.topics import Topic
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchema:
-    """The schema of a typed topic at planning time, as small as it can travel: without retired fields, and with each field nullable."""
+    """The schema at planning time, small enough to travel: without retired fields, each field nullable."""
 
     schema: TopicSchema
     life: int
-    """The entry that created the topic."""
 
 
 def planned_schema(topic: Topic) -> PlannedSchema | None:
-    """What a read of this topic is planned with now. None: it has no schema.
+    """None for a topic without a schema.
 
-    Every field is nullable, as the rows of the read may be of any version, and tombstones have no fields.
+    Every field is nullable: rows may be of any version, and tombstones have no fields.
     """
     schema = topic.tail.state.schema
     return None if schema is None else PlannedSchema(replace(schema, fields=_nullable(schema.fields)), topic.life)
@@ -55,13 +54,12 @@ class PlannedColumns:
 
     @classmethod
     def of(cls, columns: Sequence[str], more: Sequence[str], planned: PlannedSchema | None) -> PlannedColumns:
-        """``more`` are columns that the read itself looks at."""
         schema = None if planned is None else planned.schema
         needed = list(dict.fromkeys([*columns, *more]))
         return cls(projection_of(list(columns), schema), projection_of(needed, schema))
 
     def check(self, topic: Topic, planned: PlannedSchema | None) -> None:
-        """Raise `ReopenError` if the topic is a later one of its name, whose fields are others."""
+        """Raise `ReopenError` if the topic is a later one of its name."""
         if self.needed.schema is not None and planned is not None and planned.life != topic.life:
             raise ReopenError(
                 "the topic was deleted and created again since the read was planned, so its fields may be others",
@@ -71,7 +69,7 @@ class PlannedColumns:
             )
 
     def shown(self, batch: pa.RecordBatch, topic: Topic) -> pa.RecordBatch:
-        """Stored rows by the planned schema. Raises `ReopenError` for a value that only a later version of the schema can hold."""
+        """Raises `ReopenError` for a value that only a later version of the schema can hold."""
         try:
             return self.needed.shown(batch, where=topic.paths.topic)
         except DataDamaged as error:

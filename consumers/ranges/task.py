@@ -1,4 +1,4 @@
-"""The work of a task on an executor: read its queues from table and log, as Arrow batches of a size that suits the way to the JVM."""
+"""The work of a task on an executor: read its queues as Arrow batches of a size that suits the way to the JVM."""
 
 from __future__ import annotations
 
@@ -25,35 +25,32 @@ log = logging.getLogger("penstock.consumers")
 BATCH_ROWS_MIN = 16 * 1024
 BATCH_ROWS_MAX = 64 * 1024
 BATCH_BYTES_MIN = 4 * MIB
-"""The bounds of a batch in rows and bytes, at which it is handed over. Each batch costs a millisecond on its way, and large ones cost the
-JVM memory.
-"""
+"""The bounds of a batch. Each costs a millisecond on its way, and large ones cost the JVM memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """One task's part of a read. It travels from the driver to an executor."""
+    """One task's part of a read, as it travels from driver to executor."""
 
     place: LakePlace
     topic: str
     life: int
-    """The entry that created the topic to read."""
     ranges: Mapping[int, tuple[int, int]]
     """The first offset and the one to stop before, by queue."""
     columns: tuple[str, ...]
-    """The names of columns of messages, ``value``, or some of its fields (``value.amount``)."""
+    """Columns of messages, ``value``, or some of its fields (``value.amount``)."""
     planned: PlannedSchema | None = None
-    """The schema that the driver planned with. None: no column ``value`` is asked for."""
+    """None: no column ``value`` is asked for."""
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
     fail_on_data_loss: bool = True
     skip_damaged: bool = False
 
 
 def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a task, those of each queue in the order of their offsets.
+    """The rows of a task, those of each queue by offset.
 
-    Raises `OffsetOutOfRange` where retention removed rows that are to be read (unless data loss is no error). Raises `DataDamaged` where
-    some cannot be read any more (unless they are to be skipped), and `TopicDeleted`.
+    Raises `OffsetOutOfRange` where retention removed rows (unless data loss is no error), `DataDamaged` where some cannot be read
+    any more (unless they are to be skipped), and `TopicDeleted`.
     """
     opened = lakes.open(task.place)
     source = _gathered(_rows(opened, task))
@@ -71,10 +68,10 @@ def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
 
 @cache
 def _spare_imports() -> None:
-    """Exempt from garbage collection what is in memory after a process's first task: that stays.
+    """Exempt from garbage collection what is in memory after a process's first task.
 
-    Spark's workers collect all garbage after every task. Imported modules are no garbage. Looking through them costs 27 ms each time, and
-    asking whether this was done costs 10 ms.
+    Spark's workers collect all garbage after every task. Looking through imported modules costs 27 ms each time, and asking whether
+    this was done costs 10 ms.
     """
     gc.collect()
     gc.freeze()
@@ -133,7 +130,6 @@ async def _topic(opened: OpenLake, task: ReadTask) -> Topic:
 
 
 async def _gathered(source: AsyncGenerator[pa.RecordBatch, None]) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The same rows in batches that are neither small nor large."""
     async with aclosing(source):
         waiting: list[pa.RecordBatch] = []
         rows = size_bytes = 0

@@ -1,4 +1,4 @@
-"""The topic as the driver of a read sees it: what there is to read, and how large it is."""
+"""The topic as the driver of a read sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .offsets import Place, QueuePositions, ResumePosition, TopicSnapshot, withi
 from .planned_columns import PlannedSchema, planned_schema
 
 _NEWEST_FILES = 4
-"""The number of files of each queue by whose rows the size of rows that are not in the table yet is guessed."""
+"""The number of newest files of each queue from which the size of unpublished rows is guessed."""
 
 
 class TopicView:
@@ -32,19 +32,18 @@ class TopicView:
 
     @property
     def opened(self) -> OpenLake:
-        """The lake, open in this process."""
         return lakes.open(self._place)
 
     def refresh(self) -> TopicSnapshot:
-        """The state stored now of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
+        """Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._refresh)
 
     def planned_schema(self) -> PlannedSchema | None:
-        """What a read is planned with now; None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
+        """None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._planned_schema)
 
     def sizes(self, ranges: Ranges) -> RowSizes:
-        """The sizes of the rows of these ranges, as of the last `refresh`."""
+        """Sizes as of the last `refresh`."""
         pieces = {
             queue: [OffsetRun(file.first_offset, file.limit_offset, file.size_bytes) for file in files]
             for queue, (start, limit) in ranges.items()
@@ -55,7 +54,7 @@ class TopicView:
         return RowSizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
 
     def resolve(self, places: QueuePositions, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> ResumePosition:
-        """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
+        """Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
         unknown = sorted(set(places.named) - set(standing.kept))
         if unknown:
             raise InvalidArgument(
@@ -78,7 +77,6 @@ class TopicView:
         return within(standing, wanted, fail_on_data_loss=fail_on_data_loss)
 
     def resolve_time(self, time: datetime) -> dict[int, int]:
-        """The first offset stored at or after a time, by queue."""
         topic = self._topic
         assert topic is not None, "refresh comes first"
         return self.opened.run(lambda: Reader(topic).resolve(time))

@@ -1,8 +1,8 @@
-"""Message groups that failed, ran long or were in flight in an owner that died. Each waits behind its marker until it has caught up.
+"""Message groups that failed, ran long or were in flight in an owner that died. Each waits behind its marker until it has caught
+up.
 
-Fresh messages of a blocked group are passed by: they are listed in the cell, and kept in memory as long as there is room. Messages that
-were not kept are read again, in one scan for all groups that may go on. The scan starts at ``known_to`` of the group that is furthest
-behind.
+Fresh messages of a blocked group are listed in the cell, and kept in memory as long as there is room. Others are read again, in one
+scan for all groups that may go on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .step import Step
 
 
 class BlockedGroups:
-    """The lanes of one queue that have a marker, by the hash of the message group."""
+    """The lanes of one queue that have a marker, by hash."""
 
     def __init__(self, cell: QueueCell, limits: QueueLimits, hashes: GroupHashes) -> None:
         self._limits = limits
@@ -30,17 +30,15 @@ class BlockedGroups:
         batches = limits.batch_of is not None
         self._lanes = {key: Lane(key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
         self._due: list[tuple[int, int]] = []
-        """(when, group) of the groups that wait; some entries are out of date."""
+        """(when, group); some entries are out of date."""
         self.fell_due = False
-        """Whether a group that was not yet due when the last step was planned had fallen due by the last call of `reread_from`."""
+        """Whether a group fell due between the last plan and the last call of `reread_from`."""
         self._unplanned = False
         """Whether a group has fallen due that no step and no `reread_from` has seen."""
         self._active: dict[Lane, None] = {}
-        """Groups that may go on, as far as their time is concerned."""
+        """Groups that need not wait for their time."""
         self._reading: list[Lane] = []
-        """Groups for which the queue is being read again; they may run meanwhile."""
         self._retained = 0
-        """The number of messages in memory."""
         self._has_out = any(marker.tries.state is MessageState.OUT for marker in cell.markers.values())
         for lane in self._lanes.values():
             self._changed(lane)
@@ -50,11 +48,9 @@ class BlockedGroups:
 
     @property
     def retained(self) -> int:
-        """The number of the groups' messages in memory."""
         return self._retained
 
     def markers(self) -> Iterator[Marker]:
-        """The markers as they are to stand in the cell."""
         for lane in self._lanes.values():
             assert lane.marker is not None, "every blocked group has one"
             yield lane.marker
@@ -62,24 +58,22 @@ class BlockedGroups:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> list[int]:
-        """When the next group is due; empty when none waits."""
         while self._due and not self._is_waiting(*self._due[0]):
             heapq.heappop(self._due)
         return [self._due[0][0]] if self._due else []
 
     def reread_from(self, now_ms: int, next_fresh: int) -> int | None:
-        """The offset from which the queue is to be read again for the groups that may go on. None: nothing is wanted."""
+        """The offset from which the queue is to be read again for groups that may go on, if any."""
         self.fell_due = self._activate(now_ms) or self._unplanned
         self._unplanned = False
         self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
         return min((lane.known_to or 0 for lane in self._reading), default=None)
 
     def wants_solo(self, now_ms: int) -> bool:
-        """Whether a suspect is to run with nothing else in flight in the process."""
         return any(lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready for lane in self._active)
 
     def hopeless(self, most: int) -> list[Lane]:
-        """Groups whose head ended its process as often as a message may fail, each time alone. Their heads are in memory."""
+        """Groups whose head ended its process as often as a message may fail, each time alone."""
         return [
             lane
             for lane in self._active
@@ -92,11 +86,10 @@ class BlockedGroups:
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def __contains__(self, key: int) -> bool:
-        """Whether a message group is blocked."""
         return key in self._lanes
 
     def pass_by(self, message: MessageView) -> bool:
-        """Whether a fresh message belongs to a blocked group. If so, it is kept when all messages before it are kept and there is room."""
+        """Whether a fresh message belongs to a blocked group. It is kept when all before it are kept and there is room."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             return False
@@ -109,7 +102,7 @@ class BlockedGroups:
         return True
 
     def reread(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
-        """Take the rows that were read again: all of the queue from ``start`` up to ``limit``."""
+        """All of the queue from ``start`` up to ``limit``."""
         lanes = {
             lane.hash: lane
             for lane in (*self._reading, *self._active)
@@ -131,7 +124,7 @@ class BlockedGroups:
                 lane.known_to = limit if limit < next_fresh else None
 
     def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
-        """Add a lane whose messages in memory are all there are, the ``running`` ones included."""
+        """All messages in memory are given, the ``running`` ones included."""
         if lane.hash in self._lanes:
             raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
         lane.known_to = None
@@ -142,9 +135,7 @@ class BlockedGroups:
             self._set(lane, marker, step)
 
     def filtered_anew(self) -> None:
-        """Read again every message that is not running or handed out, because the group's filter changed. The next messages of a blocked
-        group are those that the new filter lets pass, as they are for the next owner.
-        """
+        """Read again all that is not running or handed out: the new filter decides which messages come next."""
         for lane in self._lanes.values():
             marker = lane.marker
             assert marker is not None, "a blocked group has a marker"
@@ -154,7 +145,7 @@ class BlockedGroups:
             lane.known_to = max(run_to, out_to)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take over markers that others may have changed: those of parked groups and of groups handed out by handle."""
+        """Take over markers that others may have changed: of parked groups, and of groups handed out by handle."""
         for lane in list(self._lanes.values()):
             before, marker = lane.marker, cell.markers.get(lane.hash)
             if before is None or before == marker or before.tries.state not in (MessageState.PARKED, MessageState.OUT):
@@ -170,7 +161,6 @@ class BlockedGroups:
             self._changed(lane)
 
     def _take_back(self, lane: Lane, marker: Marker) -> None:
-        """Put messages that were given out, and no longer are, back in memory as far as they were kept."""
         back = [message for message in lane.given if message.offset >= marker.head]
         known_from = back[0].offset if back and back[0].offset == marker.head else lane.known_from
         if known_from is None or marker.head < known_from or marker.tries.state is MessageState.PARKED:
@@ -182,22 +172,19 @@ class BlockedGroups:
         lane.given, lane.known_from = [], None
 
     def expiries_ms(self) -> list[int]:
-        """When groups that were handed out by handle come back."""
+        """The times when groups handed out by handle come back."""
         return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is MessageState.OUT] if self._has_out else []
 
     def is_behind(self, message: MessageView) -> bool:
-        """Whether a suspect is left to the marker of its group. A suspect before the head is, too: the marker goes back to it, unless a run
-        is under way.
-        """
+        """The marker goes back to a suspect before the head, unless a run is under way."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         return lane is not None and lane.marker is not None and (message.offset >= lane.marker.head or lane.run is None)
 
     def holds(self, message: MessageView) -> bool:
-        """Whether a suspect has to wait for a run of its group that is under way."""
         return self._hashes.of(message.message_group) in self._lanes and not self.is_behind(message)
 
     def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
-        """Take such a suspect behind the marker, which counts its deliveries from now on."""
+        """The marker counts the suspect's deliveries from now on."""
         lane = self._lanes[self._hashes.of(message.message_group)]
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
@@ -216,7 +203,7 @@ class BlockedGroups:
     # --- What becomes of a run --------------------------------------------------------------------------------------------------
 
     def moved(self, lane: Lane, run: LaneRun, count: int, ended: bool, step: Step) -> None:
-        """Note ``count`` more successes. When the run ended without a failure, note that the group may go on."""
+        """Note ``count`` successes. After a run without a failure the group may go on."""
         self._retained -= count
         rest = run.messages[run.taken :]
         head = rest[0].offset if rest else run.messages[-1].offset + 1
@@ -228,7 +215,7 @@ class BlockedGroups:
             self._move_head(lane, head, step, running=True)
 
     def wait(self, lane: Lane, tries: Tries, limit: int, step: Step) -> None:
-        """Let a group wait until its head is due. Messages below ``limit`` were delivered as often as the head."""
+        """Messages below ``limit`` were delivered as often as the head."""
         assert lane.marker is not None, "a blocked group has a marker"
         attempts = max(tries.attempts, lane.marker.tries.attempts)
         waiting = Tries(MessageState.WAITING, attempts, tries.strikes, tries.due_ms)
@@ -236,7 +223,6 @@ class BlockedGroups:
         self._set(lane, Marker(lane.ready[0].offset, lane.delivered_to, waiting), step)
 
     def park(self, lane: Lane, tries: Tries, step: Step) -> None:
-        """Stop a group at its head."""
         head = lane.ready[0]
         self._forget(lane)
         lane.known_to = head.offset
@@ -245,13 +231,11 @@ class BlockedGroups:
         step.parked.append(head)
 
     def pass_over(self, lane: Lane, step: Step) -> None:
-        """Go on behind the head, which was given up."""
         head = lane.ready.popleft()
         self._retained -= 1
         self._move_head(lane, head.offset + 1, step, running=False)
 
     def expired(self, earliest: int, step: Step) -> None:
-        """Go on behind messages that retention removed."""
         for lane in self._lanes.values():
             marker = lane.marker
             if (
@@ -268,13 +252,12 @@ class BlockedGroups:
     # --- What may run -----------------------------------------------------------------------------------------------------------
 
     def run_due(self, now_ms: int, step: Step, next_fresh: int) -> None:
-        """Start what is due, and drop groups that have caught up."""
         for lane in self.due(now_ms, step, next_fresh):
             if _company(lane) != 1:
                 self._run_head(lane, step)
 
     def due(self, now_ms: int, step: Step, next_fresh: int) -> list[Lane]:
-        """Groups that may go on and have messages in memory. Groups that have caught up are dropped."""
+        """Groups that may go on and have messages in memory; those that have caught up are dropped."""
         self._activate(now_ms)
         self._unplanned = False
         found = []
@@ -290,7 +273,6 @@ class BlockedGroups:
         return found
 
     def hand_out(self, lane: Lane, most: int, want: ReceiveRequest, step: Step) -> list[MessageView]:
-        """Give out the first messages of a lane by receipt handle."""
         strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
         marker = lane.marker
@@ -305,7 +287,7 @@ class BlockedGroups:
         return messages
 
     def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
-        """Give out a fresh message. Its group is not blocked, or is blocked only by messages given out just before."""
+        """The message's group is not blocked, or only by messages given out just before."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             lane = Lane(self._hashes.of(message.message_group))
@@ -318,7 +300,7 @@ class BlockedGroups:
         step.behind.append(message.offset)
 
     def _keep(self, lane: Lane, messages: list[MessageView]) -> None:
-        """Keep the messages that are out, as long as there is room for all of them."""
+        """Keep the messages that are out, if there is room for all."""
         if self._retained + len(messages) <= self._limits.retained:
             lane.given += messages
             self._retained += len(messages)
@@ -327,27 +309,24 @@ class BlockedGroups:
             lane.given = []
 
     def goes_on(self, key: int) -> bool:
-        """Whether a group's next fresh message may be given out with those that just were: none lies between, and none was delivered before."""
+        """No other message of the group lies between, and none was delivered before."""
         lane = self._lanes[key]
         return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
 
     def ready(self, now_ms: int) -> int:
-        """The number of messages in memory whose groups may go on."""
+        """Counts messages of groups that may go on."""
         self._unplanned = self._activate(now_ms) or self._unplanned
         return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
     def holds_back(self, next_fresh: int) -> bool:
-        """Whether a group with messages out has more messages."""
         lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is MessageState.OUT)
         return self._has_out and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
 
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
-        """Whether all remaining messages of a group are given out."""
         lane = self._lanes.get(key)
         return lane is not None and not lane.ready and _has_caught_up(lane, next_fresh)
 
     def run_solo(self, now_ms: int, step: Step) -> None:
-        """Start one suspect that must run alone."""
         for lane in self._active:
             if lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready:
                 self._run_head(lane, step)
@@ -370,7 +349,7 @@ class BlockedGroups:
         step.runs.append(lane.run)
 
     def _take_head(self, lane: Lane, most: int) -> tuple[list[MessageView], int]:
-        """The first messages of a lane that were delivered equally often, and the number of their deliveries including this one."""
+        """The first messages of a lane that were delivered equally often, and their deliveries including this one."""
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
         head = lane.ready[0].offset
@@ -384,7 +363,6 @@ class BlockedGroups:
     # --- Books
 
     def _move_head(self, lane: Lane, head: int, step: Step, *, running: bool) -> None:
-        """Note that all messages of the group below ``head`` are done."""
         before = lane.marker
         assert before is not None, "a blocked group has a marker"
         limit = max(head, before.limit if running else lane.delivered_to)
@@ -407,7 +385,6 @@ class BlockedGroups:
             heapq.heappush(self._due, (tries.due_ms, lane.hash))
 
     def _activate(self, now_ms: int) -> bool:
-        """Move groups that have fallen due to the active ones. Returns whether there were any."""
         found = False
         while self._due and self._due[0][0] <= now_ms:
             due_ms, key = heapq.heappop(self._due)
@@ -428,17 +405,16 @@ class BlockedGroups:
 
 
 def _strikes(lane: Lane) -> int:
-    """The strikes of the first message in memory. The marker counts those of its head, which a filter may leave out by now."""
+    """Strikes of the first message in memory: a filter may leave out the marker's head."""
     marker = lane.marker
     return marker.tries.strikes if marker is not None and lane.ready[0].offset == marker.head else 0
 
 
 def _company(lane: Lane) -> int:
-    """How many of a suspect's messages may run together. 0: no limit."""
+    """0: no limit."""
     tries = lane.marker.tries if lane.marker is not None else None
     return tries.company if tries is not None and tries.state is MessageState.SUSPECT else 0
 
 
 def _has_caught_up(lane: Lane, next_fresh: int) -> bool:
-    """Whether all listed messages of the group are in memory or were given out."""
     return lane.known_to is None or lane.known_to >= next_fresh

@@ -18,14 +18,11 @@ class ReceiptHandles:
     queue: int
     generation: int
     secret: str
-    """The consumer group's."""
 
     def alone(self, message: MessageView) -> MessageView:
-        """The message with the handle of its delivery. CONCURRENT: nothing follows it."""
         return self._with_handle(message, None, None)
 
     def of_lane(self, lane: int, messages: Sequence[MessageView]) -> Iterator[MessageView]:
-        """The messages of one lane that are out together, each with its handle."""
         for message, following in zip(messages, [*messages[1:], None], strict=True):
             yield self._with_handle(message, lane, None if following is None else following.offset)
 

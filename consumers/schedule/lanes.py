@@ -1,6 +1,4 @@
-"""Lanes and runs. A lane holds what runs one after the other: the messages of a message group of one queue. A run is what is under way of
-it.
-"""
+"""A lane holds what runs one after the other, such as a message group of one queue. A run is what is under way of it."""
 
 from __future__ import annotations
 
@@ -16,19 +14,19 @@ from ..feed.lazy_messages import LazyMessages
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run ended before its last message, about the first message that did not succeed."""
+    """The failure of the first message of a run that did not succeed."""
 
     reason: str
     retry_after_ms: int | None = None
-    """How long to wait, instead of the time by the group's policy."""
+    """The wait, instead of the group's policy."""
     rejected: bool = False
-    """Whether the message can never succeed: there are no more attempts."""
+    """There are no more attempts."""
     blamed: bool = True
-    """False: a batch failed, and nobody said at which message."""
+    """False: a batch failed at an unknown message."""
 
 
 class LaneRun:
-    """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along; the schedule looks."""
+    """Messages of one lane, handed to the listener in order, or as a batch. The executor moves it along; the schedule looks."""
 
     __slots__ = (
         "_unclaimed",
@@ -51,33 +49,28 @@ class LaneRun:
         self.lane = lane
         self.messages = LazyMessages.of(messages)
         self.size = len(self.messages.offsets)
-        """The number of messages."""
         self.wave = wave
-        """Whether these are suspects in limited company."""
         self.left: deque[MessageView] = deque()
-        """Messages that were not begun, once the run was. A caller that pops a message has it: the executor takes the first, the schedule
-        takes back the last.
-        """
+        """The executor pops the first, the schedule takes back the last: a caller that pops a message has it."""
         self.done = 0
-        """The number of messages that succeeded. Written by the executor only."""
+        """Successes, written by the executor only."""
         self.failure: Failure | None = None
-        """The failure of the first message that did not succeed. Written before ``ended``, or by the caller that timed it out."""
+        """Written before ``ended``, or by the caller that timed it out."""
         self.ended = False
-        """Whether the executor starts nothing more of it, and no handler of it runs any more."""
+        """Whether nothing more of it is started, and no handler of it runs."""
         self.since_s: float | None = None
-        """When the running handler was started, by the monotonic clock."""
+        """The start of the running handler, by the monotonic clock."""
         self.took_s: Sequence[float] = ()
-        """How long each handler ran. Written by the executor only."""
+        """Written by the executor only."""
         self.cancelled = False
-        """Whether nothing more of it is to be started."""
         self.timed_out_at: int | None = None
-        """The value of ``done`` when its handler ran too long. Results after that no longer count."""
+        """The value of ``done`` at the timeout. Later results do not count."""
         self.taken = 0
-        """How many of ``done`` are in the schedule's books."""
+        """The part of ``done`` that is in the schedule's books."""
         self._unclaimed = bytearray(1)  # the garbage collector does not look at it, as it would at a list
 
     def claim(self) -> bool:
-        """Begin the run, or take it back before anybody begins it. True for exactly one of all callers, in whatever thread."""
+        """Begin the run, or take it back before. True for exactly one of all callers, in whatever thread."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -85,7 +78,7 @@ class LaneRun:
         return True
 
     def split(self) -> LazyMessages:
-        """Take back the messages that were not begun, if the run was. They no longer belong to it."""
+        """Take back the messages that were not begun, if the run was."""
         count = 0
         with suppress(IndexError):
             while True:
@@ -98,24 +91,21 @@ class LaneRun:
         return back
 
     def is_late(self, before_s: float) -> bool:
-        """Whether its handler was started before ``before_s``, still runs, and was not given up."""
         since_s = self.since_s  # read once: its thread may end it meanwhile
         return since_s is not None and since_s < before_s and self.timed_out_at is None
 
     def time_out(self, reason: str) -> None:
-        """Give up the running handler, which counts as a failed attempt."""
         self.timed_out_at = self.done
         self.failure = Failure(reason, blamed=self.size - self.done == 1 or not self.is_batch)
         self.cancelled = True
 
     @property
     def is_batch(self) -> bool:
-        """Whether its messages are given to the listener together."""
         return self.lane.batches
 
 
 class OpenLane:
-    """The granted messages of a message group that is not blocked, in order."""
+    """The granted messages of a message group that is not blocked."""
 
     __slots__ = ("batch_max", "batches", "hash", "ready", "run")
 
@@ -123,21 +113,17 @@ class OpenLane:
 
     def __init__(self, key: int, *, batches: bool = False) -> None:
         self.hash = key
-        """The hash of the message group."""
         self.batches = batches
         self.ready: list[LazyMessages] = []
-        """Messages behind those of ``run``; none of the parts is empty."""
         self.run: LaneRun | None = None
         self.batch_max = 0
-        """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
+        """The largest batch until one succeeds, after a failure at an unknown message. 0: no limit."""
 
     def put_back(self, messages: LazyMessages) -> None:
-        """Put these messages in front again."""
         if messages:
             self.ready.insert(0, messages)
 
     def take(self, most: int) -> LazyMessages:
-        """The first messages, at most ``most``."""
         taken: list[LazyMessages] = []
         while self.ready and most > 0:
             first = self.ready.pop(0)
@@ -149,13 +135,12 @@ class OpenLane:
         return LazyMessages.joined(taken)
 
     def take_all(self) -> LazyMessages:
-        """All messages that are ready."""
         taken, self.ready = self.ready, []
         return LazyMessages.joined(taken)
 
 
 class Lane:
-    """The messages of a blocked message group that this owner has in memory, in order, and its marker."""
+    """The messages of a blocked message group in memory, and its marker."""
 
     __slots__ = (
         "batch_max",
@@ -172,28 +157,23 @@ class Lane:
 
     def __init__(self, key: int, *, batches: bool = False, marker: Marker | None = None) -> None:
         self.hash = key
-        """The hash of the message group."""
         self.batches = batches
         self.ready: deque[MessageView] = deque()
         """Messages behind those of ``run``."""
         self.run: LaneRun | None = None
         self.marker = marker
-        """The marker as it is to stand in the cell."""
+        """The marker for the cell."""
         self.known_to = marker.head if marker is not None else None
-        """The offset up to which, with a marker, all the group's messages from its head on are in ``run`` and ``ready``. None: all there
-        are.
-        """
+        """The offset up to which all the group's messages from its head on are in ``run`` and ``ready``. None: all there are."""
         self.delivered_to = marker.limit if marker is not None else 0
-        """The limit of the marker if the run that is under way stops. Messages behind its head were not begun."""
+        """The marker's limit if the run under way stops: messages behind its head were not begun."""
         self.known_from: int | None = None
-        """The offset behind the messages given out by handle. From there on it is known which messages there are."""
+        """The offset behind the messages given out by handle."""
         self.given: list[MessageView] = []
-        """The messages given out, if they are kept in case they come back."""
+        """Kept in case they come back."""
         self.batch_max = 0
-        """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
 
     def may_go_on(self, now_ms: int) -> bool:
-        """Whether a blocked group is due, or is a suspect."""
         if self.marker is None or self.run is not None:
             return False
         tries = self.marker.tries

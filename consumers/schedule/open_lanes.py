@@ -1,4 +1,4 @@
-"""The lanes of a queue that are not blocked: their messages are granted, and run as fast as handlers take them."""
+"""The lanes of a queue that are not blocked: their messages run as fast as handlers take them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ from .step import Step
 
 
 class OpenLanes:
-    """The lanes by the hash of the message group. There is one lane for all where the listener is handed batches of the queue, or nothing
-    is to be in order.
-    """
+    """Lanes by hash. There is one for all where the listener gets batches of the queue, or nothing is to be in order."""
 
     def __init__(self, limits: QueueLimits, hashes: GroupHashes, *, orderly: bool) -> None:
         self.common = OpenLane(0, batches=limits.batch_of is not None)
-        """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: that of all groups that are not blocked."""
+        """CONCURRENT: for all messages. ORDERLY with batches of the queue: for all groups that are not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"
         self._orderly = orderly
         self._limits = limits
         self._hashes = hashes
         self.known: dict[int, OpenLane] = {}
-        """The lanes of the groups that have messages in memory."""
 
     def __iter__(self) -> Iterator[OpenLane]:
         yield from self.known.values()
@@ -36,11 +33,9 @@ class OpenLanes:
 
     @property
     def common_is_idle(self) -> bool:
-        """Whether nothing runs in the common lane or waits for it."""
         return not self.common.ready and self.common.run is None
 
     def of(self, group: str | None) -> OpenLane:
-        """The lane of a message group."""
         return self._of(self._hashes.of(group)) if self.by_group else self.common
 
     def _of(self, key: int) -> OpenLane:
@@ -50,7 +45,7 @@ class OpenLanes:
         return lane
 
     def take(self, messages: LazyMessages, blocked: BlockedGroups, touched: dict[OpenLane, None], step: Step) -> int:
-        """Grant fresh messages, each in the lane of its group. Returns how many were passed by because their group is blocked."""
+        """Grant fresh messages. Returns how many were passed by because their group is blocked."""
         if not (self.by_group or blocked):
             self._add(self.common, messages, touched, step)
             return 0
@@ -68,7 +63,7 @@ class OpenLanes:
         return len(passed)
 
     def _by_hash(self, messages: LazyMessages) -> dict[int, LazyMessages]:
-        """The messages of each message group. Two groups with the same hash share an entry, in order."""
+        """Two groups with the same hash share an entry."""
         found: dict[int, LazyMessages] = {}
         for group, own in messages.by_group().items():
             key = self._hashes.of(group)
@@ -89,23 +84,21 @@ class OpenLanes:
         return runs
 
     def stalled(self, lane: OpenLane, run: LaneRun) -> Lane:
-        """The lane of a run that goes on, as the lane of a blocked group from now on."""
+        """The lane of a run that goes on, blocked from now on."""
         self.drop(lane)
         run.lane = blocked = Lane(lane.hash, batches=lane.batches)
         blocked.ready, blocked.run, blocked.batch_max = deque(lane.take_all()), run, lane.batch_max
         return blocked
 
     def take_all(self) -> list[int]:
-        """Start nothing more. Returns the offsets of all messages that were not started."""
+        """Returns the offsets of all messages that were not started."""
         return [offset for lane in self for offset in lane.take_all().offsets]
 
     def drop(self, lane: OpenLane) -> None:
-        """Forget a lane that is empty, or blocked from now on."""
         if self.by_group:
             self.known.pop(lane.hash, None)
 
     def start(self, lane: OpenLane, runs: list[LaneRun]) -> None:
-        """Run what is ready in a lane where nothing runs."""
         if not (self._orderly or lane.batches):
             runs += [LaneRun(lane, part) for part in self.parts(lane.take_all())]
         elif lane.run is None and lane.ready:
@@ -116,7 +109,7 @@ class OpenLanes:
             runs.append(lane.run)
 
     def parts(self, messages: LazyMessages) -> list[LazyMessages]:
-        """The parts that are given to the executor together, of messages that may run side by side."""
+        """Parts for the executor of messages that may run side by side."""
         size = self._limits.run_messages
         if not self.common.batches:
             size = min(size, len(messages) // self._limits.threads)
@@ -125,7 +118,7 @@ class OpenLanes:
         return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
     def spread(self, running: dict[LaneRun, None]) -> list[LaneRun]:
-        """Take messages that wait behind others, if nothing is to be in order. Returns new runs of them, which are added to ``running``."""
+        """New runs of messages that need not wait are returned and added to ``running``."""
         if self._orderly:
             return []
         back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]
@@ -134,7 +127,6 @@ class OpenLanes:
         return runs
 
     def start_all(self, runs: list[LaneRun]) -> None:
-        """Run whatever stood still."""
         for lane in list(self):
             self.start(lane, runs)
         while self.common.ready and not self._orderly:

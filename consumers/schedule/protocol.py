@@ -1,4 +1,4 @@
-"""What the life of a queue asks of its schedule, whatever the schedule decides."""
+"""The schedule as the life of a queue needs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tracked_messages import TrackedMessages
 
 
 class QueueSchedule(Protocol):
-    """The messages of a queue that may be handed on next: the part that rows come into."""
+    """The part of a schedule that rows come into."""
 
     settings: GroupSettings
     blocked: BlockedGroups

@@ -1,8 +1,8 @@
-"""The messages of one queue that may run next, and what its cell must say before. No I/O: the processor reads, writes and runs.
+"""The messages of one queue that may run next, and what its cell must hold before, without I/O.
 
-A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes to
-the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `BlockedGroups`). Messages that were in flight in an owner
-that died are run first, in limited company.
+A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one
+goes to the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY). Messages that were in flight in an
+owner that died are run first, in limited company.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PushSchedule:
         self, settings: GroupSettings, cell: QueueCell, *, limits: QueueLimits, chance: float = 0.5, secret: str = ""
     ) -> None:
         self.settings = settings
-        """The group's settings; retry policy, attempts and dead-letter policy may change on the way."""
+        """Some of them may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._chance = chance
@@ -47,77 +47,71 @@ class PushSchedule:
         self._loaded: deque[tuple[LazyMessages, OffsetSet, int]] = deque()
         self._earliest = 0
         self._waves = 0
-        """The number of runs of suspects under way."""
         self.suspects_wait = False
-        """Whether the failure of one of them waits for room. What is behind it in its message group waits, too."""
+        """Whether a suspect's failure, and its message group, waits for room."""
         self._hopeless = False
-        """Whether a message that no longer runs was to be given up, and there was no room for its dead letter."""
+        """Whether a dead letter waits for room."""
         self._held = False
-        """Whether lanes with granted messages may stand still, because all was quiet."""
+        """Whether lanes with granted messages may stand still."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
-        """The first offset that is neither granted, settled nor listed."""
+        """Neither granted, settled nor listed."""
         self.next_load = self.next_fresh
-        """The first offset that is to be fetched."""
         self.in_memory = 0
-        """The number of messages that were loaded, and are neither settled nor failed."""
+        """Messages that were loaded, and are neither settled nor failed."""
         self.running: dict[LaneRun, None] = {}
-        """Runs that the executor has, the oldest first."""
+        """The oldest first."""
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
-        """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
+        """Take fresh messages up to ``limit``; ``filtered`` offsets are not the group's."""
         self._loaded.append((LazyMessages.of(messages), filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
 
     def report(self, run: LaneRun) -> None:
-        """Note that a run has made progress or ended."""
         self._reported[run] = None
 
     def reread(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
-        """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
         self.tracked.reread(messages)
         self.blocked.reread(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
-        """Note that retention removed the messages below ``earliest``: those that were to be run again never will be."""
+        """Messages below ``earliest`` never run again."""
         self._earliest = earliest
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
-        """The number of fresh messages for which the window and the cell, as it stands now, have room."""
+        """Fresh messages for which window and cell have room."""
         tracked = len(self.blocked) + len(self.tracked) + len(cell.dead_letters.assigned)
         if self.tracked.suspects or self._waves or tracked >= self._limits.tracked:
             return 0
         return max(0, self._limits.window - (self.next_load - cell.settled.floor))
 
     def missing(self, now_ms: int) -> list[int]:
-        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
+        """Suspects and due messages that are not in memory."""
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
-        """When the next waiting message is due, by the cell as it stands now. A failure that waited for room is due at once when there is
-        some.
-        """
+        """A failure that waited for room is due at once when there is some."""
         letters = len(cell.dead_letters.assigned)
         ended = (run for run in self._reported if run.failure and run.ended)
         postponed = [0] if any(not self._lacks_room(run, letters) for run in ended) else []
         return min([*postponed, *self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
-        """When the next message that was handed out by handle comes back."""
+        """The time when the next message handed out by handle comes back."""
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take over what others may have changed: messages that were handed out by handle, and parked groups."""
+        """Take over what others may have changed: messages handed out by handle, and parked groups."""
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     def is_urgent(self, now_ms: int, cell: QueueCell) -> bool:
-        """Whether the next step would do more than note successes, which can wait a little for company."""
+        """Successes alone can wait for company."""
         due_ms = self.next_due_ms(cell)
         return (
             bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
@@ -127,11 +121,9 @@ class PushSchedule:
 
     @property
     def has_reports(self) -> bool:
-        """Whether something moved on since the last step."""
         return bool(self._reported)
 
     def wants_solo(self, now_ms: int) -> bool:
-        """Whether a suspect is to be run with nothing else in flight in the whole process."""
         return not self._hopeless and (self._wants_solo_suspect or self.blocked.wants_solo(now_ms))
 
     @property
@@ -195,13 +187,12 @@ class PushSchedule:
         return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
 
     def _lacks_room(self, run: LaneRun, letters: int) -> bool:
-        """Whether the cell has no room for the consequence of a failure: its marker or tries, or its dead letter besides ``letters``."""
+        """Whether the cell has no room for the marker or tries, or the dead letter besides ``letters``."""
         if run.failure is None:
             return False
         return (run.lane.marker is None and self._is_full) or (letters >= self._limits.letters and self._gives_up(run))
 
     def _gives_up(self, run: LaneRun) -> bool:
-        """Whether a failure makes a dead letter."""
         if run.failure is None or (self._orderly and self.settings.dead_letter_policy is DeadLetterPolicy.PARK):
             return False
         done = run.done if run.timed_out_at is None else run.timed_out_at
@@ -212,9 +203,7 @@ class PushSchedule:
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
     def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: QueueMode) -> bool:
-        """Whether a failure stays as if its handler still ran, because the cell has no room for its consequence. The next owner finds it as
-        a suspect, or due again.
-        """
+        """A failure without room stays as if its handler still ran. The next owner finds it as a suspect, or due again."""
         if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
             return False
         if mode is not QueueMode.DRAIN:
@@ -232,7 +221,7 @@ class PushSchedule:
         return False
 
     def _take_report(self, run: LaneRun, now_ms: int, step: Step, mode: QueueMode, *, postponed: bool) -> None:
-        """Settle what is done. ``postponed``: the failure behind that is taken later."""
+        """``postponed``: the failure is taken later."""
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
         ended = not postponed and (run.ended or run.timed_out_at is not None)
@@ -254,7 +243,6 @@ class PushSchedule:
             self._ended(lane, run, step, mode)
 
     def _ended(self, lane: OpenLane, run: LaneRun, step: Step, mode: QueueMode) -> None:
-        """Go on in a lane that is not blocked."""
         if run.taken == run.size:
             lane.batch_max = 0
         elif not run.wave:
@@ -290,7 +278,7 @@ class PushSchedule:
         self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
 
     def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
-        """Let the first message wait, or give it up. Messages delivered with it in a batch are run again, in a batch no larger than allowed."""
+        """Messages delivered with the failed one are run again, in a batch no larger than allowed."""
         again = rest[1:] if failure.blamed else rest
         if gives_up:
             self._give_up(self._lanes.common, rest, tries, failure.reason, step)
@@ -303,7 +291,7 @@ class PushSchedule:
         self._held = True
 
     def split(self, run: LaneRun) -> int:
-        """Take back messages that wait behind one that takes long or failed, and need not wait for it. Returns how many."""
+        """Take back messages that need not wait behind a slow or failed one. Returns how many."""
         back = run.split() if not self._orderly else ()
         if back:
             self._lanes.common.put_back(back)
@@ -311,18 +299,18 @@ class PushSchedule:
         return len(back)
 
     def spread(self) -> list[LaneRun]:
-        """Messages that wait behind others and need not, as runs of their own to be started at once."""
+        """Messages that need not wait behind others, as runs."""
         return self._lanes.spread(self.running)
 
     def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """The lane of messages that are not done, which are its first again."""
+        """Messages that are not done are its first again."""
         if isinstance(lane, OpenLane):
             return self._block(lane, rest, step)
         lane.ready.extendleft(reversed(rest))
         return lane
 
     def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """Put the group of the first message behind a marker, with all its messages in memory."""
+        """Put the group of the first message behind a marker."""
         key = self._hash(rest[0])
         suspects = self.tracked.take_suspects(lambda message: self._hash(message) == key)
         own = [*rest, *(message for part in opened.ready for message in part)]
@@ -350,9 +338,7 @@ class PushSchedule:
         return self._hashes.of(message.message_group)
 
     def _give_up_suspects(self, cell: QueueCell, step: Step) -> None:
-        """Treat suspects that ended their process as often as a message may fail, each time alone, as messages that failed so often. Only
-        as many are treated as there is room for.
-        """
+        """Suspects that ended their process as often as a message may fail, each time alone, count as failed so often."""
         most, self._hopeless = self.settings.max_attempts, False
         if most is None:
             return
@@ -371,7 +357,6 @@ class PushSchedule:
             self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
 
     def _give_up(self, lane: Lane | OpenLane, rest: list[MessageView], tries: Tries, reason: str, step: Step) -> None:
-        """Apply the dead-letter policy to the first of a lane."""
         if not self._orderly:
             self.in_memory -= 1
             self.tracked.forget(rest[:1], step)
@@ -385,7 +370,7 @@ class PushSchedule:
             self.blocked.pass_over(lane, step)
 
     def _run_suspects(self, step: Step) -> None:
-        """Run some of the suspects, no more together than any of them may be. The next ones run when these are done."""
+        """No more run together than any of them may be; the next ones run afterwards."""
         if not self.tracked.all_suspects_loaded:
             return
         for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
@@ -416,7 +401,7 @@ class PushSchedule:
             self._lanes.start(lane, step.runs)
 
     def _stall(self, floor: int, step: Step) -> None:
-        """Move runs that began when the window was half as far to where they do not hold the floor."""
+        """Old runs move to where they do not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
         for run in list(self.running) if bound > floor else ():
             lane = run.lane
@@ -444,10 +429,9 @@ class PushSchedule:
     # --- The end
 
     def _drain(self, step: Step, cell: QueueCell, now_ms: int) -> None:
-        """Start nothing more. Once nothing runs, drop groups that have caught up, and give back messages that are granted and were not
-        started.
+        """Start nothing more. Once nothing runs, drop groups that have caught up, and give back messages that were not started.
 
-        A message given back is fresh again where nothing behind it is settled. Otherwise it is left to the next owner as suspects are,
+        A message given back is fresh again where nothing behind it is settled. Otherwise the next owner finds it as a suspect,
         without an attempt.
         """
         self._loaded.clear()

@@ -1,6 +1,6 @@
-"""The messages of one queue that ``receive`` may hand out next, and what its cell must say before. No I/O: the processor reads and writes.
+"""The messages of one queue that ``receive`` may hand out next, and what its cell must hold before, without I/O.
 
-The order is: messages that were in flight in an owner that died, then messages that failed or expired and are due, then fresh ones. In an
+First come messages that were in flight in an owner that died, then those that failed or expired and are due, then fresh ones. In an
 ORDERLY group a fresh message is passed by (`BlockedGroups`) while its message group is out or waits.
 """
 
@@ -26,14 +26,12 @@ from .tracked_messages import TrackedMessages
 
 @dataclass(slots=True)
 class _Chunk:
-    """Fresh rows, as they were fetched."""
-
     messages: deque[MessageView]
     filtered: OffsetSet
     limit: int
 
     def taken(self) -> tuple[int, OffsetSet]:
-        """The first offset that is left, and the filtered offsets before it, which leave the chunk."""
+        """The first offset left, and the filtered offsets before it."""
         cut = self.messages[0].offset if self.messages else self.limit
         before = self.filtered.without_range(cut, self.limit)
         self.filtered = self.filtered.without(before)
@@ -42,12 +40,10 @@ class _Chunk:
 
 @dataclass(slots=True)
 class _Given:
-    """What one receive is given of the queue."""
-
     want: ReceiveRequest
     left: int
     lanes: dict[int, list[MessageView]] = field(default_factory=dict)
-    """ORDERLY: the messages by the hash of the message group."""
+    """ORDERLY: messages by the hash of their group."""
     messages: list[MessageView] = field(default_factory=list)
 
     def take(self, message: MessageView, lane: int | None = None) -> None:
@@ -58,20 +54,17 @@ class _Given:
 
 
 class ReceivedMessages(TrackedMessages):
-    """Messages tracked by themselves. Those that run are run by the clients that received them."""
+    """Messages that clients which received them run."""
 
     def hand_out(self, message: MessageView, want: ReceiveRequest, step: Step) -> MessageView:
-        """Give out a tracked message once more."""
         before = self.tries[message.offset]
         self._set_out(message, want.out(before.attempts + 1, before.strikes), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
     def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
-        """Give out a message for the first time."""
         self._set_out(message, want.out(1), step)
 
     def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
-        """Take the first messages that are due and in memory."""
         self.fall_due(now_ms)
         found = [offset for offset in self._overdue if offset in self.messages][:most]
         for offset in found:
@@ -79,7 +72,6 @@ class ReceivedMessages(TrackedMessages):
         return [self.messages.pop(offset) for offset in found]
 
     def count_visible(self, now_ms: int) -> int:
-        """The number of messages that are due and in memory."""
         self.fall_due(now_ms)
         return sum(offset in self.messages for offset in self._overdue)
 
@@ -110,7 +102,7 @@ class ReceiveSchedule:
         secret: str = "",
     ) -> None:
         self.settings = settings
-        """The group's settings; attempts and dead-letter policy may change on the way."""
+        """Some of them may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._handles = ReceiptHandles(group, topic, queue, cell.generation, secret)
@@ -122,24 +114,21 @@ class ReceiveSchedule:
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
         self.next_load = self.next_fresh
         self.in_memory = 0
-        """Fresh messages that were loaded."""
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
-        """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
+        """Take fresh messages up to ``limit``; ``filtered`` offsets are not the group's."""
         self._loaded.append(_Chunk(deque(messages), filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
 
     def reread(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
-        """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
         self.tracked.reread(messages)
         self.blocked.reread(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
-        """Note that retention removed the messages below ``earliest``: those that were to be handed out again never will be."""
         self._earliest = earliest
 
     def adopt(self, cell: QueueCell) -> None:
@@ -150,23 +139,21 @@ class ReceiveSchedule:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
-        """The number of further fresh messages that may be fetched. The cell plays no part, as messages handed out never hold its floor."""
+        """Messages handed out never hold the cell's floor."""
         return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:
-        """Offsets of messages that may be handed out again and are not in memory."""
+        """Messages that may be handed out again and are not in memory."""
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
-        """When something more is due than at the last plan. The cell plays no part."""
         return min([*self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
-        """When the next message that is out comes back."""
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
-        """The number of messages that a receive might be given now; some fresh ones may turn out to be blocked."""
+        """An estimate: some fresh messages may turn out to be blocked."""
         if not self.tracked.all_suspects_loaded:
             return 0
         again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
@@ -175,7 +162,7 @@ class ReceiveSchedule:
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, wants: Sequence[ReceiveRequest] = ()) -> tuple[Step, list[list[MessageView]]]:
-        """A step, and the messages that each want is given once the step is durable. The caller must carry it out, or give up the schedule."""
+        """A step, and the messages for each want once the step is durable. The caller must carry it out, or give up the schedule."""
         self.tracked.fall_due(now_ms)
         step = Step()
         if self._earliest:
@@ -229,7 +216,6 @@ class ReceiveSchedule:
         return self._hashes.of(message.message_group)
 
     def _lane_of(self, key: int, step: Step) -> Lane:
-        """Put a message group's suspects behind a marker."""
         lane = Lane(key)
         lane.ready = deque(self.tracked.take_suspects(lambda message: self._hash(message) == key))
         tries = [self.tracked.of(message) for message in lane.ready]
@@ -241,7 +227,7 @@ class ReceiveSchedule:
         return lane
 
     def _give_up_hopeless(self, step: Step) -> None:
-        """Give up suspects that ended their process as often as a message may fail, each time alone."""
+        """Suspects that ended their process as often as a message may fail, each time alone."""
         most, tracked = self.settings.max_attempts, self.tracked
         if most is None:
             return
@@ -289,7 +275,7 @@ class ReceiveSchedule:
         given.take(message, lane)
 
     def _pass_filtered(self, step: Step) -> None:
-        """Settle messages that are not the group's, as far as nothing fresh is before them. Drop chunks that have been handed on."""
+        """Settle messages that are not the group's, as far as nothing fresh is before them."""
         while self._loaded:
             chunk = self._loaded[0]
             self.next_fresh, before = chunk.taken()

@@ -1,4 +1,4 @@
-"""What a failed attempt leads to: when the message runs again, or that it is given up."""
+"""The consequence of a failed attempt."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from .lanes import Failure
 
 
 def after_failure(before: Tries, failure: Failure, settings: GroupSettings, *, chance: float, now_ms: int) -> tuple[Tries, bool]:
-    """The history of the failed message including this attempt, and whether the message is given up. ``chance`` decides the jitter of its
-    retry.
-    """
+    """The history including this attempt, and whether the message is given up. ``chance`` decides the jitter of its retry."""
     if not failure.blamed:
         return Tries(MessageState.WAITING, before.attempts, before.strikes), False
     strikes, most = before.strikes + 1, settings.max_attempts

@@ -1,4 +1,4 @@
-"""One step of a queue: what is to be written to its cell together, and what may run once that is durable."""
+"""One step of a queue: a write of its cell, and what may run once that is durable."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class FailedAttempt:
     message: MessageView
     reason: str
     due_ms: int | None
-    """When it runs again; None: it was given up."""
+    """None: the message was given up."""
     batch: int = 1
-    """The number of messages delivered together, if one of them failed and nobody said which."""
+    """The number of messages delivered together, if the failed one is unknown."""
 
 
 @dataclass(slots=True)
 class Step:
-    """What one step does: collected by the schedule, written by the processor."""
+    """One step: collected by the schedule, written by the processor."""
 
     settled: list[int] = field(default_factory=list)
     filtered: OffsetSet = field(default_factory=OffsetSet)
@@ -44,28 +44,25 @@ class Step:
     listed: list[int] = field(default_factory=list)
     """Fresh messages of blocked groups."""
     given_back: list[int] = field(default_factory=list)
-    """Messages granted and not started, which are fresh again."""
+    """Granted messages that are fresh again."""
     tries: dict[int, Tries] = field(default_factory=dict)
     markers: dict[int, Marker | None] = field(default_factory=dict)
     """Markers by the hash of the group; None: the group has caught up."""
     behind: list[int] = field(default_factory=list)
-    """Messages that were granted or tracked by themselves, and are behind these markers from now on."""
+    """Messages that are behind these markers from now on."""
     failed: list[FailedAttempt] = field(default_factory=list)
     letters: list[GivenUpMessage] = field(default_factory=list)
     parked: list[MessageView] = field(default_factory=list)
-    """Heads of message groups that were parked in this step."""
     runs: list[LaneRun] = field(default_factory=list)
-    """Runs to be started when the step is durable."""
     runs_now: list[LaneRun] = field(default_factory=list)
-    """Runs to be started at once, because they are durable already."""
+    """Runs that are durable already."""
     taken_back: int = 0
-    """The number of messages of runs under way that were not begun, and no longer belong to them."""
+    """Messages of runs under way that no longer belong to them."""
     solo: bool = False
-    """Whether nothing else of this process may be in flight while the step is written and run."""
+    """Whether nothing else of this process may be in flight meanwhile."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
         return not (
             self.settled
             or self.filtered
@@ -78,7 +75,6 @@ class Step:
         )
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the step's changes."""
         if self.settled:
             cell = cell.with_settled(OffsetSet.of_offsets(self.settled))
         if self.filtered:

@@ -1,4 +1,4 @@
-"""Messages that a cell tracks by themselves: those that wait for their next attempt, and those that were in flight in an owner that died."""
+"""Messages that a cell tracks by themselves: waiting ones, and those that were in flight in an owner that died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...log.message.message import MessageView
 from .step import Step
 
 _READ_AHEAD_MS = 60_000
-"""Messages due within this time are read ahead, as far as memory allows: otherwise they would be late by the time that reading takes."""
+"""Messages due within this time are read ahead, so that reading does not make them late."""
 
 
 class TrackedMessages:
@@ -20,17 +20,17 @@ class TrackedMessages:
         self.tries = dict(cell.tries)
         """Tries by offset, as they are to stand in the cell."""
         self.messages: dict[int, MessageView] = {}
-        """The tracked messages that are in memory and not running."""
+        """Messages in memory that are not running."""
         self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is MessageState.SUSPECT)
-        """Messages that were in flight in an owner that died, and were not run again yet."""
+        """Messages that were in flight in an owner that died, and not run again yet."""
         self._retained = retained
         self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is MessageState.WAITING]
-        """(when, offset) of the messages that wait; some entries are out of date."""
+        """(when, offset); some entries are out of date."""
         heapq.heapify(self._due)
         self._overdue: dict[int, None] = {}
-        """Messages that fell due before they could run: the owner is not woken for them any more."""
+        """Messages for which the owner is not woken any more."""
         self._leaving: dict[int, Tries] = {}
-        """Messages that are about to wait outside of the cell (`spill`). They do not change meanwhile."""
+        """Unchanging while they leave the cell (`spill`)."""
         self._has_out = any(tries.state is MessageState.OUT for tries in cell.tries.values())
 
     def __len__(self) -> int:
@@ -39,9 +39,7 @@ class TrackedMessages:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def missing(self, now_ms: int) -> list[int]:
-        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due. Messages due soon
-        are added as far as there is room.
-        """
+        """Suspects and due messages that are not in memory, and soon due ones as far as there is room."""
         soon = [one for one in self._due if one[0] <= now_ms + _READ_AHEAD_MS and one[1] not in self.messages]
         due = [offset for due, offset in soon if due <= now_ms and self._is_waiting(due, offset)]
         wanted = {offset for offset in (*self.suspects, *self._overdue, *due) if offset not in self.messages}
@@ -51,42 +49,37 @@ class TrackedMessages:
         return sorted(wanted)
 
     def next_due_ms(self) -> list[int]:
-        """When the next waiting message is due; empty when none waits."""
         while self._due and not self._is_waiting(*self._due[0]):
             heapq.heappop(self._due)
         return [self._due[0][0]] if self._due else []
 
     def expiries_ms(self) -> list[int]:
-        """When messages that were handed out by handle come back."""
+        """The times when messages handed out by handle come back."""
         return [tries.due_ms for tries in self.tries.values() if tries.state is MessageState.OUT] if self._has_out else []
 
     @property
     def count_waiting(self) -> int:
-        """The number of messages that wait in the cell for their next attempt, or a few more."""
+        """Perhaps a few more than wait."""
         return len(self._due) + len(self._overdue) + len(self._leaving)
 
     def count_due(self, until_ms: int) -> int:
-        """The number of waiting messages due until then, or a few more."""
+        """Perhaps a few more than are due."""
         return len(self._overdue) + sum(due_ms <= until_ms for due_ms, _ in self._due)
 
     @property
     def wants_solo(self) -> bool:
-        """Whether the next suspect is to run with nothing else in flight in the whole process, and can be."""
         return bool(self.suspects) and self.tries[self.suspects[0]].company == 1 and self.all_suspects_loaded
 
     @property
     def all_suspects_loaded(self) -> bool:
-        """Whether every suspect is in memory."""
         return all(offset in self.messages for offset in self.suspects)
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def reread(self, messages: Iterable[MessageView]) -> None:
-        """Take those of these messages that are tracked."""
         self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take over what became of messages that were handed out by handle."""
         for offset, before in list(self.tries.items()) if self._has_out else ():
             if before.state is not MessageState.OUT:
                 continue
@@ -101,9 +94,7 @@ class TrackedMessages:
     # --- What waits outside of the cell -----------------------------------------------------------------------------------------
 
     def spill(self, most: int) -> Mapping[int, Tries]:
-        """Let the messages that are due last leave, except ``most`` of them. They are not run until `spilled` or `returned` says what
-        became of them.
-        """
+        """Let the messages due last leave, except ``most``. They are not run until `spilled` or `returned`."""
         waiting = sorted(one for one in set(self._due) if self._is_waiting(*one))
         self._due, leaving = waiting[:most], waiting[most:]
         found = {offset: self.tries.pop(offset) for _, offset in leaving}
@@ -113,12 +104,11 @@ class TrackedMessages:
         return found
 
     def spilled(self, waiting: Iterable[int]) -> None:
-        """Forget these messages, which left the cell."""
         for offset in waiting:
             del self._leaving[offset]
 
     def returned(self, waiting: Mapping[int, Tries]) -> None:
-        """Let these messages wait in the cell, because they came back to it or never left."""
+        """Let these messages wait in the cell, which they left or not."""
         for offset, tries in waiting.items():
             self._leaving.pop(offset, None)
             if offset not in self.tries:
@@ -128,38 +118,33 @@ class TrackedMessages:
     # --- What becomes of them ---------------------------------------------------------------------------------------------------
 
     def of(self, message: MessageView) -> Tries:
-        """The history of a message in flight, also of one that is not tracked."""
+        """Also for a message that is not tracked."""
         return self.tries.get(message.offset, Tries(MessageState.RUNNING))
 
     def set(self, offset: int, tries: Tries, step: Step) -> None:
-        """Track a message from now on, or change its tries."""
         self.tries[offset] = step.tries[offset] = tries
 
     def settle(self, offsets: Iterable[int], step: Step) -> None:
-        """Stop tracking these messages: they are done."""
         for offset in offsets if self.tries else ():
             self._drop(offset, step)
 
     def forget(self, messages: Iterable[MessageView], step: Step) -> None:
-        """Stop tracking these messages: they are settled, or behind a marker."""
         for message in messages if self.tries else ():
             self._drop(message.offset, step)
 
     def wait(self, message: MessageView, tries: Tries, step: Step) -> None:
-        """Let a message wait until it is due."""
         self.set(message.offset, tries, step)
         heapq.heappush(self._due, (tries.due_ms, message.offset))
         if len(self.messages) < self._retained:
             self.messages[message.offset] = message
 
     def run(self, message: MessageView, step: Step, *, company: int = 0) -> MessageView:
-        """Count one more delivery of a message. Returns the message as it is to be handed out."""
+        """Count one more delivery. Returns the message for it."""
         before = self.of(message)
         self.set(message.offset, Tries(MessageState.RUNNING, before.attempts + 1, before.strikes, 0, company), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
     def take_due(self, now_ms: int, step: Step) -> list[MessageView]:
-        """Run all messages that are due and in memory."""
         self.fall_due(now_ms)
         found = [offset for offset in self._overdue if offset in self.messages]
         for offset in found:
@@ -167,14 +152,13 @@ class TrackedMessages:
         return [self.run(self.messages.pop(offset), step) for offset in found]
 
     def fall_due(self, now_ms: int) -> None:
-        """Note the messages that are due. Each runs as soon as it may and has been read."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._due)
             if self._is_waiting(due_ms, offset):
                 self._overdue[offset] = None
 
     def take_wave(self, most: int, step: Step) -> list[MessageView]:
-        """Run the first suspects, no more together than any of them may be."""
+        """No more run together than any of them may be."""
         chosen: list[int] = []
         company = most
         for offset in self.suspects:
@@ -187,12 +171,11 @@ class TrackedMessages:
         return [self.run(self.messages.pop(offset), step, company=company) for offset in chosen]
 
     def put_back(self, messages: Sequence[MessageView]) -> None:
-        """Make these messages suspects again: they were not started."""
         self.messages.update((message.offset, message) for message in messages)
         self.suspects = sorted([*self.suspects, *(message.offset for message in messages)])
 
     def take_suspects(self, which: Callable[[MessageView], bool]) -> list[MessageView]:
-        """Take some suspects that are in memory out of their list; they stay tracked."""
+        """They stay tracked."""
         found = [self.messages[offset] for offset in self.suspects if offset in self.messages and which(self.messages[offset])]
         for message in found:
             del self.messages[message.offset]
@@ -201,7 +184,6 @@ class TrackedMessages:
         return found
 
     def let_go(self, earliest: int, step: Step) -> None:
-        """Settle messages that retention removed."""
         gone = [
             offset
             for offset, tries in self.tries.items()
@@ -213,7 +195,7 @@ class TrackedMessages:
         self.suspects = [offset for offset in self.suspects if offset >= earliest]
 
     def leave(self, offsets: Iterable[int], behind: int, step: Step) -> None:
-        """Give back messages that were granted and not started; those before ``behind`` without an attempt."""
+        """Messages before ``behind`` are given back without an attempt."""
         for offset in offsets:
             if offset in self.tries:
                 continue
@@ -223,7 +205,7 @@ class TrackedMessages:
                 self.set(offset, Tries(MessageState.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
-        """Leave messages in flight to the next owner, as suspects without a strike."""
+        """Suspects get no strike."""
         for offset, tries in list(self.tries.items()):
             if tries.state is MessageState.RUNNING:
                 self.set(offset, Tries(MessageState.SUSPECT, tries.attempts, tries.strikes, 0, company), step)

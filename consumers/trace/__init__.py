@@ -1,4 +1,1 @@
-"""The life of one message, read from what is stored of it.
-
-Nothing here changes anything.
-"""
+"""The life of one message, read from what is stored of it."""

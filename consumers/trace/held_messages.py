@@ -1,6 +1,4 @@
-"""Messages that failed and wait for another try, or were in flight in a worker that died: what holds a consumer group up, besides what
-is parked.
-"""
+"""Messages that failed and wait for another try, or were in flight in a worker that died."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _HELD = {MessageState.WAITING: DeliveryState.WAITING, MessageState.SUSPECT: Deli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message that did not go through at once. It may hold up its message group."""
+    """A message that did not go through at once."""
 
     topic: str
     queue: int
@@ -28,19 +26,18 @@ class HeldMessage:
     blocks: bool
     """Whether the messages of its message group wait behind it."""
     attempts: int
-    """The deliveries so far."""
     strikes: int
     """The deliveries that failed and count."""
     due: datetime | None
-    """When it is tried again at the earliest."""
+    """The earliest time of its next try."""
     message_id: str | None
-    """The message's id. It and the fields below are None when the message cannot be read any more."""
+    """None, as are the fields below, when the message cannot be read any more."""
     message_group: str | None
     stored: datetime | None
 
 
 async def held_messages(reader: Reader, topic: str, queue: int, cell: QueueCell, *, most: int) -> list[HeldMessage]:
-    """The messages of a queue that are held up, the oldest ``most`` of them. Those that the cell has no room for are left out."""
+    """The oldest ``most``, without those that the cell has no room for."""
     chosen = sorted(_held(cell), key=lambda one: one[0])[:most]
     rows = await rows_at(reader, queue, [offset for offset, _, _ in chosen]) if chosen else {}
     return [_held_up(topic, queue, offset, tries, blocks, rows.get(offset, {})) for offset, tries, blocks in chosen]

@@ -1,4 +1,4 @@
-"""One message group: how its messages stand in each consumer group, and at which of them each one stands."""
+"""One message group: the state of its messages in each consumer group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DONE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGroupTrace:
-    """A message group of one queue in a consumer group, as the queue's cell says now."""
+    """A message group of one queue in a consumer group, by the queue's cell."""
 
     group: str
     queue: int
@@ -38,16 +38,16 @@ class MessageGroupTrace:
     """The member that holds the queue, perhaps dead by now; empty: no member."""
     epoch: int
     stands_at: int | None
-    """The offset of its first message that is not done, of those that were asked for and the one that holds it up. None: all are done."""
+    """The first offset that is not done, of those asked for and the one that holds the group up."""
     standing: GroupTrace | None
-    """How that message stands."""
+    """The state of that message."""
     fates: Mapping[int, DeliveryState]
-    """How each message that was asked for stands, by its offset."""
+    """States by offset, of the messages that were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCell:
-    """What a consumer group has written of one queue of a topic."""
+    """The cell of a consumer group for one queue of a topic."""
 
     group: str
     record: GroupRecord
@@ -55,7 +55,6 @@ class GroupCell:
     cell: QueueCell
 
     def head(self, message_group: str | None) -> int | None:
-        """The offset of the message at which a message group is blocked here, if it is."""
         marker = self.cell.markers.get(group_hash(message_group, self.record.secret))
         return None if marker is None else marker.head
 
@@ -63,7 +62,7 @@ class GroupCell:
 async def cells_of(
     lake: LogLake, coordination: Coordination, topic: Topic, *, queues: Sequence[int], groups: Sequence[str]
 ) -> list[GroupCell]:
-    """The cells of these queues in those of the consumer groups that have begun on the topic. Raises `DataDamaged`."""
+    """Raises `DataDamaged`."""
     name = topic.paths.topic
     known = await coordination.groups.all()
     records = {group: known.get(group) or await coordination.groups.get(group) for group in groups}
@@ -82,7 +81,7 @@ async def cells_of(
 
 
 def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Table) -> MessageGroupTrace:
-    """What a cell says of messages of one message group. ``rows`` are some of them, with all columns."""
+    """``rows`` are some of its messages, with all columns."""
     group, record, queue, cell = seen.group, seen.record, seen.queue, seen.cell
     rows = rows.filter(pc.equal(rows["queue"], queue))
     lane, name = group_hash(message_group, record.secret), topic.paths.topic

@@ -1,6 +1,4 @@
-"""What a consumer group's cell tells of one message: pure. A cell keeps the messages still to be done; of the others it knows only that
-they are done.
-"""
+"""The state of one message by a queue's cell, which keeps only messages still to be done."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from ...coordinator.queues.cell import MessageState, QueueCell, Tries
 
 
 class DeliveryState(StrEnum):
-    """How a message stands in a consumer group."""
+    """The state of a message in a consumer group."""
 
     FRESH = "fresh"
     """The message was not handed out yet."""
@@ -24,7 +22,7 @@ class DeliveryState(StrEnum):
     SUSPECT = "suspect"
     """The message was in flight in a worker that died, and is run again in small company."""
     BEHIND = "behind"
-    """An earlier message of its message group holds the message up: the one at offset ``behind``."""
+    """An earlier message of its message group, at offset ``behind``, holds the message up."""
     PARKED = "parked"
     """The message used up its attempts, and its message group stands still until an operator releases or skips it."""
     GIVEN_UP = "given up"
@@ -32,9 +30,9 @@ class DeliveryState(StrEnum):
     DEAD_LETTER = "dead letter"
     """The message lies in the group's dead-letter queue."""
     SETTLED = "settled"
-    """The message is done. How often it was delivered before is not kept."""
+    """The message is done. The number of its deliveries is not kept."""
     LEFT_OUT = "left out"
-    """The group's filter, as it is now, does not let the message pass."""
+    """The group's present filter leaves the message out."""
     PASSED_OVER = "passed over"
     """The message lies before the offset at which the group began on the queue, or to which it was reset last."""
 
@@ -45,13 +43,12 @@ class StoredStatus:
 
     fate: DeliveryState
     attempts: int | None = None
-    """Deliveries so far, the one under way included; None: not kept."""
+    """The one under way included; None: not kept."""
     strikes: int | None = None
-    """The failures among the deliveries that count; None: not kept."""
+    """None: not kept."""
     due_ms: int | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
     behind: int | None = None
-    """The offset that its message group stands at, when that is another message's."""
 
 
 _OF_STATES = {
@@ -64,9 +61,7 @@ _OF_STATES = {
 
 
 def status_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> StoredStatus:
-    """How a message stands. ``lane`` is the hash of its message group, ``begun_at`` the group's first offset, ``passes`` whether its filter
-    lets it pass.
-    """
+    """``lane`` is the hash of the message group, ``begun_at`` the group's first offset."""
     if offset in cell.dead_letters.own:
         return StoredStatus(fate=DeliveryState.GIVEN_UP)
     if (tries := cell.tries.get(offset)) is not None:

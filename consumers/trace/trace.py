@@ -1,5 +1,5 @@
-"""The life of one message, from what is stored of it. It is found in topics, timer logs and dead-letter queues by its id, then looked up in
-the cells of every consumer group. The stored data says how things stand; no history is kept of messages that are done.
+"""The life of one message: found by its id, then looked up in the cells of every consumer group. No history is kept of messages
+that are done.
 """
 
 from __future__ import annotations
@@ -52,20 +52,19 @@ _GROUPS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTrace:
-    """A message in a consumer group, as the cell of its queue says now."""
+    """A message in a consumer group, by the cell of its queue."""
 
     group: str
     fate: DeliveryState
     owner: str
-    """The member that holds the queue, perhaps dead by now; empty: no member."""
+    """Perhaps dead by now; empty: no member."""
     epoch: int
-    """The owner's epoch."""
     floor: int
     """All messages of the queue below this offset are settled, or wait by themselves."""
     attempts: int | None = None
-    """Deliveries so far, the one under way included; None: not kept, as for all settled messages."""
+    """The one under way included; None: not kept, as for all settled messages."""
     strikes: int | None = None
-    """The failures among the deliveries that count; None: not kept."""
+    """None: not kept."""
     due: datetime | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
     behind: int | None = None
@@ -81,14 +80,14 @@ class MemberTrace:
     group: str
     member: str
     next_offset: int
-    """The offset of the message's queue that the member gets next, as it was saved last."""
+    """The member's saved next offset in the message's queue."""
     delivered: bool
-    """Whether the message lies before that: it was handed to the listener, or left out by the filter, or lies before the member's beginning."""
+    """Whether the message lies before that: handed to the listener, left out by the filter, or before the member's beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterTrace:
-    """What a dead letter says of itself, and whether it went back."""
+    """A dead letter's own record, and whether it went back."""
 
     group: str
     origin: Origin
@@ -102,9 +101,9 @@ class StoredTrace:
 
     message: MessageView
     entry: int | None
-    """The entry of the log. None: the log is trimmed there, so that only the table has the message."""
+    """None: the log is trimmed there, so that only the table has the message."""
     published: PublishedRow | None
-    """Its place in the topic's Delta table; None: not yet there."""
+    """None: not yet in the topic's Delta table."""
     groups: tuple[GroupTrace, ...] = ()
     """All groups that have begun on the topic, by name."""
     members: tuple[MemberTrace, ...] = ()
@@ -116,7 +115,7 @@ class StoredTrace:
     transaction: TransactionTrace | None = None
     """The transaction in which it was sent here."""
     redriven_from: int | None = None
-    """The offset of the dead letter from which it was sent back into this topic; None: it was not."""
+    """The offset of the dead letter from which it was sent back into this topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +124,15 @@ class Trace:
 
     message_id: str
     places: tuple[StoredTrace, ...]
-    """The places by the time at which it was stored there: its topic, dead-letter queues, its topic again."""
+    """The places by store time: its topic, dead-letter queues, its topic again."""
     transaction: TransactionTrace | None = None
     """The transaction in which it was sent, while it is visible to nobody."""
     gathered: DelayTrace | None = None
-    """Set when it waits, and waited for so long that its row has left the timer log."""
+    """Set when it has waited for so long that its row has left the timer log."""
     topics: tuple[str, ...]
     """The topics that were looked through."""
     unread: tuple[str, ...] = ()
-    """What could not be read on the way, and why. There may be more of the message there."""
+    """The parts that could not be read, and why. There may be more of the message there."""
 
 
 async def trace(
@@ -144,12 +143,12 @@ async def trace(
     topic: str | None = None,
     progress: Callable[[int, int], None] = lambda done, topics: None,
 ) -> Trace:
-    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics, four at a time.
+    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics, four at a
+    time.
 
-    In a table, only those parts are read whose Bloom filters admit the id; in a log, only what is not published yet. A message found in
-    none of them is looked for among the half messages of transactions, and among the messages that wait for their delivery time.
-    ``progress`` is given the number of topics that are done and of all topics. Raises `InvalidArgument` for what cannot be an id, and
-    `TopicNotFound`.
+    In a table, only those parts are read whose Bloom filters admit the id; in a log, only what is not published yet. Last come half
+    messages of transactions, and messages that wait for their delivery time. ``progress`` is given the number of topics that are
+    done and of all topics. Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`.
     """
     if not is_unicode(message_id) or not message_id:
         raise InvalidArgument("a message id is a text", operation="trace", observed=repr(message_id))
@@ -172,9 +171,8 @@ class _Tracing:
         self._unread: list[str] = []
         self._records: dict[str, GroupRecord] = {}
         self._seen_in: set[str] = set()
-        """The topics in which the message was found."""
         self._gone: set[str] = set()
-        """The names of topics that were deleted, or are no topic's yet."""
+        """Names of deleted topics, or of no topic yet."""
 
     async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
         self._records = await self._groups.all()
@@ -208,7 +206,7 @@ class _Tracing:
         await self._transactions.close()
 
     async def _readable(self, work: Awaitable[T]) -> T | None:
-        """The result, or None where it cannot be read: then that is noted, and the rest goes on."""
+        """None where it cannot be read: then that is noted."""
         try:
             return await work
         except (DataDamaged, NewerFormatError, HalfMessagesMissing) as error:
@@ -218,7 +216,7 @@ class _Tracing:
         return None
 
     async def _topics(self, only: str | None) -> Collection[str]:
-        """The names of topics to look through, those of deleted ones among them."""
+        """Deleted topics' names too."""
         if only is None:
             return await topic_names(self._lake.store)
         await self._lake.topic(only)
@@ -235,7 +233,7 @@ class _Tracing:
         return [(topic, one) for one in await Reader(topic).lookup(message_id=self._id)]
 
     async def _gathered(self, names: Collection[str]) -> DelayTrace | None:
-        """The delay of a message that waits for longer than its timer log keeps it. Such messages are in runs; all runs are read."""
+        """The delay of a message that waits for longer than its timer log keeps it. All runs are read."""
         for name in filter(is_timer_log, names):
             topic = topic_of(name)
             rows = await self._readable(waiting(self._lake, timer_cells(self._lake), topic, message_id=self._id))
@@ -306,7 +304,7 @@ class _Tracing:
         )
 
     async def _members(self) -> list[tuple[str, str, str]]:
-        """Group, member and key of every member of broadcasting groups, for every topic."""
+        """Group, member and key."""
         keys = [key.removeprefix(MEMBERS).split("/") for key in await self._cells.keys(MEMBERS)]
         return sorted((group, member, f"{MEMBERS}{group}/{folder}/{member}") for group, folder, member in keys)
 
@@ -344,7 +342,7 @@ class _Tracing:
 
 
 _DeadLetterKey = tuple[str, str, int, int]
-"""Group, topic, queue and offset of a message that became a dead letter."""
+"""Group, topic, queue and offset."""
 
 
 def _dead_letter_key(message: MessageView) -> _DeadLetterKey | None:
@@ -355,7 +353,6 @@ def _dead_letter_key(message: MessageView) -> _DeadLetterKey | None:
 
 
 def _row(message: MessageView, schema: TopicSchema | None) -> pa.RecordBatch:
-    """The message's row as filters look at it."""
     headers = [{"key": name, "value": value} for name, value in message.headers] or None
     row = {**message.stored(), "keys": list(message.keys), "properties": list(message.properties.items()), "headers": headers}
     found = pa.RecordBatch.from_pylist([{name: row[name] for name in MESSAGE_SCHEMA.names}], MESSAGE_SCHEMA)

@@ -32,53 +32,52 @@ from .face import ConsumerFace, SimpleConsumerFace
 class PushConsumer(ConsumerFace[AsyncPushConsumer]):
     """A member of a consumer group that runs a listener for every message. ``lake.push_consumer`` makes it.
 
-    ORDERLY: the messages of a message group run one after the other, in the order they were stored. A later one runs only when the earlier
-    one is settled. Different groups run side by side. CONCURRENT: all messages run side by side.
+    ORDERLY: the messages of a message group run one after the other, in the order they were stored, each when the earlier one is
+    settled. Different groups run side by side. CONCURRENT: all messages run side by side.
 
-    A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Every message carries its
-    `delivery_attempt` and the `epoch` of the ownership, which fence late effects of a paused process. Use the consumer in a
-    ``with`` block, or close it. Closing lets running handlers end, settles their results, starts no others, and hands the queues over.
+    A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Its `delivery_attempt` and
+    `epoch` fence late effects of a paused process. Use the consumer in a ``with`` block, or close it: that lets running
+    handlers end, settles their results, and hands the queues over.
     """
 
     def drain(self) -> None:
-        """Begin to close without waiting for the end. Nothing more is taken, and messages that were not started go back.
+        """Begin to close without waiting for the end: messages that were not started go back.
 
-        After the return, handlers of messages already on their way may still begin, no others.
+        Handlers of messages already on their way may still begin.
         """
         self._portal.run(self._core.drain)
 
     def statistics(self) -> ConsumerStatistics:
-        """How the consumer's queues stand."""
+        """The present state of the consumer's queues."""
         return self._core.statistics()
 
 
 class PullConsumer(ConsumerFace[AsyncPullConsumer]):
     """A member of a consumer group that asks for messages itself. ``lake.pull_consumer`` makes it.
 
-    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that
-    were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with
-    `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use the consumer in a
-    ``with`` block, or close it: that gives its queues back, and does not settle messages that were not committed.
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out.
+    Messages that were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller
+    goes back with `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use it in a
+    ``with`` block, or close it: that gives its queues back, and commits nothing.
     """
 
     @property
     def assignment(self) -> list[tuple[str, int]]:
-        """The queues that it reads now, as (topic, queue). They may come and go with the group's other members."""
+        """The (topic, queue) that it reads now. They may come and go with the group's other members."""
         return self._core.assignment
 
     def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)) -> list[MessageView]:
-        """The next messages, of one or several queues. Waits at most ``timeout`` (a `timedelta` or a number of seconds) until there
-        are some, and returns an empty list after that.
+        """The next messages, of one or several queues; an empty list after ``timeout`` (a `timedelta` or seconds).
 
-        Raises `InvalidArgument` for a bad number, `ClosedError`, and `OffsetOutOfRange` when retention removed the next messages (seek on).
-        Raises errors that made reading impossible, and the error that ended the consumer by itself.
+        Raises `InvalidArgument` for a bad number, `ClosedError`, `OffsetOutOfRange` when retention removed the next messages (seek
+        on), errors that made reading impossible, and the error that ended the consumer by itself.
         """
         return self._portal.run(lambda: self._core.poll(max_messages, timeout=timeout))
 
     def poll_arrow(
         self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)
     ) -> list[tuple[str, pa.RecordBatch]]:
-        """The next messages as `poll` gives them, as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
+        """`poll` as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
         return self._portal.run(lambda: self._core.poll_arrow(max_messages, timeout=timeout))
 
     def position(self, topic: str, queue: int) -> int:
@@ -97,10 +96,11 @@ class PullConsumer(ConsumerFace[AsyncPullConsumer]):
         return self._portal.run(lambda: self._core.seek(topic, queue, to))
 
     def commit(self) -> None:
-        """Settle all messages handed out; they are durable when this returns. After a `seek` back, the group goes back as by a reset.
+        """Settle all messages handed out; they are durable when this returns. After a `seek` back, the group goes back as by a
+        reset.
 
-        Messages handed out before an operator's reset are not settled. Raises `OwnershipLost` when some of its queues have another owner by
-        now; messages handed out of those come again there. Raises `GroupDeleted` or `TopicDeleted` when a seek back finds either deleted.
+        Messages handed out before an operator's reset are not settled. Raises `OwnershipLost` when some queues have another owner,
+        and `GroupDeleted` or `TopicDeleted` for a seek back.
         """
         self._portal.run(self._core.commit)
 
@@ -225,11 +225,10 @@ class BroadcastConsumer(ConsumerFace[AsyncBroadcastConsumer]):
 
     Use it in a ``with`` block, or close it: that lets running handlers end, and saves its progress.
 
-    It gets all messages of its topics: those of one queue one after the other, and different queues side by side. When a listener fails,
-    raises or runs longer than ``consume_timeout``, that is logged and the message counts as done. Progress is saved every second and on
-    close, so after a crash the messages of the last second come again. Messages whose handlers still run when it stops waiting for them
-    come again, too. A later consumer that opens the same name fences this one: it ends with `FencedError` when it next has progress to
-    save.
+    Messages of one queue come one after the other, different queues side by side. A listener that fails, raises or runs longer than
+    ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the
+    messages of the last second come again, as do messages whose handlers outlast the close. A later consumer of the same name
+    fences this one, which ends with `FencedError`.
     """
 
     @property
