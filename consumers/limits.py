@@ -11,14 +11,13 @@ from ..coordinator.limits import LETTERS_MAX
 from ..log.limits import MEMORY_BYTES_MAX, MESSAGES_MAX, check_count
 
 CONSUME_TIMEOUT = timedelta(minutes=15)
-"""A handler that runs longer has failed."""
 CONSUME_TIMEOUT_MAX = timedelta(days=7)
 THREADS_MAX = 4_096
-"""The most handlers of one consumer at once, threads or tasks."""
+"""Threads or tasks."""
 WINDOW_MAX = 100_000
-"""The largest window that a queue's cell may track from its floor on."""
+"""The largest window from the floor of a queue's cell."""
 BATCH_MESSAGES_MAX = 10_000
-"""The most messages in one list for a listener, or in one receive."""
+"""Messages in one list for a listener, or in one receive."""
 MOST = {
     "threads": THREADS_MAX,
     "cache_messages": MESSAGES_MAX,
@@ -28,11 +27,10 @@ MOST = {
     "window": WINDOW_MAX,
     "waiting": WINDOW_MAX,
 }
-"""The upper bound of each count that a consumer accepts."""
 HUNG_MAX = 100
 """The most handlers that were given up and still run. With more, a consumer ends."""
 ROUNDS_PER_TIMEOUT = 4
-"""How often, within the timeout, handlers that run too long are looked for; at least once a second."""
+"""The looks for handlers that run too long within the timeout; at least one a second."""
 
 
 def check_counts(options: object, *names: str, operation: str) -> None:
@@ -50,35 +48,32 @@ class QueueMode(Enum):
     SOLO = auto()
     """Start one suspect, with nothing else in flight."""
     DRAIN = auto()
-    """Start nothing more, and give back what was not started: the queue goes to another owner."""
+    """Give back what was not started: the queue goes to another owner."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueLimits:
-    """How much one queue takes on."""
+    """The amount that one queue takes on."""
 
     run_messages: int = 64
     """The most messages of one lane given to the executor at once, so that other lanes get their turn; also the most in a batch."""
     threads: int = 1
     """Handlers at once. Messages that may run side by side are divided among them."""
     few_lanes: int = 8
-    """The number of lanes below which a lane may take this many times as much: hardly any other waits."""
+    """The number of lanes below which a lane may take this many times as much."""
     batch_of: Literal["group", "queue"] | None = None
-    """How messages are grouped into lists for the listener. None: it is given one message at a time."""
+    """The grouping of messages into lists for the listener. None: one message at a time."""
     retained: int = 1_000
-    """Messages behind markers, and waiting ones, kept in memory. Further ones are read again."""
+    """Messages behind markers, and waiting ones, kept in memory. Others are read again."""
     window: int = 10_000
-    """The most offsets from the floor up to the last message that was granted."""
+    """The most offsets from the floor up to the last granted message."""
     waiting: int | None = 1_000
-    """The number of waiting messages in the queue's cell: of those that wait by themselves, the next ones due. When it has half as many
-    more, those due last go into objects beside it. None: all are in the cell.
-    """
+    """The number of waiting messages in the queue's cell, those due next. With half as many more, those due last go into objects.
+    None: all are in the cell."""
     letters: int = LETTERS_MAX
-    """The most dead letters that are to be written. When there are this many, nothing more is given up: messages due for it stay as if
-    their handlers still ran.
-    """
+    """The most dead letters to be written. Above, messages stay as if their handlers still ran."""
     tracked: int = 2_000
-    """The most blocked groups and messages tracked by themselves. When there are this many, fetching pauses."""
+    """The most blocked groups and messages tracked by themselves. Above, fetching pauses."""
 
     @property
     def objects(self) -> int:
@@ -87,7 +82,5 @@ class QueueLimits:
 
     @property
     def full(self) -> int:
-        """The number of entries that the cell has room for, whatever their numbers. When there are this many, failed messages stay in the
-        window until others are done.
-        """
+        """The entries for which the cell has room. Above, failed messages stay in the window until others are done."""
         return self.tracked * 9 // 8
