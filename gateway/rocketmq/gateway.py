@@ -50,7 +50,7 @@ class Gateway:
         self.consumers = ConsumerService(
             lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
         )
-        self.peers.on_gone.append(self.consumers.keeping.adopt_all)
+        self.peers.on_gone.append(self.consumers.renewer.adopt_all)
         access = self.options.access
         self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
         self.calls = CallRunner(

@@ -178,12 +178,12 @@ def test_a_client_is_not_ended_by_another_principal_that_states_its_id() -> None
             async with caller(served, "shop", *consume("billing", "orders")) as shop, caller(served, "evil") as evil:
                 frames = await shop.frames("ReceiveMessage", receive_request("billing", "orders", attempt_id="one"))
                 assert len(frames) == 3
-                keeping = served.consumers.keeping
-                assert (len(keeping), len(served.clients)) == (1, 1)
+                deliveries = served.consumers.deliveries
+                assert (len(deliveries), len(served.clients)) == (1, 1)
                 assert (await evil.ask("NotifyClientTermination", pb.NotifyClientTerminationRequest())).status.code == pb.OK
-                assert (len(keeping), len(served.clients)) == (1, 1), "what it handles stays its own"
+                assert (len(deliveries), len(served.clients)) == (1, 1), "what it handles stays its own"
                 assert (await shop.ask("NotifyClientTermination", pb.NotifyClientTerminationRequest())).status.code == pb.OK
-                assert (len(keeping), len(served.clients)) == (0, 0)
+                assert (len(deliveries), len(served.clients)) == (0, 0)
 
     asyncio.run(main())
 
@@ -203,9 +203,9 @@ def test_what_is_out_to_a_client_is_not_found_by_another_principal_that_states_i
             ):
                 await shop.frames("ReceiveMessage", receive_request("billing", "orders", attempt_id="one"))
                 await evil.frames("ReceiveMessage", receive_request("billing", "orders", attempt_id="two", poll_s=0.1))
-                assert len(other.consumers.keeping) == 0
+                assert len(other.consumers.deliveries) == 0
                 await moved.frames("ReceiveMessage", receive_request("billing", "orders", attempt_id="three", poll_s=0.1))
-                assert len(other.consumers.keeping) == 1
+                assert len(other.consumers.deliveries) == 1
 
     asyncio.run(main())
 

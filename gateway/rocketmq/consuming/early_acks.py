@@ -30,38 +30,42 @@ class EarlyAcks:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, handle: ReceiptHandle, text: str) -> None:
-        """Keep an acknowledgement."""
-        lane = _lane(handle)
-        if lane is None or text in self._kept:
+    def add(self, handle: str) -> None:
+        """Keep an acknowledgement by this receipt handle."""
+        lane, offset = _place(handle)
+        if lane is None or handle in self._kept:
             return
         self.pop(handle)
-        self._kept[text] = lane, handle.offset
-        self._of_lane.setdefault(lane, {})[handle.offset] = text
+        self._kept[handle] = lane, offset
+        self._of_lane.setdefault(lane, {})[offset] = handle
         if len(self._kept) > self._most:
             self._forget(*next(iter(self._kept.values())))
 
-    def pop(self, handle: ReceiptHandle) -> str | None:
+    def pop(self, handle: str) -> str | None:
         """The acknowledgement of a message, as of whichever delivery it came. It is kept no longer."""
-        lane = _lane(handle)
-        if lane is None or handle.offset not in self._of_lane.get(lane, {}):
+        if not self._kept:
             return None
-        return self._forget(lane, handle.offset)
+        lane, offset = _place(handle)
+        return None if lane is None or offset not in self._of_lane.get(lane, {}) else self._forget(lane, offset)
 
-    def pop_next(self, handle: ReceiptHandle) -> str | None:
+    def pop_next(self, handle: str) -> str | None:
         """The next acknowledgement to carry out, after a message of its message group was settled. It is kept no longer."""
-        lane = _lane(handle)
-        offsets = {} if lane is None else self._of_lane.get(lane, {})
-        return None if lane is None or not offsets else self._forget(lane, min(offsets))
+        if not self._kept:
+            return None
+        lane, _ = _place(handle)
+        return None if lane is None or lane not in self._of_lane else self._forget(lane, min(self._of_lane[lane]))
 
     def _forget(self, lane: _Lane, offset: int) -> str:
         offsets = self._of_lane[lane]
-        text = offsets.pop(offset)
+        handle = offsets.pop(offset)
         if not offsets:
             del self._of_lane[lane]
-        del self._kept[text]
-        return text
+        del self._kept[handle]
+        return handle
 
 
-def _lane(handle: ReceiptHandle) -> _Lane | None:
-    return None if handle.lane is None else (handle.group, handle.topic, handle.queue, handle.lane)
+def _place(text: str) -> tuple[_Lane | None, int]:
+    """The message group of a delivery, if it has one, and the offset of its message."""
+    handle = ReceiptHandle.decode(text)
+    lane = None if handle.lane is None else (handle.group, handle.topic, handle.queue, handle.lane)
+    return lane, handle.offset

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Final
 
 from ....coordinator import AlreadySettled, ReceiptRefused
-from ....log import MessageView, PenstockError
+from ....log import PenstockError
 from ....log.runtime.runtime import Clock
 from ..clients.registry import LOST_S, AdoptionScans, ClientRegistry, GatewayClient, Send
 from ..protocol.status import StatusError
-from .leases import RENEWED_FOR_S, DeliveryLeases, GroupTopicKey, HandleRun
+from .ack_processor import AckProcessor
+from .deliveries import RENEWED_FOR_S, Deliveries, GroupTopicKey, HandleRun
 from .pool import ConsumerPool, PooledConsumer
 from .receive_parameters import RENEWED_FOR
-from .unconfirmed_receives import SentReceive, UnconfirmedReceives
 
 log = logging.getLogger("penstock.gateway")
 
@@ -33,28 +33,21 @@ _SILENT_S: Final = 12.0
 class LeaseRenewer:
     """Renews by receipt handle, beside the owner of the queue where that is another process."""
 
-    def __init__(self, pool: ConsumerPool, clients: ClientRegistry, clock: Clock, *, is_balanced: bool = False) -> None:
-        """``is_balanced``: whether a client that lost its connection may go on at another gateway by the same address, as behind a
-        balancer. Then its silence here says nothing of it.
-        """
+    def __init__(
+        self, pool: ConsumerPool, deliveries: Deliveries, acks: AckProcessor, clients: ClientRegistry, clock: Clock
+    ) -> None:
         self._pool = pool
-        self._is_balanced = is_balanced
+        self._deliveries = deliveries
+        self._acks = acks
         self._clients = clients
         self._clock = clock
-        self._leases = DeliveryLeases()
-        self._answers = UnconfirmedReceives()
         self._streams: dict[str, Send] = {}
         """The telemetry stream of each client, while it is open."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_looking = False
         self._look_once_more = False
-        self.on_settled: list[Callable[[PooledConsumer, str], Awaitable[None]]] = []
-        """Each is told of a handle whose message turns out to be settled at another gateway, as it is to be renewed."""
-        clients.on_lost.append(self._lost)
-        clients.on_change.append(self._changed)
-
-    def __len__(self) -> int:
-        return len(self._leases)
+        clients.on_lost.append(self._on_lost)
+        clients.on_change.append(self._on_change)
 
     async def adopt(self, pooled: PooledConsumer, client_id: str, peer: str, *, is_renewed: bool) -> None:
         """Go on for a client with what other gateways gave it, when it comes by a new connection.
@@ -64,7 +57,7 @@ class LeaseRenewer:
         client = self._clients.get(client_id)
         if client is None:  # it said goodbye beside this call
             return
-        looked = client.adoption_scans.setdefault((pooled.group, pooled.topic), AdoptionScans())
+        looked = client.adoption_scans.setdefault(pooled.place, AdoptionScans())
         looked.used_s, looked.is_renewed = self._clock.monotonic_s(), is_renewed
         asked = looked.by_peer.get(peer)
         if asked is None:
@@ -75,14 +68,14 @@ class LeaseRenewer:
     async def _adopt(self, pooled: PooledConsumer, client_ids: Sequence[str], *, is_renewed: bool) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         for delivered in await pooled.consumer.deliveries(*client_ids):
-            if is_renewed:
-                known = len(self._leases)
-                due_s = now_s + delivered.due.timestamp() - now_ms / 1000
-                self._add(pooled, delivered.holder, delivered.messages, now_s=now_s, due_s=due_s, is_seen=False)
-                handles = [view.receipt_handle for view in delivered.messages]
-                self._answers.add_adopted(delivered.holder, (pooled.group, pooled.topic), handles)
-                if count := len(self._leases) - known:
-                    log.info("%d messages of topic %s are renewed on for client %s", count, pooled.topic, delivered.holder)
+            if not is_renewed:
+                continue
+            due_s = now_s + delivered.due.timestamp() - now_ms / 1000
+            count = self._deliveries.adopt(
+                delivered.holder, pooled.place, delivered.messages, in_order=pooled.in_order, now_s=now_s, due_s=due_s
+            )
+            if count:
+                log.info("%d messages of topic %s are renewed on for client %s", count, pooled.topic, delivered.holder)
 
     def adopt_all(self) -> None:
         """Go on for all push consumers that poll here with what a gateway gave them that may be gone. Nobody need ask for that.
@@ -122,93 +115,32 @@ class LeaseRenewer:
                 "a gateway may be gone, and what it gave of topic %s to group %s was not looked for: %s", place[1], place[0], error
             )
 
-    def note_request(self, pooled: PooledConsumer, client_id: str, attempt_id: str, peer: str) -> None:
-        """A client asks for messages: of what it was given before, it is known now that some arrived, and some did not.
+    async def renew(self, handles: Iterable[str]) -> None:
+        """Renew at once what a client is given again: other gateways see by that that it arrived here."""
+        await asyncio.gather(*(self._renew(place, runs) for place, runs in self._deliveries.runs(handles).items()))
 
-        What is lost is renewed no longer, and comes when its time is over. That is not cut short: the client may be about to get it at
-        another gateway, by its attempt id.
-        """
-        now_s = self._clock.monotonic_s()
-        shown = self._answers.note_request(client_id, (pooled.group, pooled.topic), attempt_id, peer)
-        self._leases.seen(shown.arrived)
-        self._leases.mark_unconfirmed(shown.late, now_s)
-        if not self._is_balanced:  # a balancer shares the calls of one client among connections
-            self._leases.mark_unconfirmed(shown.left, now_s)
-        if shown.lost:
-            log.info(
-                "%d messages of topic %s did not reach client %s, and become visible", len(shown.lost), pooled.topic, client_id
-            )
-            self._leases.stop_renewing(shown.lost)
-
-    async def add_receive(
-        self,
-        pooled: PooledConsumer,
-        client_id: str,
-        messages: Sequence[MessageView],
-        attempt_id: str,
-        peer: str,
-        *,
-        until_s: float = float("inf"),
-    ) -> SentReceive:
-        """Note what a client is given just now. What it was given before is renewed at once: other gateways see by that that it arrived here.
-
-        ``until_s``: how long the client waits for the answer.
-        """
-        now_s, place = self._clock.monotonic_s(), (pooled.group, pooled.topic)
-        handles = [view.receipt_handle for view in messages]
-        is_repeated = any(handle in self._leases for handle in handles)
-        self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
-        answer = self._answers.add(client_id, place, attempt_id, peer, handles, until_s=until_s)
-        if is_repeated:
-            try:
-                await asyncio.gather(*(self._renew(place, together) for place, together in self._leases.together(handles).items()))
-            except asyncio.CancelledError:
-                self.mark_broken(answer)
-                raise
-        return answer
-
-    def mark_broken(self, answer: SentReceive) -> None:
-        """An answer ended before it was whole. Its client may ask for it again."""
-        self._leases.mark_unconfirmed(self._answers.mark_broken(answer), self._clock.monotonic_s())
-
-    def _changed(self, client: GatewayClient) -> None:
-        """A client has another stream, or none: its connection broke, and with it what was on its way."""
+    def _on_change(self, client: GatewayClient) -> None:
+        """A client has another stream, or none: its connection broke."""
         before = self._streams.pop(client.id, None)
         if client.send is not None:
             self._streams[client.id] = client.send
         if before is not None and client.send is not before:
-            doubtful = self._answers.unconfirmed_handles(client.id, is_peer_shared=self._is_balanced)
-            self._leases.mark_unconfirmed(doubtful, self._clock.monotonic_s())
-
-    def _add(
-        self, pooled: PooledConsumer, client_id: str, messages: Sequence[MessageView], *, now_s: float, due_s: float, is_seen: bool
-    ) -> None:
-        place = pooled.group, pooled.topic
-        self._leases.add(client_id, place, messages, in_order=pooled.in_order, now_s=now_s, due_s=due_s, is_seen=is_seen)
-
-    def settled(self, handle: str) -> None:
-        """Renew a handle no longer."""
-        self._leases.seen(self._answers.settled(handle))
-        self._leases.end(handle)
-
-    def forget(self, handle: str) -> None:
-        """Renew a handle no longer, though its client did nothing about it."""
-        self._leases.end(handle)
+            self._deliveries.on_stream_end(client.id, self._clock.monotonic_s())
 
     async def round(self) -> None:
         """Renew what is due, and look for clients that are gone."""
         self._clients.extend_after_pause()
         now_s = self._clock.monotonic_s()
-        for client_id in self._leases.clients():
+        for client_id in self._deliveries.clients():
             client = self._clients.get(client_id)
             if client is None:
-                self._leases.end_client(client_id)
+                self._deliveries.end_client(client_id)
             elif client.client_type and client.send is None and now_s - client.seen_s > _SILENT_S:
-                if self._is_balanced:
-                    self._leave(client_id)
+                if self._deliveries.is_balanced:  # it may live at another gateway
+                    self._deliveries.end_client(client_id)
                 else:
                     self._release(client_id)
-        await asyncio.gather(*(self._renew(place, due) for place, due in self._leases.due(now_s).items()))
+        await asyncio.gather(*(self._renew(place, due) for place, due in self._deliveries.due(now_s).items()))
 
     async def _renew(self, place: GroupTopicKey, due: Sequence[HandleRun]) -> None:
         try:
@@ -219,22 +151,21 @@ class LeaseRenewer:
 
     async def _renew_first(self, pooled: PooledConsumer, together: HandleRun) -> None:
         for handle in together:
-            if (client_id := self._leases.client_of(handle)) is None:  # settled meanwhile
+            if (client_id := self._deliveries.client_of(handle)) is None:  # settled meanwhile
                 continue
             due_s = self._clock.monotonic_s() + RENEWED_FOR_S
             try:
                 await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR, holder=client_id)
             except AlreadySettled:  # beside this gateway
-                self._leases.end(handle)
-                for told in self.on_settled:
-                    await told(pooled, handle)
+                self._deliveries.forget(handle)
+                await self._acks.ack_next(pooled, handle)
             except ReceiptRefused:  # or let go, or given to another
-                self._leases.end(handle)
+                self._deliveries.forget(handle)
             else:
-                self._leases.renewed(handle, due_s)
+                self._deliveries.mark_renewed(handle, due_s)
                 return
 
-    def _lost(self, client: GatewayClient) -> None:
+    def _on_lost(self, client: GatewayClient) -> None:
         """A client said that it ends, or was silent for long. What it holds becomes visible soon in the first case.
 
         A client that is silent here may live at another gateway, which renews by now: what it holds is left to its end.
@@ -243,16 +174,10 @@ class LeaseRenewer:
         if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
             self._release(client.id)
         else:
-            self._leave(client.id)
-
-    def _leave(self, client_id: str) -> None:
-        """Let the time of all that is out to a client end by itself, unless another gateway renews it."""
-        self._leases.end_client(client_id)
-        self._answers.end_client(client_id)
+            self._deliveries.end_client(client.id)
 
     def _release(self, client_id: str) -> None:
-        self._answers.end_client(client_id)
-        for (group, topic), held in self._leases.end_client(client_id).items():
+        for (group, topic), held in self._deliveries.end_client(client_id).items():
             self._begun(self.give_back(group, topic, held, holder=client_id))
 
     def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -267,7 +192,7 @@ class LeaseRenewer:
         ``holder``: the client that held them. What it let go at another gateway comes when it said.
         """
         for handle in chain.from_iterable(held):
-            self._leases.end(handle)
+            self._deliveries.forget(handle)
         with suppress(StatusError, PenstockError):
             async with self._pool.of(group, topic) as pooled:
                 await asyncio.gather(*(_give_back(pooled, together, holder) for together in held))

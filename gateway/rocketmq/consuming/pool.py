@@ -42,6 +42,11 @@ class PooledConsumer:
     used_s: float = 0.0
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Its group and topic."""
+        return self.group, self.topic
+
+    @property
     def in_order(self) -> bool:
         return self.settings.delivery_order is DeliveryOrder.ORDERLY
 

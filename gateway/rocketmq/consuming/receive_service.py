@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from ....aio import Lake
 from ....log import MessageView
+from ....log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import ok, status
 from ..server.calls import RpcCall
-from .ack_service import AckService
+from .ack_processor import AckProcessor
 from .budget import ReceiveBudget
+from .deliveries import Deliveries, SentReceive, handle_runs
 from .filters import filter_of
 from .lease_renewer import LeaseRenewer
-from .leases import handle_runs
 from .messages import delivered_at, message_of
 from .pool import ConsumerPool, PooledConsumer
 from .receive_parameters import ReceiveParameters, receive_parameters_of
-from .unconfirmed_receives import SentReceive
+
+log = logging.getLogger("penstock.gateway")
 
 _AT_ONCE: Final = timedelta(0)
 _Receive = Callable[..., Coroutine[Any, Any, list[MessageView]]]
@@ -33,12 +35,20 @@ class ReceiveService:
     """Answers ReceiveMessage."""
 
     def __init__(
-        self, lake: Lake, pool: ConsumerPool, keeping: LeaseRenewer, settling: AckService, budget: ReceiveBudget, store_host: str
+        self,
+        pool: ConsumerPool,
+        deliveries: Deliveries,
+        acks: AckProcessor,
+        renewer: LeaseRenewer,
+        budget: ReceiveBudget,
+        clock: Clock,
+        store_host: str,
     ) -> None:
-        self._clock = lake.runtime.clock
+        self._clock = clock
         self._pool = pool
-        self._keeping = keeping
-        self._settling = settling
+        self._deliveries = deliveries
+        self._acks = acks
+        self._renewer = renewer
         self._budget = budget
         self._store_host = store_host
         self._undoing: set[asyncio.Task[None]] = set()
@@ -54,10 +64,10 @@ class ReceiveService:
         until_s = float("inf") if call.remaining_s is None else self._clock.monotonic_s() + call.remaining_s
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
             with self._budget.hold_poll(call):
-                received, answer = await self._received(pooled, wanted, call, until_s)
+                received, sent = await self._received(pooled, wanted, call, until_s)
             is_whole = False
             try:
-                messages = await self._settling.without_settled(pooled, received)
+                messages = await self._acks.without_settled(pooled, received)
                 if messages:
                     with self._budget.hold_messages(call, messages):
                         yield pb.ReceiveMessageResponse(status=ok())
@@ -68,13 +78,13 @@ class ReceiveService:
                     yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
                 is_whole = True
             finally:
-                if answer is not None and is_whole:
-                    answer.mark_written(self._clock.monotonic_s())
-                elif answer is not None and wanted.attempt_id is not None:
-                    self._keeping.mark_broken(answer)
+                if sent is not None and is_whole:
+                    sent.mark_written(self._clock.monotonic_s())
+                elif sent is not None and wanted.attempt_id is not None:
+                    self._deliveries.mark_broken(sent, self._clock.monotonic_s())
                 elif not is_whole and received and wanted.attempt_id is None:
                     held = handle_runs(received, in_order=pooled.in_order)
-                    self._later(self._keeping.give_back(pooled.group, pooled.topic, held))
+                    self._later(self._renewer.give_back(pooled.group, pooled.topic, held))
 
     def _message(self, view: MessageView, resource: pb.Resource, pooled: PooledConsumer, wanted: ReceiveParameters) -> pb.Message:
         return message_of(
@@ -90,18 +100,36 @@ class ReceiveService:
         self, pooled: PooledConsumer, wanted: ReceiveParameters, call: RpcCall, until_s: float
     ) -> tuple[list[MessageView], SentReceive | None]:
         """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
-        client_id = call.client
         if not wanted.is_named:
             return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
+        client_id = call.client
         attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never
         if wanted.is_renewed:
-            self._keeping.note_request(pooled, client_id, attempt_id, call.peer)
-        await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
+            lost = self._deliveries.on_request(client_id, pooled.place, attempt_id, call.peer, self._clock.monotonic_s())
+            if lost:
+                log.info("%d messages of topic %s did not reach client %s, and become visible", len(lost), pooled.topic, client_id)
+        await self._renewer.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
         receive = partial(pooled.consumer.receive, wanted.most, wanted.invisible, attempt_id=wanted.attempt_id, holder=client_id)
         messages = await self._polled(receive, wanted)
         if not messages or not wanted.is_renewed:
             return messages, None
-        return messages, await self._keeping.add_receive(pooled, client_id, messages, attempt_id, call.peer, until_s=until_s)
+        sent = self._deliveries.add_receive(
+            client_id,
+            pooled.place,
+            attempt_id,
+            call.peer,
+            messages,
+            in_order=pooled.in_order,
+            now_s=self._clock.monotonic_s(),
+            until_s=until_s,
+        )
+        if sent.is_repeated:
+            try:
+                await self._renewer.renew(sent.handles)
+            except asyncio.CancelledError:
+                self._deliveries.mark_broken(sent, self._clock.monotonic_s())
+                raise
+        return messages, sent
 
     async def _polled(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
         """The messages of a receive. When the gateway stops, nobody waits for new ones."""

@@ -12,8 +12,10 @@ from ....log.metrics import Metrics
 from ..clients.registry import ClientRegistry
 from ..clients.topics import TopicDirectory
 from ..server.rpcs import Rpc, rpc
+from .ack_processor import AckProcessor
 from .ack_service import AckService
 from .budget import ReceiveBudget
+from .deliveries import Deliveries
 from .lease_renewer import ROUND_S, LeaseRenewer
 from .offsets import OffsetService
 from .pool import ConsumerPool
@@ -36,18 +38,20 @@ class ConsumerService:
         metrics: Metrics | None = None,
     ) -> None:
         self.pool = ConsumerPool(lake, names, metrics)
-        self.keeping = LeaseRenewer(self.pool, clients, lake.runtime.clock, is_balanced=is_balanced)
         self.budget = ReceiveBudget()
-        self._settling = AckService(self.pool, self.keeping)
-        self._receiving = ReceiveService(lake, self.pool, self.keeping, self._settling, self.budget, store_host)
+        self.deliveries = Deliveries(is_balanced=is_balanced)
+        acks = AckProcessor(self.deliveries)
+        self.renewer = LeaseRenewer(self.pool, self.deliveries, acks, clients, lake.runtime.clock)
+        self._acks = AckService(self.pool, self.deliveries, acks)
+        self._receives = ReceiveService(self.pool, self.deliveries, acks, self.renewer, self.budget, lake.runtime.clock, store_host)
         self._offsets = OffsetService(lake, names, self.budget, store_host)
         self._rounds: asyncio.Task[None] | None = None
 
     def rpcs(self) -> Iterable[Rpc]:
-        yield rpc("ReceiveMessage", self._receiving.receive_message)
-        yield rpc("AckMessage", self._settling.ack_message)
-        yield rpc("ChangeInvisibleDuration", self._settling.change_invisible_duration)
-        yield rpc("ForwardMessageToDeadLetterQueue", self._settling.forward_message_to_dead_letter_queue)
+        yield rpc("ReceiveMessage", self._receives.receive_message)
+        yield rpc("AckMessage", self._acks.ack_message)
+        yield rpc("ChangeInvisibleDuration", self._acks.change_invisible_duration)
+        yield rpc("ForwardMessageToDeadLetterQueue", self._acks.forward_message_to_dead_letter_queue)
         yield rpc("PullMessage", self._offsets.pull_message)
         yield rpc("QueryOffset", self._offsets.query_offset)
         yield rpc("GetOffset", self._offsets.get_offset)
@@ -61,14 +65,14 @@ class ConsumerService:
         while True:
             await asyncio.sleep(ROUND_S)
             try:
-                await self.keeping.round()
+                await self.renewer.round()
             except Exception:
                 log.exception("a round of renewals failed; the next is in %g s", ROUND_S)
             self.pool.sweep()
 
     def end_polls(self) -> None:
         """Let nobody wait any longer: the gateway stops."""
-        self._receiving.end_polls()
+        self._receives.end_polls()
 
     async def close(self) -> None:
         """Let other gateways have the queues. What is out to clients stays theirs."""
@@ -76,6 +80,6 @@ class ConsumerService:
             self._rounds.cancel()
             with suppress(asyncio.CancelledError):
                 await self._rounds
-        await self._receiving.close()
-        await self.keeping.close()
+        await self._receives.close()
+        await self.renewer.close()
         await self.pool.close()

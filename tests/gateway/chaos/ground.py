@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from penstock.gateway.rocketmq.consuming import leases, receive_parameters
+from penstock.gateway.rocketmq.consuming import deliveries, receive_parameters
 from tests.gateway.proxy import Proxy
 
 GATEWAY: Final = "127.0.0.1"
@@ -22,7 +22,7 @@ PROXY: Final = "127.0.0.2"
 _MAIN: Final = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY: Final = (
     f"import datetime, {receive_parameters.__name__} as received; received.RENEWED_FOR = datetime.timedelta(seconds=20); "
-    f"import {leases.__name__} as leases; leases.RENEW_UNSEEN_MAX_S = 10.0; "
+    f"import {deliveries.__name__} as deliveries; deliveries.RENEW_UNSEEN_MAX_S = 10.0; "
 )
 """What push consumers did not get comes again in half a minute, instead of three."""
 _START_S: Final = 60.0

@@ -11,15 +11,15 @@ import pytest
 from penstock.coordinator import AlreadySettled, DeadLettersWait, DeliveryOrder, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.rocketmq.consuming.ack_service import AckService
-from penstock.gateway.rocketmq.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
+from penstock.gateway.rocketmq.consuming.deliveries import RENEW_BEFORE_S, RENEWED_FOR_S
 from penstock.gateway.rocketmq.consuming.pool import ConsumerPool
 from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageView, PenstockError, StoreUnavailable
+from tests.gateway.consuming.test_deliveries import message
 from tests.gateway.consuming.test_lease_renewer import Consumer, Stage
-from tests.gateway.consuming.test_leases import message
 
 SECRET = "00" * 16
 
@@ -55,14 +55,14 @@ class SettledConsumer(Consumer):
         self.given_up.append(handle)
 
 
-class SettlingStage(Stage):
+class AckStage(Stage):
     """A gateway that is told what becomes of deliveries."""
 
     def __init__(self, order: DeliveryOrder = DeliveryOrder.CONCURRENT) -> None:
         super().__init__(order)
         self.settles = SettledConsumer()
         self.consumer = self.pooled.consumer = cast("Any", self.settles)
-        self.settling = AckService(cast("ConsumerPool", self), self.keeping)
+        self.service = AckService(cast("ConsumerPool", self), self.deliveries, self.acks)
 
     async def acks_ahead(self, *messages: MessageView) -> None:
         """The client acknowledges messages, before earlier ones of their message group."""
@@ -70,7 +70,7 @@ class SettlingStage(Stage):
             self.settles.fails[view.receipt_handle] = ReceiptAhead("an earlier one is out")
         request = pb.AckMessageRequest(group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"))
         request.entries.extend(pb.AckMessageEntry(receipt_handle=view.receipt_handle) for view in messages)
-        answer = await self.settling.ack_message(request, RpcCall("AckMessage", CallMetadata(client_id="c"), "one"))
+        answer = await self.service.ack_message(request, RpcCall("AckMessage", CallMetadata(client_id="c"), "one"))
         assert answer.status.code == pb.OK
 
     def over(self, *messages: MessageView) -> None:
@@ -79,14 +79,14 @@ class SettlingStage(Stage):
 
     async def left(self, *messages: MessageView) -> list[int]:
         """What is given to a client of what a receive gave."""
-        return [view.offset for view in await self.settling.without_settled(self.pooled, messages)]
+        return [view.offset for view in await self.acks.without_settled(self.pooled, messages)]
 
     async def forwards(self, handle: str) -> pb.Status:
         request = pb.ForwardMessageToDeadLetterQueueRequest(
             group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"), receipt_handle=handle
         )
         call = RpcCall("ForwardMessageToDeadLetterQueue", CallMetadata(client_id="c"), "one")
-        return (await self.settling.forward_message_to_dead_letter_queue(request, call)).status
+        return (await self.service.forward_message_to_dead_letter_queue(request, call)).status
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -96,16 +96,16 @@ def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
 @pytest.mark.parametrize("failure", [StoreUnavailable("no answer"), DeadLettersWait("too many")], ids=lambda one: one.kind)
 def test_what_could_not_be_given_up_is_renewed_while_its_client_tries_again(failure: PenstockError) -> None:
     async def play() -> None:
-        stage, given = SettlingStage(), received(1)
+        stage, given = AckStage(), received(1)
         stage.heard()
         await stage.add_receive(given)
         stage.settles.fails[given.receipt_handle] = failure
         with pytest.raises(type(failure)):
             await stage.forwards(given.receipt_handle)
-        assert len(stage.keeping) == 1
+        assert len(stage.deliveries) == 1
         stage.settles.fails.clear()
         assert (await stage.forwards(given.receipt_handle)).code == pb.OK
-        assert (stage.settles.given_up, len(stage.keeping)) == ([given.receipt_handle], 0)
+        assert (stage.settles.given_up, len(stage.deliveries)) == ([given.receipt_handle], 0)
 
     run(play)
 
@@ -113,38 +113,38 @@ def test_what_could_not_be_given_up_is_renewed_while_its_client_tries_again(fail
 @pytest.mark.parametrize("over", [ReceiptExpired("late"), AlreadySettled("before")], ids=lambda one: one.kind)
 def test_a_delivery_that_is_over_is_renewed_no_longer(over: PenstockError) -> None:
     async def play() -> None:
-        stage, given = SettlingStage(), received(1)
+        stage, given = AckStage(), received(1)
         stage.heard()
         await stage.add_receive(given)
         stage.settles.fails[given.receipt_handle] = over
         answer = await stage.forwards(given.receipt_handle)
         assert (answer.code, answer.message) == (pb.OK, "this delivery was over, and nothing was given up")
-        assert len(stage.keeping) == 0
+        assert len(stage.deliveries) == 0
 
     run(play)
 
 
 def test_a_client_that_lets_a_message_come_again_lets_it_go_at_every_gateway() -> None:
     async def play() -> None:
-        stage, given = SettlingStage(), received(1)
+        stage, given = AckStage(), received(1)
         stage.heard()
         await stage.add_receive(given)
         request = pb.ChangeInvisibleDurationRequest(
             group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"), receipt_handle=given.receipt_handle
         )
         request.invisible_duration.FromSeconds(45)
-        await stage.settling.change_invisible_duration(
+        await stage.service.change_invisible_duration(
             request, RpcCall("ChangeInvisibleDuration", CallMetadata(client_id="c"), "one")
         )
         assert stage.settles.let_go == {given.receipt_handle}
-        assert len(stage.keeping) == 0
+        assert len(stage.deliveries) == 0
 
     run(play)
 
 
 def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up() -> None:
     async def play() -> None:
-        stage = SettlingStage()
+        stage = AckStage()
         second, third = received(2, following=3, attempt=2), received(3, attempt=2)
         await stage.acks_ahead(second, third)
         stage.over(second, third)
@@ -158,7 +158,7 @@ def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_u
 
 def test_what_was_acknowledged_ahead_comes_again_with_the_earlier_one() -> None:
     async def play() -> None:
-        stage = SettlingStage()
+        stage = AckStage()
         second = received(2)
         await stage.acks_ahead(second)
         assert await stage.left(received(1, following=2), second) == [1, 2], "the receive is repeated"
@@ -172,7 +172,7 @@ def test_what_was_acknowledged_ahead_comes_again_with_the_earlier_one() -> None:
 
 def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_settled_elsewhere() -> None:
     async def play() -> None:
-        stage = SettlingStage()
+        stage = AckStage()
         second = received(2)
         await stage.acks_ahead(second)
         stage.settles.fails.clear()
@@ -187,7 +187,7 @@ def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_set
     """What is only over may have been given up: then the later one is settled when it comes by itself."""
 
     async def play() -> None:
-        stage = SettlingStage(DeliveryOrder.ORDERLY)
+        stage = AckStage(DeliveryOrder.ORDERLY)
         first, second, third = received(1, following=2), received(2, following=3), received(3)
         stage.heard()
         await stage.add_receive(first, second, third)
@@ -195,7 +195,7 @@ def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_set
         stage.settles.fails = {first.receipt_handle: AlreadySettled("elsewhere") if is_settled else ReceiptExpired("late")}
         stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
         stage.heard()
-        await stage.keeping.round()
+        await stage.renewer.round()
         assert stage.settles.acked == ([second.receipt_handle] if is_settled else [])
         assert stage.consumer.changes == [((third if is_settled else second).receipt_handle, RENEWED_FOR)]
 
@@ -205,7 +205,7 @@ def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_set
 @pytest.mark.parametrize("failure", [ReceiptOutdated("a reset"), StoreUnavailable("no answer")], ids=lambda one: one.kind)
 def test_what_cannot_be_settled_is_given_again(failure: PenstockError) -> None:
     async def play() -> None:
-        stage = SettlingStage()
+        stage = AckStage()
         second = received(2)
         await stage.acks_ahead(second)
         stage.settles.fails[second.receipt_handle] = failure

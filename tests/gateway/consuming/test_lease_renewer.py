@@ -13,15 +13,16 @@ import pytest
 from penstock.consumers.named_receives import OutstandingDelivery
 from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired, ReceiptRefused
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
+from penstock.gateway.rocketmq.consuming.ack_processor import AckProcessor
+from penstock.gateway.rocketmq.consuming.deliveries import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S, Deliveries
 from penstock.gateway.rocketmq.consuming.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
-from penstock.gateway.rocketmq.consuming.leases import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S
 from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageType, MessageView, StoreUnavailable
-from tests.gateway.consuming.test_leases import message
+from tests.gateway.consuming.test_deliveries import message
 from tests.gateway.consuming.times import Times
 
 
@@ -33,7 +34,7 @@ class Consumer:
         self.fails: dict[str, Exception] = {}
         self.let_go: set[str] = set()
         self.held: list[OutstandingDelivery] = []
-        self.note_request = 0
+        self.scans = 0
         self.silent: Exception | None = None
 
     async def change_invisible_duration(
@@ -48,7 +49,7 @@ class Consumer:
         self.changes.append((handle, duration))
 
     async def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
-        self.note_request += 1
+        self.scans += 1
         if self.silent is not None:
             raise self.silent
         return [one for one in self.held if one.holder in holders]
@@ -63,7 +64,9 @@ class Stage:
         self.clients = ClientRegistry(self.times)
         settings = GroupSettings(delivery_order=order)
         self.pooled = PooledConsumer("billing", "orders", MessageType.NORMAL, cast("Any", self.consumer), settings, 0.0)
-        self.keeping = LeaseRenewer(cast("ConsumerPool", self), self.clients, self.times, is_balanced=balanced)
+        self.deliveries = Deliveries(is_balanced=balanced)
+        self.acks = AckProcessor(self.deliveries)
+        self.renewer = LeaseRenewer(cast("ConsumerPool", self), self.deliveries, self.acks, self.clients, self.times)
 
     @asynccontextmanager
     async def of(self, group: str, topic: str) -> AsyncIterator[PooledConsumer]:
@@ -85,16 +88,21 @@ class Stage:
         while self.times.now_s < until_s:
             self.times.now_s = min(until_s, self.times.now_s + ROUND_S)
             self.clients.sweep()
-            await self.keeping.round()
-        await self.keeping.close()
+            await self.renewer.round()
+        await self.renewer.close()
 
     async def add_receive(self, *messages: MessageView, breaks_off: bool = False, left_s: float = 60.0) -> None:
         """The client is given these; its answer is written whole, or breaks off. ``left_s``: for so long the client waits then."""
-        answer = await self.keeping.add_receive(self.pooled, "c", messages, "first", "one", until_s=self.times.now_s + left_s)
+        now_s, in_order = self.times.now_s, self.pooled.in_order
+        sent = self.deliveries.add_receive(
+            "c", self.pooled.place, "first", "one", messages, in_order=in_order, now_s=now_s, until_s=now_s + left_s
+        )
+        if sent.is_repeated:
+            await self.renewer.renew(sent.handles)
         if breaks_off:
-            self.keeping.mark_broken(answer)
+            self.deliveries.mark_broken(sent, now_s)
         else:
-            answer.mark_written(self.times.now_s)
+            sent.mark_written(now_s)
 
     def reconnects(self) -> None:
         """The client's stream ends, and it opens another one."""
@@ -106,13 +114,13 @@ class Stage:
         """The cells say that another gateway gave these."""
         self.consumer.held = [OutstandingDelivery(messages, datetime.fromtimestamp(self.times.now_s + left_s, UTC), "c")]
 
-    def asks(self, attempt_id: str, peer: str) -> None:
-        """The client asks for messages with an attempt id."""
-        self.keeping.note_request(self.pooled, "c", attempt_id, peer)
+    def asks(self, attempt_id: str, peer: str) -> list[str]:
+        """The client asks for messages with an attempt id. Gives what is lost."""
+        return self.deliveries.on_request("c", self.pooled.place, attempt_id, peer, self.times.now_s)
 
     async def polls(self, peer: str, *, is_renewed: bool = True) -> None:
         """The client asks for messages by a connection."""
-        await self.keeping.adopt(self.pooled, "c", peer, is_renewed=is_renewed)
+        await self.renewer.adopt(self.pooled, "c", peer, is_renewed=is_renewed)
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -127,8 +135,8 @@ def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
         for _ in range(3):
             stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
             stage.heard()
-            await stage.keeping.round()
-            await stage.keeping.round()
+            await stage.renewer.round()
+            await stage.renewer.round()
         assert stage.consumer.changes == [("h0-1", RENEWED_FOR), ("h0-2", RENEWED_FOR)] * 3
 
     run(play)
@@ -141,10 +149,10 @@ def test_a_renewal_that_fails_is_tried_again_and_a_refused_one_is_not() -> None:
         stage.consumer.fails = {"h0-1": ReceiptExpired("late"), "h0-2": StoreUnavailable("no answer")}
         stage.times.now_s += 40
         stage.heard()
-        await stage.keeping.round()
-        assert len(stage.keeping) == 1
+        await stage.renewer.round()
+        assert len(stage.deliveries) == 1
         stage.consumer.fails.clear()
-        await stage.keeping.round()
+        await stage.renewer.round()
         assert stage.consumer.changes == [("h0-2", RENEWED_FOR)]
 
     run(play)
@@ -156,9 +164,9 @@ def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -
         stage.heard()
         await stage.add_receive(message(1, "a"), message(2, "a"), message(3, "b"))
         stage.clients.remove("c")
-        await stage.keeping.close()
+        await stage.renewer.close()
         assert stage.consumer.changes == [("h0-1", GIVEN_UP), ("h0-3", GIVEN_UP)]
-        assert len(stage.keeping) == 0
+        assert len(stage.deliveries) == 0
 
     run(play)
 
@@ -171,7 +179,7 @@ def test_what_a_client_let_go_elsewhere_is_not_hastened_by_its_goodbye() -> None
         await stage.polls("one")
         stage.consumer.let_go.add("h0-7")
         stage.clients.remove("c")
-        await stage.keeping.close()
+        await stage.renewer.close()
         assert stage.consumer.changes == [("h0-8", GIVEN_UP)]
 
     run(play)
@@ -185,11 +193,11 @@ def test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside
         stage.consumer.fails = {f"h0-{offset}": AlreadySettled("at another gateway") for offset in range(4)}
         stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
         stage.heard()
-        await stage.keeping.round()
+        await stage.renewer.round()
         assert stage.consumer.changes == [("h0-4", RENEWED_FOR)], "its time is over before a round for each"
         stage.consumer.fails["h0-4"] = AlreadySettled("at another gateway")
         stage.clients.remove("c")
-        await stage.keeping.close()
+        await stage.renewer.close()
         assert stage.consumer.changes[1:] == [("h0-5", GIVEN_UP)]
 
     run(play)
@@ -200,13 +208,13 @@ def test_a_look_that_fails_is_repeated_though_its_receive_was_cancelled() -> Non
         stage = Stage()
         stage.heard()
         stage.consumer.silent = StoreUnavailable("no answer")
-        first = asyncio.ensure_future(stage.keeping.adopt(stage.pooled, "c", "one", is_renewed=True))
+        first = asyncio.ensure_future(stage.renewer.adopt(stage.pooled, "c", "one", is_renewed=True))
         await asyncio.sleep(0)
         first.cancel()
-        await stage.keeping.close()
+        await stage.renewer.close()
         stage.consumer.silent = None
-        await stage.keeping.adopt(stage.pooled, "c", "one", is_renewed=True)
-        assert stage.consumer.note_request == 2
+        await stage.renewer.adopt(stage.pooled, "c", "one", is_renewed=True)
+        assert stage.consumer.scans == 2
 
     run(play)
 
@@ -218,9 +226,9 @@ def test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_its
         await stage.add_receive(message(1))
         for stopped_s in (20, 40):
             stage.times.now_s += stopped_s
-            await stage.keeping.round()
+            await stage.renewer.round()
             stage.clients.sweep()
-            await stage.keeping.close()
+            await stage.renewer.close()
             assert GIVEN_UP not in dict(stage.consumer.changes).values(), "what it said meanwhile is not read yet"
             assert stage.clients.get("c") is not None
         await stage.awake(13)
@@ -250,6 +258,7 @@ def test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_t
         stage.heard()
         await stage.add_receive(message(1), breaks_off=True)
         stage.asks("second", "one")
+        await stage.polls("one")
         await stage.awake(25)
         assert stage.consumer.changes == [], "its time is not cut short"
 
@@ -290,7 +299,7 @@ def test_behind_a_balancer_a_client_that_is_silent_here_may_have_been_moved() ->
         stage.heard(stream=False)
         await stage.add_receive(message(1))
         await stage.awake(13)
-        assert (stage.consumer.changes, len(stage.keeping)) == ([], 0)
+        assert (stage.consumer.changes, len(stage.deliveries)) == ([], 0)
 
     run(play)
 
@@ -301,7 +310,7 @@ def test_a_client_that_is_only_silent_here_is_left_to_other_gateways() -> None:
         stage.heard()
         await stage.add_receive(message(1))
         await stage.awake(31)
-        assert (stage.consumer.changes, len(stage.keeping)) == ([], 0)
+        assert (stage.consumer.changes, len(stage.deliveries)) == ([], 0)
 
     run(play)
 
@@ -313,11 +322,11 @@ def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() ->
         stage.held(message(7), left_s=20)
         await asyncio.gather(*(stage.polls("one") for _ in range(3)))
         await stage.polls("one")
-        assert stage.consumer.note_request == 1
-        await stage.keeping.round()
+        assert stage.consumer.scans == 1
+        await stage.renewer.round()
         assert stage.consumer.changes == [("h0-7", RENEWED_FOR)], "20 s are left of it"
         await stage.polls("two")
-        assert stage.consumer.note_request == 2
+        assert stage.consumer.scans == 2
 
     run(play)
 
@@ -330,16 +339,16 @@ def test_what_its_client_let_go_elsewhere_is_renewed_no_longer() -> None:
         stage.heard()
         stage.held(message(7), message(8), message(9), left_s=20)
         await stage.polls("one")
-        await stage.keeping.round()
+        await stage.renewer.round()
         assert [handle for handle, _ in stage.consumer.changes] == ["h0-7", "h0-8", "h0-9"]
         stage.consumer.changes.clear()
         stage.consumer.let_go.add("h0-7")
-        stage.keeping.settled("h0-8")
+        stage.deliveries.settle("h0-8")
         for _ in range(8):
             stage.heard()
             await stage.awake(25)
         assert {handle for handle, _ in stage.consumer.changes} == {"h0-9"}
-        assert len(stage.keeping) == 1
+        assert len(stage.deliveries) == 1
 
     run(play)
 
@@ -354,10 +363,10 @@ def test_what_was_looked_for_is_remembered_of_few_connections_and_ends_with_the_
         assert list(looked.by_peer) == [str(number) for number in range(84, 100)]
         stage.clients.remove("c")
         await stage.polls("100")
-        assert stage.consumer.note_request == 100, "it said goodbye beside this receive"
+        assert stage.consumer.scans == 100, "it said goodbye beside this receive"
         stage.heard()
         await stage.polls("100")
-        assert stage.consumer.note_request == 101
+        assert stage.consumer.scans == 101
 
     run(play)
 
@@ -368,16 +377,16 @@ def test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection
         stage.heard()
         await stage.polls("one")
         stage.held(message(7), left_s=20)
-        stage.keeping.adopt_all()
-        stage.keeping.adopt_all()
-        await stage.keeping.close()
+        stage.renewer.adopt_all()
+        stage.renewer.adopt_all()
+        await stage.renewer.close()
         assert stage.consumer.changes == [("h0-7", RENEWED_FOR)]
         stage.times.now_s += 31
         stage.heard()
-        asked = stage.consumer.note_request
-        stage.keeping.adopt_all()
-        await stage.keeping.close()
-        assert stage.consumer.note_request == asked, "it polls elsewhere by now"
+        asked = stage.consumer.scans
+        stage.renewer.adopt_all()
+        await stage.renewer.close()
+        assert stage.consumer.scans == asked, "it polls elsewhere by now"
 
     run(play)
 
@@ -388,13 +397,13 @@ def test_a_look_that_fails_is_logged_and_the_next_one_finds_it(caplog: pytest.Lo
         stage.heard()
         await stage.polls("one")
         stage.consumer.silent = StoreUnavailable("no answer")
-        stage.keeping.adopt_all()
-        await stage.keeping.close()
+        stage.renewer.adopt_all()
+        await stage.renewer.close()
         assert "orders to group billing was not looked for: no answer" in caplog.text
         stage.consumer.silent = None
         stage.held(message(7), left_s=20)
-        stage.keeping.adopt_all()
-        await stage.keeping.close()
+        stage.renewer.adopt_all()
+        await stage.renewer.close()
         assert stage.consumer.changes == [("h0-7", RENEWED_FOR)]
 
     run(play)
@@ -406,16 +415,14 @@ def test_what_a_client_receives_for_a_time_of_its_own_is_not_renewed() -> None:
         stage.heard()
         stage.held(message(7), left_s=20)
         await stage.polls("one", is_renewed=False)
-        stage.keeping.adopt_all()
-        await stage.keeping.close()
-        assert (stage.consumer.note_request, stage.consumer.changes, len(stage.keeping)) == (1, [], 0)
+        stage.renewer.adopt_all()
+        await stage.renewer.close()
+        assert (stage.consumer.scans, stage.consumer.changes, len(stage.deliveries)) == (1, [], 0)
 
     run(play)
 
 
-def test_what_did_not_reach_a_client_is_renewed_no_longer_when_it_asks_for_other_messages(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "penstock.gateway")
-
+def test_what_did_not_reach_a_client_is_renewed_no_longer_when_it_asks_for_other_messages() -> None:
     async def play() -> None:
         stage = Stage(DeliveryOrder.ORDERLY)
         stage.heard()
@@ -423,16 +430,15 @@ def test_what_did_not_reach_a_client_is_renewed_no_longer_when_it_asks_for_other
         stage.asks("first", "two")
         stage.times.now_s += 40
         stage.heard()
-        await stage.keeping.round()
+        await stage.renewer.round()
         renewed = [("h0-1", RENEWED_FOR), ("h0-3", RENEWED_FOR)]
         assert stage.consumer.changes == renewed, "it asks for the same once more"
-        stage.asks("second", "two")
-        assert "3 messages of topic orders did not reach client c" in caplog.text
+        assert stage.asks("second", "two") == ["h0-1", "h0-2", "h0-3"]
         stage.held(message(1, "a"), message(2, "a"), left_s=10)
         await stage.polls("two")
         stage.times.now_s += 40
         stage.heard()
-        await stage.keeping.round()
+        await stage.renewer.round()
         assert stage.consumer.changes == renewed, "nor are they found in the cells"
 
     run(play)
@@ -500,7 +506,7 @@ def test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes
         await stage.add_receive(message(1), message(2), left_s=1)
         stage.asks("second", "one")
         if settles:
-            stage.keeping.settled("h0-2")
+            stage.deliveries.settle("h0-2")
         assert await renews_for_long(stage) is settles
 
     run(play)
@@ -517,7 +523,7 @@ def test_behind_a_balancer_what_was_on_its_way_as_the_stream_broke_shows_by_bein
         stage.reconnects()
         stage.asks("second", "one")
         if settles:
-            stage.keeping.settled("h0-2")
+            stage.deliveries.settle("h0-2")
         assert await renews_for_long(stage) is settles
 
     run(play)
@@ -531,7 +537,7 @@ def test_what_a_client_has_is_renewed_though_its_stream_broke(shows: str) -> Non
         await stage.add_receive(message(1), message(2))
         stage.reconnects()
         if shows == "settles":
-            stage.keeping.settled("h0-1")
+            stage.deliveries.settle("h0-1")
         else:
             stage.asks("second", "one")
         for _ in range(8):
@@ -548,10 +554,10 @@ def test_what_was_settled_or_has_another_time_is_not_renewed() -> None:
     async def play() -> None:
         stage = Stage()
         await stage.add_receive(message(1))
-        stage.keeping.settled("h0-1")
+        stage.deliveries.settle("h0-1")
         stage.times.now_s += 50
         stage.heard()
-        await stage.keeping.round()
+        await stage.renewer.round()
         assert stage.consumer.changes == []
 
     run(play)

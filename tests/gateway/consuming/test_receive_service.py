@@ -6,25 +6,23 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
-from penstock.gateway.rocketmq.consuming.ack_service import AckService
+from penstock.gateway.rocketmq.consuming.ack_processor import AckProcessor
 from penstock.gateway.rocketmq.consuming.budget import ReceiveBudget
+from penstock.gateway.rocketmq.consuming.deliveries import Deliveries, SentReceive
 from penstock.gateway.rocketmq.consuming.lease_renewer import LeaseRenewer
 from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consuming.receive_parameters import POLL_DEFAULT
 from penstock.gateway.rocketmq.consuming.receive_service import ReceiveService
-from penstock.gateway.rocketmq.consuming.unconfirmed_receives import SentReceive
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageType, MessageView
-from tests.gateway.consuming.test_leases import message
+from tests.gateway.consuming.test_deliveries import message
 from tests.gateway.consuming.times import Times
 
 
@@ -39,35 +37,35 @@ class Stage:
         self.asked_s: list[float] = []
         """How long each receive waits."""
         self.given_back: list[Sequence[str]] = []
-        self.answer: SentReceive | None = None
-        """What was noted of the last one."""
         settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
         pooled = PooledConsumer("billing", "orders", MessageType.FIFO, cast("Any", self), settings, 0.0)
         self.pooled = pooled
-        lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
-        self.receiving = ReceiveService(
-            lake, cast("ConsumerPool", self), cast("LeaseRenewer", self), cast("AckService", self), ReceiveBudget(), "gateway"
+        self.deliveries = Deliveries()
+        self.service = ReceiveService(
+            cast("ConsumerPool", self),
+            self.deliveries,
+            AckProcessor(self.deliveries),
+            cast("LeaseRenewer", self),
+            ReceiveBudget(),
+            self.times,
+            "gateway",
         )
 
     @asynccontextmanager
     async def of(self, group: str, topic: str, filter: str) -> AsyncIterator[PooledConsumer]:
         yield self.pooled
 
-    def note_request(self, *_: object) -> None:
-        return
-
     async def adopt(self, *_: object, **__: object) -> None:
         return
 
-    async def add_receive(self, *_: object, until_s: float) -> SentReceive:
-        self.answer = SentReceive("c", "first", ("billing", "orders"), "peer", frozenset(), until_s)
-        return self.answer
+    async def renew(self, handles: Sequence[str]) -> None:
+        return
 
-    def mark_broken(self, answer: SentReceive) -> None:
-        answer.is_broken_off = True
-
-    async def without_settled(self, pooled: PooledConsumer, messages: list[MessageView]) -> list[MessageView]:
-        return messages
+    @property
+    def sent(self) -> SentReceive:
+        """What is remembered of the only receive."""
+        ((sent,),) = ([*receives.values()] for receives in self.deliveries._receives.values())
+        return sent
 
     async def give_back(self, group: str, topic: str, held: Sequence[Sequence[str]]) -> None:
         self.given_back += held
@@ -103,7 +101,7 @@ class Stage:
         else:
             request.auto_renew, request.attempt_id = True, attempt_id
         call = RpcCall("ReceiveMessage", CallMetadata(client_id="c"), "peer", remaining_s)
-        return cast("AsyncGenerator[pb.ReceiveMessageResponse, None]", self.receiving.receive_message(request, call))
+        return cast("AsyncGenerator[pb.ReceiveMessageResponse, None]", self.service.receive_message(request, call))
 
 
 def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
@@ -112,7 +110,7 @@ def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
         stage.out["lost"] = [message(7, "a")]
         repeated = asyncio.ensure_future(stage.on_answer("lost"))
         await asyncio.sleep(0)
-        stage.receiving.end_polls()
+        stage.service.end_polls()
         for frames in (await repeated, await stage.on_answer("lost")):
             assert [frame.message.system_properties.queue_offset for frame in frames if frame.HasField("message")] == [7]
 
@@ -137,7 +135,7 @@ def test_a_gateway_that_stops_lets_nobody_wait(name: str | None) -> None:
         stage = Stage()
         waits = asyncio.ensure_future(stage.on_answer(name))
         await stage.waits.wait()
-        stage.receiving.end_polls()
+        stage.service.end_polls()
         for frames in (await waits, await stage.on_answer(name)):
             assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
 
@@ -151,7 +149,7 @@ def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
         frames = stage.frames(None)
         await anext(frames)
         await frames.aclose()
-        await stage.receiving.close()
+        await stage.service.close()
         assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
 
     asyncio.run(play())
@@ -167,8 +165,7 @@ def test_an_answer_is_late_when_it_was_written_as_its_client_was_about_to_wait_n
         async for _ in (frames := stage.frames("first", remaining_s)):
             stage.times.now_s += takes_s / 3  # the client reads slowly
         await frames.aclose()
-        assert stage.answer is not None
-        assert (stage.answer.is_whole, stage.answer.is_late) == (True, is_late)
+        assert (stage.sent.is_whole, stage.sent.is_late) == (True, is_late)
 
     asyncio.run(play())
 
@@ -184,8 +181,24 @@ def test_an_answer_is_whole_when_it_was_written_to_its_end(read: int, is_whole: 
         for _ in range(read):
             await anext(frames, None)
         await frames.aclose()
-        assert stage.answer is not None
-        assert (stage.answer.is_whole, stage.answer.is_broken_off) == (is_whole, not is_whole)
+        assert (stage.sent.is_whole, stage.sent.is_broken_off) == (is_whole, not is_whole)
         assert stage.given_back == []
+
+    asyncio.run(play())
+
+
+def test_it_is_logged_what_did_not_reach_a_client(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "penstock.gateway")
+
+    async def play() -> None:
+        stage = Stage()
+        stage.out["first"] = [message(1, "a"), message(2, "a")]
+        frames = stage.frames("first")
+        await anext(frames)
+        await frames.aclose()
+        assert "did not reach" not in caplog.text
+        stage.over.set()
+        await stage.on_answer("second")
+        assert "2 messages of topic orders did not reach client c" in caplog.text
 
     asyncio.run(play())

@@ -85,9 +85,9 @@ class Life:
         names = TopicDirectory(self.lake, options)
         self.peers = PeerRegistry(options, f"{self.name}-{self.number}", self.runtime.clock)
         self.announcing = ClientService(self.lake, self.clients, self.peers, names)
-        self.consuming = ConsumerService(self.lake, self.clients, names, store_host=self.name, is_balanced=False)
-        self.peers.on_gone.append(self.consuming.keeping.adopt_all)
-        self.rpcs = by_name([*self.announcing.rpcs(), *self.consuming.rpcs()])
+        self.consumers = ConsumerService(self.lake, self.clients, names, store_host=self.name, is_balanced=False)
+        self.peers.on_gone.append(self.consumers.renewer.adopt_all)
+        self.rpcs = by_name([*self.announcing.rpcs(), *self.consumers.rpcs()])
         self.leaving = asyncio.Event()
         self.is_open = True
         self.running = 0
@@ -97,18 +97,18 @@ class Life:
     async def serve(self) -> None:
         """Until it is to leave; then let clients go on elsewhere."""
         await self.peers.join(self.lake.coordination, GatewayEntry(self.name, 8081))
-        await self.consuming.start()
+        await self.consumers.start()
         sweeping = asyncio.ensure_future(self._sweep())
         await self.leaving.wait()
         self.is_open = False
         await self.peers.leave()
         self.announcing.end()
-        self.consuming.end_polls()
+        self.consumers.end_polls()
         with suppress(TimeoutError):
             async with asyncio.timeout(5):
                 await self.quiet.wait()
         sweeping.cancel()
-        await self.consuming.close()
+        await self.consumers.close()
         with suppress(PenstockError):
             await self.lake.close()
 
@@ -120,7 +120,7 @@ class Life:
     @property
     def pooled(self) -> PooledConsumer | None:
         """The consumer that serves its clients, while it is open."""
-        place = self.consuming.pool._places.get(("audit", "orders"))
+        place = self.consumers.pool._places.get(("audit", "orders"))
         return None if place is None else place.pooled
 
     def call(self, rpc: str, client: str, connection: Connection, remaining_s: float | None = None) -> RpcCall:

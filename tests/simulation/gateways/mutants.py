@@ -11,14 +11,13 @@ from penstock.consumers import simple
 from penstock.consumers.named_receives import NamedReceives
 from penstock.coordinator.queues.receives import attempt_hash
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
-from penstock.gateway.rocketmq.consuming import ack_service
-from penstock.gateway.rocketmq.consuming.ack_service import AckService
+from penstock.gateway.rocketmq.consuming import ack_processor
+from penstock.gateway.rocketmq.consuming.ack_processor import AckProcessor
+from penstock.gateway.rocketmq.consuming.deliveries import Deliveries, SentReceive
 from penstock.gateway.rocketmq.consuming.lease_renewer import LeaseRenewer
-from penstock.gateway.rocketmq.consuming.leases import DeliveryLeases
 from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consuming.receive_parameters import ReceiveParameters
 from penstock.gateway.rocketmq.consuming.receive_service import ReceiveService
-from penstock.gateway.rocketmq.consuming.unconfirmed_receives import SentReceive, UnconfirmedReceives
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 
@@ -52,42 +51,41 @@ def _whoever_uses_it(_: Any) -> Callable[..., None]:
 
 def _left_to_its_end(_: Any) -> Callable[..., None]:
     def lost(self: LeaseRenewer, client: GatewayClient) -> None:
-        self._leases.end_client(client.id)
-        self._answers.end_client(client.id)
+        self._deliveries.end_client(client.id)
 
     return lost
 
 
-def _as_if_lost(_: Any) -> Callable[..., list[str]]:
-    def unconfirmed_handles(self: UnconfirmedReceives, client_id: str, **_: bool) -> list[str]:
-        own = [answer for answer in self._open.get(client_id, {}).values() if answer.peer]
-        return [handle for answer in own for handle in self.mark_broken(answer)]
+def _as_if_lost(_: Any) -> Callable[..., None]:
+    def on_stream_end(self: Deliveries, client_id: str, now_s: float) -> None:
+        for receive in self._receives.get(client_id, {}).values():
+            if receive.peer:
+                self.mark_broken(receive, now_s)
 
-    return unconfirmed_handles
+    return on_stream_end
 
 
-def _at_once(_: Any) -> Callable[..., None]:
-    def note_request(self: LeaseRenewer, pooled: PooledConsumer, client_id: str, attempt_id: str, peer: str) -> None:
-        place = pooled.group, pooled.topic
-        now_s = self._clock.monotonic_s()
-        shown = self._answers.note_request(client_id, place, attempt_id, peer)
-        self._leases.seen(shown.arrived)
-        self._leases.mark_unconfirmed([*shown.left, *shown.late], now_s)
-        self._begun(self.give_back(*place, self._leases.together(shown.lost).get(place, [])))
+def _at_once(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def adopt(self: LeaseRenewer, pooled: PooledConsumer, client_id: str, peer: str, *, is_renewed: bool) -> None:
+        leases = self._deliveries._leases.items()
+        given_up = [handle for handle, lease in leases if lease.client_id == client_id and lease.is_given_up]
+        runs = self._deliveries.runs(given_up).get(pooled.place, [])
+        self._begun(self.give_back(*pooled.place, runs))
+        await original(self, pooled, client_id, peer, is_renewed=is_renewed)
 
-    return note_request
+    return adopt
 
 
 def _for_ever(_: Any) -> Callable[..., Any]:
     async def round_(self: LeaseRenewer) -> None:
         now_s = self._clock.monotonic_s()
-        await asyncio.gather(*(self._renew(place, due) for place, due in self._leases.due(now_s).items()))
+        await asyncio.gather(*(self._renew(place, due) for place, due in self._deliveries.due(now_s).items()))
 
     return round_
 
 
 def _the_first_only(original: Callable[..., Any]) -> Callable[..., Any]:
-    def standing(self: DeliveryLeases, *rest: Any) -> Any:
+    def standing(self: Deliveries, *rest: Any) -> Any:
         found = original(self, *rest)
         return {place: [together[:1] for together in of_place] for place, of_place in found.items()}
 
@@ -167,7 +165,7 @@ MUTANTS: dict[str, Mutant] = {
     "ahead": Mutant(
         guard="an acknowledgement that came too early is carried out when the earlier message is settled",
         rule="G3",
-        patch=attribute(AckService, "_ack_next", lambda _: _nothing),
+        patch=attribute(AckProcessor, "ack_next", lambda _: _nothing),
         scenario="steady",
         seeds=(24,),
         calm=False,
@@ -176,7 +174,7 @@ MUTANTS: dict[str, Mutant] = {
     "lost": Mutant(
         guard="what a client holds that is lost is renewed no longer",
         rule="G1",
-        patch=both(attribute(LeaseRenewer, "round", _for_ever), attribute(LeaseRenewer, "_lost", lambda _: always(None))),
+        patch=both(attribute(LeaseRenewer, "round", _for_ever), attribute(LeaseRenewer, "_on_lost", lambda _: always(None))),
         scenario="steady",
         seeds=(6,),
         steps=STEPS,
@@ -184,9 +182,7 @@ MUTANTS: dict[str, Mutant] = {
     "behind": Mutant(
         guard="an answer that was written whole does not count as lost because its connection broke behind it",
         rule="G4",
-        patch=both(
-            attribute(UnconfirmedReceives, "unconfirmed_handles", _as_if_lost), attribute(LeaseRenewer, "note_request", _at_once)
-        ),
+        patch=both(attribute(Deliveries, "on_stream_end", _as_if_lost), attribute(LeaseRenewer, "adopt", _at_once)),
         scenario="steady",
         seeds=(1,),
         steps=STEPS,
@@ -194,7 +190,7 @@ MUTANTS: dict[str, Mutant] = {
     "cut-short": Mutant(
         guard="the time of what is lost is not cut short, as its client may be about to get it at another gateway",
         rule="G4",
-        patch=attribute(LeaseRenewer, "note_request", _at_once),
+        patch=attribute(LeaseRenewer, "adopt", _at_once),
         scenario="steady",
         seeds=(0,),
         steps=STEPS,
@@ -202,7 +198,7 @@ MUTANTS: dict[str, Mutant] = {
     "doubted": Mutant(
         guard="what may not have arrived is not kept for hours",
         rule="G1",
-        patch=attribute(DeliveryLeases, "mark_unconfirmed", lambda _: always(None)),
+        patch=attribute(Deliveries, "_doubt", lambda _: always(None)),
         scenario="steady",
         steps=STEPS,
     ),
@@ -231,7 +227,7 @@ MUTANTS: dict[str, Mutant] = {
     "goodbye": Mutant(
         guard="what a client holds that says goodbye is visible soon",
         rule="G7",
-        patch=attribute(LeaseRenewer, "_lost", _left_to_its_end),
+        patch=attribute(LeaseRenewer, "_on_lost", _left_to_its_end),
         scenario="steady",
         seeds=(6,),
         steps=STEPS,
@@ -239,7 +235,7 @@ MUTANTS: dict[str, Mutant] = {
     "first-settled": Mutant(
         guard="of a message group the first message stands for the rest that was not settled beside this gateway",
         rule="G7",
-        patch=both(attribute(DeliveryLeases, "end_client", _the_first_only), attribute(DeliveryLeases, "due", _the_first_only)),
+        patch=both(attribute(Deliveries, "end_client", _the_first_only), attribute(Deliveries, "due", _the_first_only)),
         scenario="steady",
         steps=STEPS,
     ),
@@ -276,7 +272,7 @@ MUTANTS: dict[str, Mutant] = {
     "repeated-ack": Mutant(
         guard="an acknowledgement that is repeated is answered as it was",
         rule="G8",
-        patch=attribute(ack_service, "AlreadySettled", lambda _: _Never),
+        patch=attribute(ack_processor, "AlreadySettled", lambda _: _Never),
         scenario="steady",
         seeds=(2,),
         calm=False,

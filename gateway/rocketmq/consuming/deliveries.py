@@ -1,0 +1,334 @@
+"""What is out to the clients of this gateway: whether each client has what it was given, and when it is renewed. Pure.
+
+A push consumer states no invisible duration: its messages stay invisible as long as it lives. So the gateway that gave them, or that goes on
+for another one, renews their handles. Messages of a message group that were received together become visible together, so one handle of
+these is renewed for all: that of the first which was not settled beside this gateway.
+
+A connection may break with the answer of a receive on its way, or the client's time may be over. Most SDKs then repeat the receive with its
+attempt id, and get the messages again. The SDK for Java does so only when its time was over, and that for Go never: they ask with a new
+attempt id, and the former answer is lost. Without this memory the gateway would keep these messages from others as long as the client lives.
+
+An answer arrived if its client settles one of its messages, or asks for more by the same connection, as a connection keeps order. An answer
+that broke off before its end is of no use to any SDK: it is lost if its client asks for other messages. An answer stays unconfirmed if its
+connection broke after it was written whole, or if it was written so late that its client may not have waited: a new attempt id says nothing
+then, as the client asks in the same way for the messages behind those that it handles.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ....log import MessageView
+from .early_acks import EarlyAcks
+from .receive_parameters import RENEWED_FOR
+
+RENEWED_FOR_S: Final = RENEWED_FOR.total_seconds()
+RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
+"""A handle is renewed when its time is over in less than this: so a renewal that fails can be tried again a few times."""
+RENEW_MAX_S: Final = 3 * 3600.0
+"""A message is not kept from others for longer than this, as with RocketMQ: its handler hangs."""
+RENEW_UNSEEN_MAX_S: Final = 120.0
+"""The same where it is not sure that the client has it, as another gateway gave it, or its connection broke; unless it settles some of it."""
+WAY_S: Final = 3.0
+"""How long an answer may be on its way. SDKs wait so much longer than they let a poll last."""
+_UNCONFIRMED_MAX: Final = 64
+"""The unconfirmed receives of one client that are remembered. Of the oldest beyond nothing more is learnt."""
+
+GroupTopicKey = tuple[str, str]
+"""A consumer group, and a topic."""
+HandleRun = list[str]
+"""The handles of messages that become visible together, in order."""
+
+
+@dataclass(slots=True, eq=False)
+class SentReceive:
+    """What one receive gave, until it is known whether its client has it."""
+
+    client_id: str
+    attempt_id: str
+    place: GroupTopicKey
+    peer: str
+    """The connection that its answer went by; empty: nothing that comes by it shows that it arrived, as where another gateway gave it."""
+    handles: Collection[str]
+    until_s: float = float("inf")
+    """How long its client waits for it, by this process's monotonic clock."""
+    is_repeated: bool = False
+    """Whether it gave what was out to the client before."""
+    is_whole: bool = False
+    """Whether it was written to its end."""
+    is_broken_off: bool = False
+    """Whether it ended before that."""
+    is_late: bool = False
+    """Whether its client may have stopped waiting before it arrived, and goes on by a connection that is good."""
+
+    def mark_written(self, now_s: float) -> None:
+        """Note that it was written to its end."""
+        self.is_whole, self.is_late = True, now_s > self.until_s - WAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLease:
+    """One delivery that is renewed."""
+
+    client_id: str
+    place: GroupTopicKey
+    together: tuple[int, str | None] | None
+    """The queue and message group of messages that become visible together; None: it is alone."""
+    offset: int
+    due_s: float
+    """When the message becomes visible, by this process's monotonic clock."""
+    since_s: float
+    """When this gateway began to renew it, or to doubt that it arrived."""
+    is_seen: bool
+    """Whether it is taken for granted that the client has it."""
+    is_given_up: bool = False
+    """Whether it is not renewed any more. It stays known, or it would be adopted anew."""
+
+    def until_s(self) -> float:
+        """When it is no longer renewed."""
+        return self.since_s + (RENEW_MAX_S if self.is_seen else RENEW_UNSEEN_MAX_S)
+
+
+class Deliveries:
+    """The deliveries of this gateway by receipt handle and client, the receives that gave them, and what was acknowledged too early."""
+
+    def __init__(self, *, is_balanced: bool = False) -> None:
+        """``is_balanced``: whether a client that lost its connection may go on at another gateway by the same address, as behind a
+        balancer, which shares the calls of one client among connections.
+        """
+        self.is_balanced = is_balanced
+        self.early_acks = EarlyAcks()
+        self._leases: dict[str, DeliveryLease] = {}
+        self._of_client: defaultdict[str, set[str]] = defaultdict(set)
+        self._receives: dict[str, OrderedDict[str, SentReceive]] = {}
+        """The unconfirmed ones, by client and attempt id."""
+        self._receive_of: dict[str, SentReceive] = {}
+        """The same by handle."""
+
+    def __len__(self) -> int:
+        """The number of deliveries that are renewed."""
+        return len(self._leases)
+
+    # --- What clients are given, and whether they have it --------------------------------------------------------------------------
+
+    def add_receive(
+        self,
+        client_id: str,
+        place: GroupTopicKey,
+        attempt_id: str,
+        peer: str,
+        messages: Collection[MessageView],
+        *,
+        in_order: bool,
+        now_s: float,
+        until_s: float = float("inf"),
+    ) -> SentReceive:
+        """Note what a client is given just now. Of what is known already its time goes on. ``until_s``: how long the client waits for it."""
+        handles = [message.receipt_handle for message in messages]
+        is_repeated = any(handle in self._leases for handle in handles)
+        self._see(handles)
+        self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
+        return self._add(SentReceive(client_id, attempt_id, place, peer, handles, until_s, is_repeated))
+
+    def adopt(
+        self,
+        client_id: str,
+        place: GroupTopicKey,
+        messages: Collection[MessageView],
+        *,
+        in_order: bool,
+        now_s: float,
+        due_s: float,
+    ) -> int:
+        """Note what another gateway gave a client by one receive, and give the number of what was not known.
+
+        Whether it arrived shows only when one of its messages is settled.
+        """
+        count = len(self._leases)
+        self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
+        unknown = [message.receipt_handle for message in messages if message.receipt_handle not in self._receive_of]
+        if unknown:
+            self._add(SentReceive(client_id, f"\0{unknown[0]}", place, "", unknown))  # no attempt id begins like this
+        return len(self._leases) - count
+
+    def on_request(self, client_id: str, place: GroupTopicKey, attempt_id: str, peer: str, now_s: float) -> list[str]:
+        """Note what it shows of former receives that a client asks for messages now. Gives the handles of those that are lost.
+
+        What is lost is renewed no longer, and comes when its time is over. That is not cut short: the client may be about to get it at
+        another gateway, by its attempt id.
+        """
+        lost: list[str] = []
+        for receive in list(self._receives.get(client_id, OrderedDict()).values()):
+            if receive.place != place or receive.attempt_id == attempt_id:
+                continue
+            if receive.is_broken_off:
+                lost.extend(receive.handles)
+                self._close(receive)
+            elif receive.is_whole and receive.is_late:
+                self._doubt(receive.handles, now_s)
+            elif receive.is_whole and receive.peer == peer:
+                self._confirm(receive)
+            elif receive.is_whole and not self.is_balanced:
+                self._doubt(receive.handles, now_s)
+        for handle, lease in self._known(lost):
+            self._leases[handle] = replace(lease, is_given_up=True)
+        return lost
+
+    def mark_broken(self, receive: SentReceive, now_s: float) -> None:
+        """Note that an answer ended before it was whole. Its client may ask for it again."""
+        receive.is_broken_off = True
+        if self._receives.get(receive.client_id, OrderedDict()).get(receive.attempt_id) is receive:
+            self._doubt(receive.handles, now_s)
+
+    def on_stream_end(self, client_id: str, now_s: float) -> None:
+        """Doubt all that this gateway gave a client: its connection broke, and with it what was on its way.
+
+        Behind a balancer, whose own connection goes on, nothing that comes by that shows that these arrived any more.
+        """
+        for receive in self._receives.get(client_id, OrderedDict()).values():
+            if receive.peer:
+                self._doubt(receive.handles, now_s)
+                receive.peer = "" if self.is_balanced else receive.peer
+
+    # --- Ends -----------------------------------------------------------------------------------------------------------------------
+
+    def settle(self, handle: str) -> None:
+        """Renew a delivery no longer, as its client did something about it: so it has all of its receive."""
+        if (receive := self._receive_of.get(handle)) is not None:
+            self._confirm(receive)
+        self.forget(handle)
+
+    def forget(self, handle: str) -> None:
+        """Renew a delivery no longer, though its client did nothing about it."""
+        if (lease := self._leases.pop(handle, None)) is None:
+            return
+        handles = self._of_client[lease.client_id]
+        handles.discard(handle)
+        if not handles:
+            del self._of_client[lease.client_id]
+
+    def end_client(self, client_id: str) -> dict[GroupTopicKey, list[HandleRun]]:
+        """Forget all that is out to a client, and give what was still renewed."""
+        for receive in list(self._receives.get(client_id, OrderedDict()).values()):
+            self._close(receive)
+        handles = list(self._of_client.get(client_id, ()))
+        ended = self._runs(handle for handle in handles if not self._leases[handle].is_given_up)
+        for handle in handles:
+            self.forget(handle)
+        return ended
+
+    # --- Renewing -------------------------------------------------------------------------------------------------------------------
+
+    def client_of(self, handle: str) -> str | None:
+        """The client that a message is out to. None: it is not renewed."""
+        return None if (lease := self._leases.get(handle)) is None else lease.client_id
+
+    def clients(self) -> list[str]:
+        """The clients that messages are out to."""
+        return list(self._of_client)
+
+    def runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
+        """Those of the handles that are renewed, by what becomes visible together."""
+        return self._runs(handle for handle, _ in self._known(handles))
+
+    def due(self, now_s: float) -> dict[GroupTopicKey, list[HandleRun]]:
+        """What to renew now. What is no longer renewed is forgotten."""
+        for handle, lease in list(self._leases.items()):
+            if lease.since_s + RENEW_MAX_S <= now_s:
+                self.forget(handle)
+            elif lease.until_s() <= now_s and not lease.is_given_up:
+                self._leases[handle] = replace(lease, is_given_up=True)
+        return self._runs(
+            handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_BEFORE_S and not lease.is_given_up
+        )
+
+    def mark_renewed(self, handle: str, due_s: float) -> None:
+        """Note that a handle was renewed, and what becomes visible with it."""
+        if (lease := self._leases.get(handle)) is None:
+            return
+        for other, one in self._known([handle] if lease.together is None else self._of_client[lease.client_id]):
+            if (one.place, one.together) == (lease.place, lease.together):
+                self._leases[other] = replace(one, due_s=due_s)
+
+    # --- Inside ---------------------------------------------------------------------------------------------------------------------
+
+    def _add_leases(
+        self,
+        client_id: str,
+        place: GroupTopicKey,
+        messages: Iterable[MessageView],
+        *,
+        in_order: bool,
+        now_s: float,
+        due_s: float,
+        is_seen: bool,
+    ) -> None:
+        for message in messages:
+            handle, together = message.receipt_handle, _together(message, in_order=in_order)
+            if handle not in self._leases:
+                self._leases[handle] = DeliveryLease(client_id, place, together, message.offset, due_s, now_s, is_seen)
+                self._of_client[client_id].add(handle)
+
+    def _add(self, receive: SentReceive) -> SentReceive:
+        if (former := self._receives.get(receive.client_id, OrderedDict()).get(receive.attempt_id)) is not None:
+            self._close(former)
+        receives = self._receives.setdefault(receive.client_id, OrderedDict())
+        receives[receive.attempt_id] = receive
+        self._receive_of |= dict.fromkeys(receive.handles, receive)
+        if len(receives) > _UNCONFIRMED_MAX:
+            self._close(next(iter(receives.values())))
+        return receive
+
+    def _close(self, receive: SentReceive) -> None:
+        """Learn nothing more of a receive."""
+        receives = self._receives[receive.client_id]
+        del receives[receive.attempt_id]
+        if not receives:
+            del self._receives[receive.client_id]
+        for handle in receive.handles:
+            if self._receive_of.get(handle) is receive:
+                del self._receive_of[handle]
+
+    def _confirm(self, receive: SentReceive) -> None:
+        self._close(receive)
+        self._see(receive.handles)
+
+    def _see(self, handles: Iterable[str]) -> None:
+        """Note that the client has these."""
+        for handle, lease in self._known(handles):
+            self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
+
+    def _doubt(self, handles: Iterable[str], now_s: float) -> None:
+        """Note that the client may not have these. Of what was in doubt before, the time goes on."""
+        for handle, lease in self._known(handles):
+            if lease.is_seen:
+                self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
+
+    def _known(self, handles: Iterable[str]) -> Iterator[tuple[str, DeliveryLease]]:
+        for handle in handles:
+            if (lease := self._leases.get(handle)) is not None:
+                yield handle, lease
+
+    def _runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
+        """The handles by what becomes visible together."""
+        found: defaultdict[GroupTopicKey, dict[object, HandleRun]] = defaultdict(dict)
+        for handle in sorted(handles, key=lambda handle: (self._leases[handle].offset, handle)):
+            lease = self._leases[handle]
+            key = handle if lease.together is None else (lease.client_id, lease.together)
+            found[lease.place].setdefault(key, []).append(handle)
+        return {place: list(of_place.values()) for place, of_place in found.items()}
+
+
+def handle_runs(messages: Iterable[MessageView], *, in_order: bool) -> list[HandleRun]:
+    """The handles of what one receive gave, by what becomes visible together."""
+    found: defaultdict[object, HandleRun] = defaultdict(list)
+    for message in messages:
+        found[_together(message, in_order=in_order) or message.receipt_handle].append(message.receipt_handle)
+    return list(found.values())
+
+
+def _together(message: MessageView, *, in_order: bool) -> tuple[int, str | None] | None:
+    return (message.queue, message.message_group) if in_order else None
