@@ -16,16 +16,16 @@ from .clients.peers import PeerRegistry
 from .clients.registry import ClientRegistry
 from .clients.service import ClientService
 from .clients.topics import TopicDirectory
-from .consuming.service import ConsumerService
-from .producing.pool import ProducerPool
-from .producing.send_service import SendService
-from .producing.transactions import GatewayTransactions
+from .consumers.service import ConsumerService
+from .observers.audit import AuditLog
+from .observers.counters import GatewayCounters
+from .observers.spans import spans
+from .producers.pool import ProducerPool
+from .producers.send_service import SendService
+from .producers.transactions import GatewayTransactions
 from .server.calls import AllowAny, CallRunner
 from .server.rpcs import Rpc, by_name
 from .server.server import RpcServer
-from .watching.audit import AuditLog
-from .watching.counters import GatewayCounters
-from .watching.spans import spans
 
 log = logging.getLogger("penstock.gateway")
 
@@ -45,7 +45,7 @@ class Gateway:
         self.peers = PeerRegistry(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
         self.streams = ClientService(lake, self.clients, self.peers, self.names)
         self.producers = ProducerPool(lake, self.metrics)
-        self.transacting = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)
+        self.transactions = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)
         balanced = self.options.advertise is not None
         self.consumers = ConsumerService(
             lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
@@ -59,20 +59,20 @@ class Gateway:
             seen=self.clients.seen,
             access=self.authorizer or AllowAny(),
         )
-        self._counting = GatewayCounters(self.metrics, self.clients, lambda: self.server.health.is_ready)
+        self._counters = GatewayCounters(self.metrics, self.clients, lambda: self.server.health.is_ready)
         self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
-        self.calls.observers += [self._counting, AuditLog(every=self.options.audit)]
+        self.calls.observers += [self._counters, AuditLog(every=self.options.audit)]
         if (tracing := spans(lake.runtime.clock)) is not None:
             self.calls.observers.append(tracing)
         self.server = RpcServer(self.options, self.calls, by_name(self._rpcs()))
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
 
     def _rpcs(self) -> list[Rpc]:
         """The RPCs of all rooms."""
         return [
             *self.streams.rpcs(),
-            *SendService(self.lake, self.names, self.producers, self.transacting, self.calls.shares).rpcs(),
-            *self.transacting.rpcs(),
+            *SendService(self.lake, self.names, self.producers, self.transactions, self.calls.shares).rpcs(),
+            *self.transactions.rpcs(),
             *self.consumers.rpcs(),
         ]
 
@@ -88,7 +88,7 @@ class Gateway:
         own = GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
         await self.peers.join(self.lake.coordination, own)
         await self.consumers.start()
-        self._sweeping = asyncio.ensure_future(self._sweep())
+        self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
         """Drain: no new calls; those under way end."""
@@ -96,13 +96,13 @@ class Gateway:
         self.streams.end()
         self.consumers.end_polls()
         await self.server.stop()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
         await self.consumers.close()
         if self.authorizer is not None:
             await self.authorizer.close()
-        self._counting.end()
+        self._counters.end()
         self._end_sends()
 
     async def _sweep(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.gateway.rocketmq.clients import settings
-from penstock.gateway.rocketmq.consuming import receive_parameters
+from penstock.gateway.rocketmq.consumers import receive_parameters
 
 _MAIN = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY = (

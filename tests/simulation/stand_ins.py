@@ -226,39 +226,45 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "gateways": {
-        "single": ("tests/gateway/consuming/test_lease_renewer.py", "test_a_living_clients_messages_are_renewed_again_and_again"),
-        "repeated-ack": ("tests/gateway/consuming/test_ack_service.py", "test_a_delivery_that_is_over_is_renewed_no_longer"),
+        "single": (
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
+            "test_a_living_clients_messages_are_renewed_again_and_again",
+        ),
+        "repeated-ack": (
+            "tests/gateway/rocketmq/consumers/test_ack_service.py",
+            "test_a_delivery_that_is_over_is_renewed_no_longer",
+        ),
         "renewed": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_a_living_clients_messages_are_renewed_again_and_again",
         ),
         "adopted": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection",
         ),
         "looked-again": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection",
         ),
         "ahead": (
-            "tests/gateway/consuming/test_ack_service.py",
+            "tests/gateway/rocketmq/consumers/test_ack_service.py",
             "test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere",
         ),
         "attempt": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
         "lost": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_a_client_that_is_only_silent_here_is_left_to_other_gateways",
         ),
         "behind": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
         ),
         "cut-short": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_to_that",
         ),
         "doubted": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
         ),
         "let-go": (
@@ -270,24 +276,24 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer",
         ),
         "late": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes",
         ),
         "goodbye": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second",
         ),
         "first-settled": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway",
         ),
-        "in-use": ("tests/gateway/consuming/test_pool.py", "test_a_consumer_is_not_closed_under_a_receive_that_waits"),
+        "in-use": ("tests/gateway/rocketmq/consumers/test_pool.py", "test_a_consumer_is_not_closed_under_a_receive_that_waits"),
         "own-stop": (
-            "tests/gateway/consuming/test_lease_renewer.py",
+            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself",
         ),
         "last-look": (
-            "tests/gateway/consuming/test_receive_service.py",
+            "tests/gateway/rocketmq/consumers/test_receive_service.py",
             "test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id",
         ),
     },

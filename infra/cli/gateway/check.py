@@ -15,7 +15,7 @@ from ...console.session import CommandSession, json_option
 from .endpoints import endpoint_of
 
 if TYPE_CHECKING:
-    from ....gateway.rocketmq.checking.check import CheckTarget
+    from ....gateway.rocketmq.check import CheckTarget
 
 
 @click.command()
@@ -50,7 +50,7 @@ def check(
     if bool(access_key) != (secret_file is not None):
         raise click.UsageError("--access-key and --secret-file go together.")
     try:
-        from ....gateway.rocketmq.checking.check import CheckTarget
+        from ....gateway.rocketmq.check import CheckTarget
     except ImportError as error:
         raise MissingDependency(
             "the gateway needs gRPC", operation="gateway check", observed=str(error), hint="pip install 'penstock[gateway]'"
@@ -70,7 +70,7 @@ def check(
 
 async def _run(session: CommandSession, target: CheckTarget, *, send: bool) -> bool:
     """Whether all checks were well."""
-    from ....gateway.rocketmq.checking.check import GatewayChecker
+    from ....gateway.rocketmq.check import GatewayChecker
     from ....log import Runtime
 
     all_well = True

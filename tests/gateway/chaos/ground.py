@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from penstock.gateway.rocketmq.consuming import deliveries, receive_parameters
+from penstock.gateway.rocketmq.consumers import deliveries, receive_parameters
 from tests.gateway.proxy import Proxy
 
 GATEWAY: Final = "127.0.0.1"

@@ -18,8 +18,8 @@ from penstock.gateway.rocketmq.clients.peers import PeerRegistry
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry
 from penstock.gateway.rocketmq.clients.service import ClientService
 from penstock.gateway.rocketmq.clients.topics import TopicDirectory
-from penstock.gateway.rocketmq.consuming.pool import PooledConsumer
-from penstock.gateway.rocketmq.consuming.service import ConsumerService
+from penstock.gateway.rocketmq.consumers.pool import PooledConsumer
+from penstock.gateway.rocketmq.consumers.service import ConsumerService
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.protocol.status import StatusError, status_of

@@ -11,13 +11,13 @@ from penstock.consumers import simple
 from penstock.consumers.named_receives import NamedReceives
 from penstock.coordinator.queues.receives import attempt_hash
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
-from penstock.gateway.rocketmq.consuming import ack_processor
-from penstock.gateway.rocketmq.consuming.ack_processor import AckProcessor
-from penstock.gateway.rocketmq.consuming.deliveries import Deliveries, SentReceive
-from penstock.gateway.rocketmq.consuming.lease_renewer import LeaseRenewer
-from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.rocketmq.consuming.receive_parameters import ReceiveParameters
-from penstock.gateway.rocketmq.consuming.receive_service import ReceiveService
+from penstock.gateway.rocketmq.consumers import ack_processor
+from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
+from penstock.gateway.rocketmq.consumers.deliveries import Deliveries, SentReceive
+from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
+from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.rocketmq.consumers.receive_parameters import ReceiveParameters
+from penstock.gateway.rocketmq.consumers.receive_service import ReceiveService
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 

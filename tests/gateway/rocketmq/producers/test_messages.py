@@ -9,7 +9,7 @@ from hashlib import md5, sha1
 
 import pytest
 
-from penstock.gateway.rocketmq.producing.messages import message_of
+from penstock.gateway.rocketmq.producers.messages import message_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log import Message, TopicSettings

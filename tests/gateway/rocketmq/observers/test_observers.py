@@ -16,12 +16,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS
 from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, STREAMS
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.observers.audit import AuditLog
+from penstock.gateway.rocketmq.observers.spans import CallSpans
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.rocketmq.watching.audit import AuditLog
-from penstock.gateway.rocketmq.watching.spans import CallSpans
 from penstock.gateway.server.options import GatewayOptions
 from penstock.log.metrics import MemoryMetrics, Metric
 from penstock.log.produce.metrics import MESSAGES_IN, PRODUCER_CONNECTIONS

@@ -14,7 +14,7 @@ import pytest
 from penstock.coordinator.queues import receipt_handle
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.rocketmq.clients import registry
-from penstock.gateway.rocketmq.consuming.budget import BudgetLimits
+from penstock.gateway.rocketmq.consumers.budget import BudgetLimits
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server import calls
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
@@ -23,8 +23,8 @@ from penstock.log import InvalidArgument, Message
 from penstock.log.produce.delays import RecallHandle
 from tests.gateway.principals import Caller, caller, consume, message, named, producing, send, signed_gateway
 from tests.gateway.raw import receive_request
+from tests.gateway.rocketmq.consumers.test_bounds import channel_to, read, until
 from tests.gateway.stage import CLIENT, ask, gateway, route
-from tests.gateway.test_bounds import channel_to, read, until
 
 MIB = 1 << 20
 

@@ -11,19 +11,19 @@ from typing import Any, cast
 import pytest
 
 from penstock.coordinator import DeliveryOrder, GroupSettings
-from penstock.gateway.rocketmq.consuming.ack_processor import AckProcessor
-from penstock.gateway.rocketmq.consuming.budget import ReceiveBudget
-from penstock.gateway.rocketmq.consuming.deliveries import Deliveries, SentReceive
-from penstock.gateway.rocketmq.consuming.lease_renewer import LeaseRenewer
-from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.rocketmq.consuming.receive_parameters import POLL_DEFAULT
-from penstock.gateway.rocketmq.consuming.receive_service import ReceiveService
+from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
+from penstock.gateway.rocketmq.consumers.budget import ReceiveBudget
+from penstock.gateway.rocketmq.consumers.deliveries import Deliveries, SentReceive
+from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
+from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.rocketmq.consumers.receive_parameters import POLL_DEFAULT
+from penstock.gateway.rocketmq.consumers.receive_service import ReceiveService
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageType, MessageView
-from tests.gateway.consuming.test_deliveries import message
-from tests.gateway.consuming.times import Times
+from tests.gateway.rocketmq.consumers.test_deliveries import message
+from tests.gateway.rocketmq.consumers.times import Times
 
 
 class Stage:

@@ -14,11 +14,11 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import Message
 
-from ....log.runtime.runtime import Runtime
-from ...server.options import Endpoint
-from ..access.signature import digest_of
-from ..protocol import rocketmq_pb2 as pb
-from ..server.rpcs import SERVICE
+from ...log.runtime.runtime import Runtime
+from ..server.options import Endpoint
+from .access.signature import digest_of
+from .protocol import rocketmq_pb2 as pb
+from .server.rpcs import SERVICE
 
 _PATIENCE_S: Final = 10.0
 _RECEIVE_S: Final = 10.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.rocketmq.consuming.filters import check_agreement, filter_of
-from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR, changed_duration_of, receive_parameters_of
+from penstock.gateway.rocketmq.consumers.filters import check_agreement, filter_of
+from penstock.gateway.rocketmq.consumers.receive_parameters import RENEWED_FOR, changed_duration_of, receive_parameters_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log.filter.filters import parse_filter

@@ -14,19 +14,19 @@ from penstock.aio import TopicSettings
 from penstock.coordinator import CheckedTransaction
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.observers.audit import AuditLog
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.handles import check_transaction, recall_of, receipt_of
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.gateway.rocketmq.server.calls import RpcCall
-from penstock.gateway.rocketmq.watching.audit import AuditLog
 from penstock.log import Message, MessageType
 from penstock.log.paths import AUDIT_TOPIC
 from penstock.log.produce.delays import RecallHandle
 from tests.gateway.principals import SIGNED, Caller, caller, consume, message, named, producing, send, signed_gateway
 from tests.gateway.raw import receive_request
+from tests.gateway.rocketmq.consumers.test_bounds import channel_to
 from tests.gateway.stage import ask, gateway
-from tests.gateway.test_bounds import channel_to
 
 TRANSACTION = TopicSettings(queues=1, message_type=MessageType.TRANSACTION)
 DELAY = TopicSettings(queues=1, message_type=MessageType.DELAY)
@@ -225,7 +225,7 @@ def test_a_stream_under_another_principal_s_client_id_is_not_asked_about_its_tra
                 owner = await shop.announced(producing("pay"))
                 stolen = await evil.announced(producing("orders"))
                 transaction = await begun(shop)
-                await served.transacting._ask(await checked(served, transaction))
+                await served.transactions._ask(await checked(served, transaction))
                 asked = pb.TelemetryCommand.FromString(await owner.read()).recover_orphaned_transaction_command
                 assert (asked.transaction_id, asked.message.body) == (transaction, b"a secret")
                 await stolen.done_writing()
@@ -260,7 +260,7 @@ def test_what_a_native_group_sends_to_other_topics_is_shown_to_nobody_here() -> 
             transaction = served.lake.transaction(producer_group="pay", checker=lambda _: None)
             await transaction.send("ledger", Message(b"of the ledger"))
             assert transaction.id is not None
-            await served.transacting._ask(await checked(served, transaction.id))
+            await served.transactions._ask(await checked(served, transaction.id))
             await transaction.rollback()
             await stream.done_writing()
             assert await stream.read() is grpc.aio.EOF
@@ -283,7 +283,7 @@ def test_a_check_back_passes_over_a_principal_that_was_removed(caplog: pytest.Lo
                 served.authorizer.principals._read_s = None  # some seconds later
                 question = await checked(served, transaction)
                 for _ in range(2):  # each is first once
-                    await served.transacting._ask(question)
+                    await served.transactions._ask(question)
                     asked = pb.TelemetryCommand.FromString(await streams[1].read())
                     assert asked.recover_orphaned_transaction_command.transaction_id == transaction
 

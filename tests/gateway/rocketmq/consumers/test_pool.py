@@ -12,9 +12,9 @@ import pytest
 from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
 from penstock.gateway.rocketmq.clients.topics import TopicDirectory
-from penstock.gateway.rocketmq.consuming.pool import IDLE_S, ConsumerPool
+from penstock.gateway.rocketmq.consumers.pool import IDLE_S, ConsumerPool
 from penstock.log import MessageType, StoreUnavailable
-from tests.gateway.consuming.times import Times
+from tests.gateway.rocketmq.consumers.times import Times
 
 
 class Consumer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.rocketmq.consuming.early_acks import EarlyAcks
+from penstock.gateway.rocketmq.consumers.early_acks import EarlyAcks
 
 
 def handle(offset: int, *, lane: int | None = 7, queue: int = 0, attempt: int = 1) -> str:

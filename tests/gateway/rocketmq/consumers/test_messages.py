@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
 
-from penstock.gateway.rocketmq.consuming.messages import delivered_at, message_of
+from penstock.gateway.rocketmq.consumers.messages import delivered_at, message_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.headers import BORN_HOST, TRACE_CONTEXT
 from penstock.log import MessageType, MessageView

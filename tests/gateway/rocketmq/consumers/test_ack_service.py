@@ -10,16 +10,16 @@ import pytest
 
 from penstock.coordinator import AlreadySettled, DeadLettersWait, DeliveryOrder, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.rocketmq.consuming.ack_service import AckService
-from penstock.gateway.rocketmq.consuming.deliveries import RENEW_BEFORE_S, RENEWED_FOR_S
-from penstock.gateway.rocketmq.consuming.pool import ConsumerPool
-from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR
+from penstock.gateway.rocketmq.consumers.ack_service import AckService
+from penstock.gateway.rocketmq.consumers.deliveries import RENEW_BEFORE_S, RENEWED_FOR_S
+from penstock.gateway.rocketmq.consumers.pool import ConsumerPool
+from penstock.gateway.rocketmq.consumers.receive_parameters import RENEWED_FOR
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageView, PenstockError, StoreUnavailable
-from tests.gateway.consuming.test_deliveries import message
-from tests.gateway.consuming.test_lease_renewer import Consumer, Stage
+from tests.gateway.rocketmq.consumers.test_deliveries import message
+from tests.gateway.rocketmq.consumers.test_lease_renewer import Consumer, Stage
 
 SECRET = "00" * 16
 

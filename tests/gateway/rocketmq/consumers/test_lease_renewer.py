@@ -13,17 +13,17 @@ import pytest
 from penstock.consumers.named_receives import OutstandingDelivery
 from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired, ReceiptRefused
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
-from penstock.gateway.rocketmq.consuming.ack_processor import AckProcessor
-from penstock.gateway.rocketmq.consuming.deliveries import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S, Deliveries
-from penstock.gateway.rocketmq.consuming.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
-from penstock.gateway.rocketmq.consuming.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.rocketmq.consuming.receive_parameters import RENEWED_FOR
+from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
+from penstock.gateway.rocketmq.consumers.deliveries import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S, Deliveries
+from penstock.gateway.rocketmq.consumers.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
+from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
+from penstock.gateway.rocketmq.consumers.receive_parameters import RENEWED_FOR
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageType, MessageView, StoreUnavailable
-from tests.gateway.consuming.test_deliveries import message
-from tests.gateway.consuming.times import Times
+from tests.gateway.rocketmq.consumers.test_deliveries import message
+from tests.gateway.rocketmq.consumers.times import Times
 
 
 class Consumer:

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
-from penstock.gateway.rocketmq.checking import check
-from penstock.gateway.rocketmq.checking.check import CheckFinding, CheckTarget, GatewayChecker
+from penstock.gateway.rocketmq import check
+from penstock.gateway.rocketmq.check import CheckFinding, CheckTarget, GatewayChecker
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.server.options import AccessOptions, Endpoint, GatewayOptions, TlsOptions
 from penstock.log.runtime.runtime import Runtime

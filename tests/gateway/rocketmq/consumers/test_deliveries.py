@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.gateway.rocketmq.consuming.deliveries import (
+from penstock.gateway.rocketmq.consumers.deliveries import (
     RENEW_BEFORE_S,
     RENEW_MAX_S,
     RENEW_UNSEEN_MAX_S,

@@ -1,1 +1,0 @@
-"""A look at a gateway from outside, as a client has it."""

@@ -1,1 +1,0 @@
-"""What is told of calls: counts, the audit log, and spans."""
