@@ -9,8 +9,9 @@ from typing import Self
 from ...aio import Lake
 from ...log.metrics import MemoryMetrics, Metrics
 from ...log.produce.metrics import producer_samples
+from ..access.authorizer import PrincipalAuthorizer
 from ..server.options import GatewayOptions
-from .access.authorizer import Authorizer
+from .access.authorizer import SignatureAuthorizer
 from .clients.gateways import GatewayEntry
 from .clients.peers import PeerRegistry
 from .clients.registry import ClientRegistry
@@ -51,8 +52,10 @@ class Gateway:
             lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
         )
         self.peers.on_gone.append(self.consumers.renewer.adopt_all)
-        access = self.options.access
-        self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
+        self.authorizer: SignatureAuthorizer | None = None
+        if (access := self.options.access) is not None:
+            principals = PrincipalAuthorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
+            self.authorizer = SignatureAuthorizer(principals, lake.runtime.clock, utc_only=access.utc_only)
         self.calls = CallRunner(
             clock=lake.runtime.clock,
             request_bytes_max=self.options.request_bytes_max,

@@ -1,1 +1,1 @@
-"""The rights of clients: their signatures, what they may do, and how much of it."""
+"""How clients sign their calls, and the rights that each request needs."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from ....coordinator.access.grants import Grant, Verb
+from ....coordinator.access.grants import Verb
 from ....log.paths import DLQ_PREFIX
+from ...access.authorizer import Right
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
-
-Right: TypeAlias = tuple[frozenset[Verb], str]
-"""A name, and verbs of which any one will do."""
 
 _SEND: Final = frozenset({Verb.SEND})
 _RECEIVE: Final = frozenset({Verb.RECEIVE})
@@ -22,16 +20,8 @@ _JOIN: Final = frozenset({Verb.JOIN})
 
 
 def rights_of(request: Message) -> Iterator[Right]:
-    """What a principal needs for a request. Raises `Refused` for names that are none, and `KeyError` for a request that is not known."""
+    """What a principal needs for a request. Raises `StatusError` for names that are none, and `KeyError` for a request that is not known."""
     yield from _RIGHTS[type(request)](request)
-
-
-def missing(grants: frozenset[Grant], request: Message) -> Right | None:
-    """The first right that the grants do not give."""
-    for verbs, name in rights_of(request):
-        if not any(grant.covers(verb, name) for grant in grants for verb in verbs):
-            return verbs, name
-    return None
 
 
 def _topic(verbs: frozenset[Verb], resource: pb.Resource) -> Right:

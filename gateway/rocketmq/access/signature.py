@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from ...access.refusals import Unauthorized
 
 SKEW: Final = timedelta(minutes=15)
 _WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
@@ -24,10 +25,6 @@ _DATE_TIME: Final = "x-mq-date-time"
 _FORM: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 _RFC_3339: Final = re.compile(r"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?P<zone>Z|[+-]\d\d:\d\d)", re.ASCII)
 _CHARS_MAX: Final = 1024
-
-
-class BadSignature(Exception):
-    """A call does not prove whose it is. The text is for its caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +46,21 @@ def digest_of(secret: str, date_time: str) -> bytes:
 
 
 def signature_of(authorization: str, date_time: str) -> Signature:
-    """The signature in a call's headers. Raises `BadSignature` where there is none of this kind."""
+    """The signature in a call's headers. Raises `Unauthorized` where there is none of this kind."""
     if not authorization:
-        raise BadSignature("the call is not signed: give the client an access key and a secret")
+        raise Unauthorized("the call is not signed: give the client an access key and a secret")
     found = _HEADER.fullmatch(authorization) if len(authorization) <= _CHARS_MAX else None
     if found is None:
-        raise BadSignature(
+        raise Unauthorized(
             "the authorization is not 'MQv2-HMAC-SHA1 Credential=…, SignedHeaders=x-mq-date-time, Signature=…'; were a key and a secret given?"
         )
     if found["headers"] != _DATE_TIME:
-        raise BadSignature(f"the signature must be of the header {_DATE_TIME} alone")
+        raise Unauthorized(f"the signature must be of the header {_DATE_TIME} alone")
     return Signature(found["key"], date_time, bytes.fromhex(found["hex"]))
 
 
 def check_time(date_time: str, now_ms: int, *, utc_only: bool) -> None:
-    """Raise `BadSignature` unless a call was signed just now."""
+    """Raise `Unauthorized` unless a call was signed just now."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     zoned = _RFC_3339.fullmatch(date_time)
     try:
@@ -74,18 +71,12 @@ def check_time(date_time: str, now_ms: int, *, utc_only: bool) -> None:
         else:
             raise ValueError(date_time)
     except ValueError:
-        raise BadSignature(f"{_DATE_TIME} is no time of the form 20260131T235959Z, nor of RFC 3339") from None
+        raise Unauthorized(f"{_DATE_TIME} is no time of the form 20260131T235959Z, nor of RFC 3339") from None
     exact = utc_only or zoned is not None
     west, east = (timedelta(0), timedelta(0)) if exact else (_WEST, _EAST)
     if not west - SKEW <= signed - now <= east + SKEW:
         minutes = round(SKEW / timedelta(minutes=1))
         where = "the gateway's clock" if exact else "the gateway's clock in any zone"
-        raise BadSignature(
+        raise Unauthorized(
             f"the signature has expired: it was made at {date_time}, more than {minutes} minutes from {where} ({now:%Y%m%dT%H%M%SZ})"
         )
-
-
-def made_by(signature: Signature, secrets: Iterable[str]) -> str | None:
-    """The secret that made a signature. All are tried, so that the time it takes does not tell which."""
-    found = [secret for secret in secrets if signature.is_by(secret)]
-    return found[0] if found else None

@@ -18,6 +18,7 @@ from ....coordinator import CheckedTransaction, TransactionResolution
 from ....coordinator.transactions.errors import TransactionEnded, TransactionNotFound
 from ....coordinator.transactions.members.state import Decider, Decision
 from ....log import InvalidArgument, Message, MessageView
+from ...access.refusals import Forbidden, Unauthorized
 from ..clients.registry import ClientRegistry, GatewayClient
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.digests import digest_of
@@ -134,7 +135,7 @@ class GatewayTransactions:
             return False
         try:
             await client.send(asked)
-        except (StatusError, ClientGone) as error:
+        except (StatusError, Unauthorized, Forbidden, ClientGone) as error:
             log.info(
                 "client %s is not asked about transaction %s: %s",
                 client.id,

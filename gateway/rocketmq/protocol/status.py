@@ -16,6 +16,7 @@ from ....log import (
     TopicDeleted,
     TopicNotFound,
 )
+from ...access.refusals import Forbidden, Unauthorized
 from . import rocketmq_pb2 as pb
 
 _CODES: tuple[tuple[type[PenstockError], pb.Code], ...] = (
@@ -28,6 +29,8 @@ _CODES: tuple[tuple[type[PenstockError], pb.Code], ...] = (
     (TransactionNotFound, pb.INVALID_TRANSACTION_ID),
     (NotRecallable, pb.BAD_REQUEST),
     (BackPressureError, pb.TOO_MANY_REQUESTS),
+    (Unauthorized, pb.UNAUTHORIZED),
+    (Forbidden, pb.FORBIDDEN),
     (PermissionDenied, pb.INTERNAL_SERVER_ERROR),
     (ReadOnlyError, pb.FORBIDDEN),
     (NotSupported, pb.UNSUPPORTED),

@@ -69,7 +69,7 @@ class RpcCall:
 
 
 class CallAuthorizer(Protocol):
-    """Decides who may call what. All methods raise `StatusError`."""
+    """Decides who may call what. All methods raise `StatusError`, `Unauthorized`, `Forbidden` or `BackPressureError`."""
 
     async def admit(self, call: RpcCall) -> None:
         """Name the principal of a call, by its headers alone. Asked before its request is decoded."""

@@ -19,7 +19,7 @@ class Rpc:
     """An RPC, and the function that answers it.
 
     ``async def handle(request, call) -> answer`` answers a single one. For a streamed answer it is an asynchronous generator. A two-way RPC
-    is ``async def handle(requests, call, send)``. Each may raise `Refused` or any `PenstockError`.
+    is ``async def handle(requests, call, send)``. Each may raise `StatusError` or any `PenstockError`.
     """
 
     name: str

@@ -11,7 +11,7 @@ from penstock.consumers import simple
 from penstock.consumers.named_receives import NamedReceives
 from penstock.coordinator.queues.receives import attempt_hash
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
-from penstock.gateway.rocketmq.consumers import ack_processor
+from penstock.gateway.rocketmq.consumers import ack_processor, ack_service
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
 from penstock.gateway.rocketmq.consumers.deliveries import Deliveries, SentReceive
 from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
@@ -272,7 +272,9 @@ MUTANTS: dict[str, Mutant] = {
     "repeated-ack": Mutant(
         guard="an acknowledgement that is repeated is answered as it was",
         rule="G8",
-        patch=attribute(ack_processor, "AlreadySettled", lambda _: _Never),
+        patch=both(
+            attribute(ack_processor, "AlreadySettled", lambda _: _Never), attribute(ack_service, "AlreadySettled", lambda _: _Never)
+        ),
         scenario="steady",
         seeds=(2,),
         calm=False,

@@ -82,7 +82,7 @@ def test_a_stream_is_refused_and_ends_when_its_right_does() -> None:
             assert pb.TelemetryCommand.FromString(await stream.read()).status.code == pb.OK
             await served.lake.coordination.access.remove("shop")
             assert served.authorizer is not None
-            served.authorizer.principals._read_s = None  # some seconds later
+            served.authorizer.principals.cache._read_s = None  # some seconds later
             await stream.write(producer.SerializeToString())
             assert pb.TelemetryCommand.FromString(await stream.read()).status.code == pb.UNAUTHORIZED
             assert await stream.read() is grpc.aio.EOF

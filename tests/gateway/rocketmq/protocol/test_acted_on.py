@@ -280,7 +280,7 @@ def test_a_check_back_passes_over_a_principal_that_was_removed(caplog: pytest.Lo
                 transaction = await begun(shop)
                 await served.lake.coordination.access.remove("gone")
                 assert served.authorizer is not None
-                served.authorizer.principals._read_s = None  # some seconds later
+                served.authorizer.principals.cache._read_s = None  # some seconds later
                 question = await checked(served, transaction)
                 for _ in range(2):  # each is first once
                     await served.transactions._ask(question)

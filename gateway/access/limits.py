@@ -6,14 +6,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from ....log.runtime.runtime import Clock
-from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import StatusError
+from ...log.errors import BackPressureError
+from ...log.runtime.runtime import Clock
 
 QUIET_S: Final = 30.0
 """A connection without calls for this time is not counted any more: every SDK sends a heartbeat each 10 s."""
-_FREE: Final = frozenset({"Heartbeat", "NotifyClientTermination", "QueryAssignment", "QueryRoute", "Telemetry"})
-"""Calls that only keep a client alive are not counted: without them it would be lost, and come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,8 @@ class PrincipalLimiter:
         self._clock = clock
         self._counted: dict[str, _Counted] = {}
 
-    def connected(self, principal: str, peer: str) -> None:
-        """Count the connection of a call. Raises `StatusError` for a new one that is too many."""
+    def add_connection(self, principal: str, peer: str) -> None:
+        """Count the connection of a call. Raises `BackPressureError` for a new one that is too many."""
         most = self._limits.connections
         if most is None:
             return
@@ -51,23 +48,21 @@ class PrincipalLimiter:
         while peers and next(iter(peers.values())) < now_s - QUIET_S:
             peers.popitem(last=False)
         if peer not in peers and len(peers) >= most:
-            raise StatusError(
-                pb.TOO_MANY_REQUESTS, f"{principal} has {len(peers)} connections to this gateway, and may have {most}"
-            )
+            raise BackPressureError(f"{principal} has {len(peers)} connections to this gateway, and may have {most}")
         peers[peer] = now_s
         peers.move_to_end(peer)
 
-    def called(self, principal: str, rpc: str) -> None:
-        """Count a call. Raises `StatusError` when the principal calls too often."""
+    def add_call(self, principal: str) -> None:
+        """Count a call. Raises `BackPressureError` when the principal calls too often."""
         rate = self._limits.calls_per_s
-        if rate is None or rpc in _FREE:
+        if rate is None:
             return
         now_s, counted = self._clock.monotonic_s(), self._of(principal)
         most = max(rate, 1.0)
         counted.tokens = min(most, counted.tokens + (now_s - counted.at_s) * rate)
         counted.at_s = now_s
         if counted.tokens < 1:
-            raise StatusError(pb.TOO_MANY_REQUESTS, f"{principal} may call this gateway {rate:g} times a second")
+            raise BackPressureError(f"{principal} may call this gateway {rate:g} times a second")
         counted.tokens -= 1
 
     def _of(self, principal: str) -> _Counted:

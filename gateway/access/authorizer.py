@@ -1,0 +1,83 @@
+"""Decides who calls, and whether they may do what they ask for. How a caller proves who it is, and what a request needs, is a protocol's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Self, TypeAlias
+
+from ...coordinator.access.grants import Grant, Verb
+from ...coordinator.access.record import AccessRecord
+from ...log.runtime.runtime import Clock
+from ..server.options import AccessOptions
+from .limits import PrincipalLimiter, PrincipalLimits
+from .principals import PrincipalCache
+from .refusals import Forbidden, Unauthorized
+
+Right: TypeAlias = tuple[frozenset[Verb], str]
+"""A name, and verbs of which any one will do."""
+
+_WRONG: Final = "the access key is not known, or the signature is not by its secret"
+"""One text for both, so that nobody can try out access keys."""
+
+
+class PrincipalAuthorizer:
+    """Compares what callers prove and ask for with the principals of a lake, their grants and limits."""
+
+    def __init__(self, cache: PrincipalCache, clock: Clock, limits: PrincipalLimits | None = None) -> None:
+        self.limiter = PrincipalLimiter(limits or PrincipalLimits(), clock)
+        self.cache = cache
+        self._clock = clock
+
+    @classmethod
+    def of(cls, options: AccessOptions, read: Callable[[], Awaitable[AccessRecord]], clock: Clock) -> Self:
+        """An authorizer by a gateway's options, over the record that ``read`` gives."""
+        limits = PrincipalLimits(options.calls_per_s, options.connections)
+        return cls(PrincipalCache(read, options.keys, clock), clock, limits)
+
+    async def close(self) -> None:
+        await self.cache.close()
+
+    async def authenticate(self, name: str, is_proved_by: Callable[[str], bool]) -> str:
+        """The credential by which a caller proves to be a principal. Raises `Unauthorized`."""
+        record = await self.cache.record()
+        principal = record.principals.get(name)
+        if principal is None:
+            is_proved_by("of nobody")  # takes as long as one that is known
+            raise Unauthorized(_WRONG)
+        found = [sealed for sealed, secret in self.cache.secrets(name, principal) if is_proved_by(secret)]
+        if not found:
+            raise Unauthorized(_WRONG)
+        return found[0].sealed
+
+    async def check(self, principal: str, rights: Iterable[Right]) -> None:
+        """Return if a principal has these rights now. Raises `Unauthorized` for one that there is not, and `Forbidden`."""
+        self._check(await self.cache.record(), principal, rights)
+
+    async def check_again(self, principal: str, proof: str, rights: Iterable[Right]) -> None:
+        """The same later in a long call: what was revoked meanwhile ends it, also the credential that proved who calls."""
+        record = await self.cache.record()
+        known, now_ms = record.principals.get(principal), self._clock.wall_ms()
+        if known is None or not any(one.sealed == proof and one.valid_at(now_ms) for one in known.secrets):
+            raise Unauthorized("the principal was removed, or has another secret by now")
+        self._check(record, principal, rights)
+
+    def _check(self, record: AccessRecord, principal: str, rights: Iterable[Right]) -> None:
+        if principal not in record.principals:
+            raise Unauthorized(_WRONG)
+        lacks = missing(record.grants_of(principal), rights)
+        if lacks is not None:
+            verbs, name = lacks
+            verb = min(verbs)
+            doing = " or ".join(sorted(verbs))
+            raise Forbidden(
+                f"{principal} may not {doing} {verb.noun} {name}; an operator grants it by "
+                f"`penstock access grant {principal} --{max(verbs)} {name}`"
+            )
+
+
+def missing(grants: frozenset[Grant], rights: Iterable[Right]) -> Right | None:
+    """The first right that the grants do not give."""
+    for verbs, name in rights:
+        if not any(grant.covers(verb, name) for grant in grants for verb in verbs):
+            return verbs, name
+    return None
