@@ -44,7 +44,7 @@ class PrincipalCache:
         age_s = self._age_s()
         if age_s > FRESH_S and self._reading is None:
             self._reading = asyncio.ensure_future(self._refresh())
-            self._reading.add_done_callback(self._ended)
+            self._reading.add_done_callback(self._on_end)
         # While the table does not answer, calls do not wait for it until they must.
         if self._reading is not None and age_s > (KEEP_S if self._failing else STALE_S):
             await asyncio.shield(self._reading)
@@ -67,7 +67,7 @@ class PrincipalCache:
     def _age_s(self) -> float:
         return float("inf") if self._read_s is None else self._clock.monotonic_s() - self._read_s
 
-    def _ended(self, reading: asyncio.Task[None]) -> None:
+    def _on_end(self, reading: asyncio.Task[None]) -> None:
         self._reading = None
         if not reading.cancelled():
             reading.exception()  # whoever waits is told; the others go on by what is known

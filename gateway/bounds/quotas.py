@@ -39,14 +39,14 @@ class QuotaCounter:
         _check(f"{share.what}, of all together", self.held(share) + more, share.all)
 
     @contextmanager
-    def holding(self, share: Quota, owner: str, count: int) -> Iterator[None]:
+    def hold(self, share: Quota, owner: str, count: int) -> Iterator[None]:
         """A block in which an owner holds so much more. Raises `BackPressureError` unless there is room for all of it."""
         self.check(share, owner, count)
-        with self.taken(share, owner, count):
+        with self.take(share, owner, count):
             yield
 
     @contextmanager
-    def taken(self, share: Quota, owner: str, count: int) -> Iterator[None]:
+    def take(self, share: Quota, owner: str, count: int) -> Iterator[None]:
         """The same for what is there already, whether there is room or not."""
         held = self._held.setdefault(share.what, Counter())
         held[owner] += count

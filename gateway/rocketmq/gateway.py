@@ -59,7 +59,7 @@ class Gateway:
         self.calls = CallRunner(
             clock=lake.runtime.clock,
             request_bytes_max=self.options.request_bytes_max,
-            seen=self.clients.seen,
+            on_call=self.clients.on_call,
             access=self.authorizer or AllowAny(),
         )
         self._counters = GatewayCounters(self.metrics, self.clients, lambda: self.server.health.is_ready)

@@ -98,7 +98,7 @@ class ClientRegistry:
     def all(self) -> list[GatewayClient]:
         return list(self._known.values())
 
-    def seen(self, call: RpcCall) -> None:
+    def on_call(self, call: RpcCall) -> None:
         """Note that a client lives."""
         self.of(call).seen_s = self._clock.monotonic_s()
 
@@ -116,7 +116,7 @@ class ClientRegistry:
             self._of_owner[known.owner] += 1
         return known
 
-    def changed(self, client: GatewayClient) -> None:
+    def notify_change(self, client: GatewayClient) -> None:
         for told in self.on_change:
             told(client)
 

@@ -81,20 +81,20 @@ class ClientService:
             async for command in _until(self._ending, commands):
                 client = self._clients.of(call)
                 if command.HasField("settings"):
-                    answer = await self._answered(command.settings, client, send)
+                    answer = await self._answer(command.settings, client, send)
                     await send(answer)
                     if again is None and command.settings.user_agent.language in _TOLD_TWICE:
                         again = asyncio.ensure_future(_send_again(send, answer))
-                    self._clients.changed(client)
+                    self._clients.notify_change(client)
         finally:
             if again is not None:
                 again.cancel()
                 await asyncio.gather(again, return_exceptions=True)
             if client.send is send:
                 client.send = None
-                self._clients.changed(client)
+                self._clients.notify_change(client)
 
-    async def _answered(self, settings: pb.Settings, client: GatewayClient, send: Send) -> pb.TelemetryCommand:
+    async def _answer(self, settings: pb.Settings, client: GatewayClient, send: Send) -> pb.TelemetryCommand:
         # All at once, and nothing of an earlier announcement: a stream is asked about what it announced by itself, and has the right to.
         client.client_type, client.send = settings.client_type, send
         client.topics = frozenset(map(topic_of, settings.publishing.topics))

@@ -35,7 +35,7 @@ class AckService:
                 pb.BAD_REQUEST, f"an acknowledgement has 1 to {_ENTRIES_MAX} entries, but this has {len(request.entries)}"
             )
         async with self._pool.of(group, topic) as pooled:
-            ends = await self._acked(pooled, [entry.receipt_handle for entry in request.entries])
+            ends = await self._ack(pooled, [entry.receipt_handle for entry in request.entries])
         entries = [
             pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=end)
             for entry, end in zip(request.entries, ends, strict=True)
@@ -43,7 +43,7 @@ class AckService:
         whole = ends[0] if len({end.code for end in ends}) == 1 else status(pb.MULTIPLE_RESULTS)
         return pb.AckMessageResponse(status=whole, entries=entries)
 
-    async def _acked(self, pooled: PooledConsumer, texts: Sequence[str]) -> list[pb.Status]:
+    async def _ack(self, pooled: PooledConsumer, texts: Sequence[str]) -> list[pb.Status]:
         """The status of each acknowledgement. Those of a call are carried out together."""
         ends: dict[str, BaseException | None] = {text: _refusal(text, pooled) for text in texts}
         good = [text for text, refusal in ends.items() if refusal is None]

@@ -54,7 +54,7 @@ class ReceiveBudget:
             Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),
             self._polls_of_owners(),
         )
-        with self.shares.holding(of_client, call.client, 1), self.shares.holding(of_owner, call.owner, 1):
+        with self.shares.hold(of_client, call.client, 1), self.shares.hold(of_owner, call.owner, 1):
             yield
 
     @contextmanager
@@ -63,8 +63,8 @@ class ReceiveBudget:
         self._check_held(call)
         size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
         with (
-            self.shares.taken(self._bytes_of_clients(), call.client, size_bytes),
-            self.shares.taken(self._bytes_of_owners(), call.owner, size_bytes),
+            self.shares.take(self._bytes_of_clients(), call.client, size_bytes),
+            self.shares.take(self._bytes_of_owners(), call.owner, size_bytes),
         ):
             yield
 

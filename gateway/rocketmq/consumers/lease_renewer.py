@@ -61,7 +61,7 @@ class LeaseRenewer:
         looked.used_s, looked.is_renewed = self._clock.monotonic_s(), is_renewed
         asked = looked.by_peer.get(peer)
         if asked is None:
-            asked = self._begun(self._adopt(pooled, [client_id], is_renewed=is_renewed))
+            asked = self._start(self._adopt(pooled, [client_id], is_renewed=is_renewed))
             looked.note(peer, asked)
         await asyncio.shield(asked)
 
@@ -85,18 +85,18 @@ class LeaseRenewer:
         self._look_once_more = True
         if not self._is_looking:
             self._is_looking = True
-            self._begun(self._look())
+            self._start(self._look())
 
     async def _look(self) -> None:
         try:
             while self._look_once_more:
                 self._look_once_more = False
-                await asyncio.gather(*(self._look_through(place, ids) for place, ids in self._polled().items()))
+                await asyncio.gather(*(self._look_through(place, ids) for place, ids in self._pollers().items()))
                 await self.round()
         finally:
             self._is_looking = False
 
-    def _polled(self) -> dict[GroupTopicKey, list[str]]:
+    def _pollers(self) -> dict[GroupTopicKey, list[str]]:
         """The push consumers that asked for messages here of late, by consumer group and topic."""
         after_s = self._clock.monotonic_s() - LOST_S
         found: defaultdict[GroupTopicKey, list[str]] = defaultdict(list)
@@ -178,9 +178,9 @@ class LeaseRenewer:
 
     def _release(self, client_id: str) -> None:
         for (group, topic), held in self._deliveries.end_client(client_id).items():
-            self._begun(self.give_back(group, topic, held, holder=client_id))
+            self._start(self.give_back(group, topic, held, holder=client_id))
 
-    def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -64,7 +64,7 @@ class ReceiveService:
         until_s = float("inf") if call.remaining_s is None else self._clock.monotonic_s() + call.remaining_s
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
             with self._budget.hold_poll(call):
-                received, sent = await self._received(pooled, wanted, call, until_s)
+                received, sent = await self._receive(pooled, wanted, call, until_s)
             is_whole = False
             try:
                 messages = await self._acks.without_settled(pooled, received)
@@ -96,12 +96,12 @@ class ReceiveService:
             attempts_max=pooled.settings.max_attempts,
         )
 
-    async def _received(
+    async def _receive(
         self, pooled: PooledConsumer, wanted: ReceiveParameters, call: RpcCall, until_s: float
     ) -> tuple[list[MessageView], SentReceive | None]:
         """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
         if not wanted.is_named:
-            return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
+            return await self._poll(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
         client_id = call.client
         attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never
         if wanted.is_renewed:
@@ -110,7 +110,7 @@ class ReceiveService:
                 log.info("%d messages of topic %s did not reach client %s, and become visible", len(lost), pooled.topic, client_id)
         await self._renewer.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
         receive = partial(pooled.consumer.receive, wanted.most, wanted.invisible, attempt_id=wanted.attempt_id, holder=client_id)
-        messages = await self._polled(receive, wanted)
+        messages = await self._poll(receive, wanted)
         if not messages or not wanted.is_renewed:
             return messages, None
         sent = self._deliveries.add_receive(
@@ -131,7 +131,7 @@ class ReceiveService:
                 raise
         return messages, sent
 
-    async def _polled(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
+    async def _poll(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
         """The messages of a receive. When the gateway stops, nobody waits for new ones."""
         if not self._stopping:
             poll = asyncio.ensure_future(receive(await_duration=wanted.poll))

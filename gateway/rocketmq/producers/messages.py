@@ -120,7 +120,7 @@ def _body(sent: pb.Message, most: int) -> bytes:
     if len(body) <= most and sent.system_properties.HasField("body_digest"):
         _check_digest(body, sent.system_properties.body_digest)
     if sent.system_properties.body_encoding == pb.GZIP and len(body) <= most:
-        body = _unpacked(body, most)
+        body = _unpack(body, most)
     if not body:
         raise StatusError(pb.MESSAGE_BODY_EMPTY, "message body cannot be empty")
     if len(body) > most:
@@ -139,7 +139,7 @@ def _check_digest(body: bytes, stated: pb.Digest) -> None:
         )
 
 
-def _unpacked(body: bytes, most: int) -> bytes:
+def _unpack(body: bytes, most: int) -> bytes:
     """A compressed body, unpacked up to one byte more than is allowed."""
     unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:

@@ -63,7 +63,7 @@ class ProducerPool:
     def _options(self, topic: str) -> ProducerOptions:
         return replace(PRODUCER_OPTIONS, on_batch=sends_counted(self._metrics, topic=topic))
 
-    def failed(self, topic: str, producer: Producer, error: PenstockError) -> None:
+    def on_failure(self, topic: str, producer: Producer, error: PenstockError) -> None:
         """Note that a send failed. A producer that can send nothing more is replaced by the next call."""
         known = self._open.get(topic)
         is_over = isinstance(error, ReopenError) or producer.statistics().failed

@@ -65,7 +65,7 @@ class SendService:
                     pb.PAYLOAD_TOO_LARGE, f"the bodies of a request have at most {_UNPACKED_BYTES_MAX} bytes, unpacked"
                 )
             checked.append(message)
-        with self._shares.holding(REQUESTS, call.owner, size_bytes):
+        with self._shares.hold(REQUESTS, call.owner, size_bytes):
             outcomes = [self._entry(topic, one, message) for one, message in zip(sent, checked, strict=True)]
             entries = [await outcomes[0]] if len(outcomes) == 1 else await asyncio.gather(*outcomes)
         codes = {entry.status.code for entry in entries}
@@ -96,7 +96,7 @@ class SendService:
         try:
             return await producer.send(message)
         except PenstockError as error:
-            self._producers.failed(topic, producer, error)
+            self._producers.on_failure(topic, producer, error)
             raise
 
     async def recall_message(self, request: pb.RecallMessageRequest, call: RpcCall) -> pb.RecallMessageResponse:

@@ -45,8 +45,8 @@ class GatewayTransactions:
         self._checkings: dict[str, Checking] = {}
         self._ends: set[asyncio.Task[None]] = set()
         self._turn = 0
-        clients.on_change.append(self._changed)
-        clients.on_lost.append(self._changed)
+        clients.on_change.append(self._on_change)
+        clients.on_lost.append(self._on_change)
 
     def rpcs(self) -> Iterable[Rpc]:
         yield rpc("EndTransaction", self.end_transaction)
@@ -99,7 +99,7 @@ class GatewayTransactions:
 
     # --- Check-backs ------------------------------------------------------------------------------------------------------------
 
-    def _changed(self, client: GatewayClient) -> None:
+    def _on_change(self, client: GatewayClient) -> None:
         """Answer for the topics of producers with an open stream here, and for no others."""
         for topic in client.topics | self._checkings.keys():
             asks, known = bool(self._clients.producers_of(topic)), self._checkings.get(topic)

@@ -123,7 +123,7 @@ class _Walk:
                 tag, at = self._varint(at - 1)
             bound = fields.get(tag >> 3)
             if bound is not None and bound.count is not None:
-                _counted(bound, counts, tag >> 3)
+                _count(bound, counts, tag >> 3)
             kind = tag & 7
             if kind == _DELIMITED:
                 size = data[at]
@@ -159,7 +159,7 @@ class _Walk:
         raise _Malformed
 
 
-def _counted(bound: FieldBound, counts: dict[int, int], number: int) -> None:
+def _count(bound: FieldBound, counts: dict[int, int], number: int) -> None:
     found = counts[number] = counts.get(number, 0) + 1
     if bound.count is not None and found > bound.count:
         raise _too_much(f"there are more than {bound.count:,} {bound.name}")

@@ -118,7 +118,7 @@ class CallRunner:
 
     clock: Clock
     request_bytes_max: int
-    seen: Callable[[RpcCall], None] = lambda call: None
+    on_call: Callable[[RpcCall], None] = lambda call: None
     """Told of every admitted call: its client lives."""
     access: CallAuthorizer = field(default_factory=AllowAny)
     observers: list[CallObserver] = field(default_factory=list)
@@ -149,8 +149,8 @@ class CallRunner:
                     await self._admit(call)
                     data = await _read(requests)
                     size_bytes = len(data)
-                    with self.shares.holding(REQUESTS, call.owner, size_bytes):
-                        request = await self._decoded(rpc, call, data)
+                    with self.shares.hold(REQUESTS, call.owner, size_bytes):
+                        request = await self._decode(rpc, call, data)
                         answer = await rpc.handle(request, call)
                 code: int = answer.status.code
             except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a status
@@ -171,8 +171,8 @@ class CallRunner:
                     data = await _read(requests)
                     size_bytes = len(data)
                     # The request is kept as long as it is answered, and a poll may wait for a minute.
-                    with self.shares.holding(REQUESTS, call.owner, size_bytes):
-                        request = await self._decoded(rpc, call, data)
+                    with self.shares.hold(REQUESTS, call.owner, size_bytes):
+                        request = await self._decode(rpc, call, data)
                         checked_s = self.clock.monotonic_s()
                         async with aclosing(rpc.handle(request, call)) as answers:
                             async for answer in answers:
@@ -216,8 +216,8 @@ class CallRunner:
                     started_s = self.clock.monotonic_s()
                     # The last request is kept until the next one comes.
                     kept.close()
-                    kept.enter_context(self.shares.holding(REQUESTS, call.owner, len(data)))
-                    request = await self._decoded(rpc, call, data)
+                    kept.enter_context(self.shares.hold(REQUESTS, call.owner, len(data)))
+                    request = await self._decode(rpc, call, data)
                     if last is not None:
                         await self.access.check_again(call, request)
                     last = request
@@ -285,7 +285,7 @@ class CallRunner:
             raise StatusError(pb.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the client id has more than {_CLIENT_ID_CHARS_MAX} characters")
         await self.access.admit(call)
 
-    async def _decoded(self, rpc: Rpc, call: RpcCall, data: bytes) -> Message:
+    async def _decode(self, rpc: Rpc, call: RpcCall, data: bytes) -> Message:
         """A request of an admitted call. Raises `StatusError`."""
         most = self.request_bytes_max if rpc.name in _LARGE else min(self.request_bytes_max, _OTHERS_BYTES_MAX)
         if len(data) > most:
@@ -300,7 +300,7 @@ class CallRunner:
         except DecodeError:
             raise StatusError(pb.BAD_REQUEST, f"the request is no {rpc.request.DESCRIPTOR.name}") from None
         await self.access.allow(call, request)
-        self.seen(call)
+        self.on_call(call)
         return request
 
 

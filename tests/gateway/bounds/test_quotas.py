@@ -20,13 +20,13 @@ OTHER = Quota("tables", each=3, all=5)
 
 def test_an_owner_has_its_share_and_all_together_have_theirs() -> None:
     shares = QuotaCounter()
-    with shares.holding(SEATS, "a", 3), shares.holding(SEATS, "b", 2), shares.holding(OTHER, "a", 3):
+    with shares.hold(SEATS, "a", 3), shares.hold(SEATS, "b", 2), shares.hold(OTHER, "a", 3):
         assert (shares.held(SEATS, "a"), shares.held(SEATS, "b"), shares.held(SEATS), shares.held(OTHER)) == (3, 2, 5, 3)
-        with pytest.raises(BackPressureError, match="too many seats, of a: 4, and at most 3"), shares.holding(SEATS, "a", 1):
+        with pytest.raises(BackPressureError, match="too many seats, of a: 4, and at most 3"), shares.hold(SEATS, "a", 1):
             pass
         with (
             pytest.raises(BackPressureError, match="too many seats, of all together: 6, and at most 5"),
-            shares.holding(SEATS, "c", 1),
+            shares.hold(SEATS, "c", 1),
         ):
             pass
     assert shares.held(SEATS) == shares.held(SEATS, "a") == 0
@@ -37,7 +37,7 @@ def test_what_is_there_already_is_counted_and_given_back_whatever_happens() -> N
     shares = QuotaCounter()
 
     def fail() -> None:
-        with shares.taken(SEATS, "a", 9):
+        with shares.take(SEATS, "a", 9):
             with pytest.raises(BackPressureError):
                 shares.check(SEATS, "b")
             raise ValueError("inside")

@@ -129,7 +129,7 @@ class Life:
     async def answer(self, request: Message, call: RpcCall, cut_after: int | None = None) -> list[Any]:
         """What the server does around each call, without gRPC. A streamed answer may be cut off behind some frames."""
         rpc, frames = self.rpcs[call.rpc], []
-        self.clients.seen(call)
+        self.clients.on_call(call)
         self.running += 1
         self.quiet.clear()
         try:
@@ -162,7 +162,7 @@ class Life:
 
         async def run() -> None:
             call = self.call("Telemetry", client, connection)
-            self.clients.seen(call)
+            self.clients.on_call(call)
             with suppress(StatusError, PenstockError):
                 await self.announcing.telemetry(said(), call, _nobody_hears)
 

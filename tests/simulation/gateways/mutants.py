@@ -70,7 +70,7 @@ def _at_once(original: Callable[..., Any]) -> Callable[..., Any]:
         leases = self._deliveries._leases.items()
         given_up = [handle for handle, lease in leases if lease.client_id == client_id and lease.is_given_up]
         runs = self._deliveries.runs(given_up).get(pooled.place, [])
-        self._begun(self.give_back(*pooled.place, runs))
+        self._start(self.give_back(*pooled.place, runs))
         await original(self, pooled, client_id, peer, is_renewed=is_renewed)
 
     return adopt
@@ -265,7 +265,7 @@ MUTANTS: dict[str, Mutant] = {
     "last-look": Mutant(
         guard="a gateway that stops gives what is out to an attempt id, before it says that there is nothing",
         rule="G5",
-        patch=attribute(ReceiveService, "_polled", _as_if_unnamed),
+        patch=attribute(ReceiveService, "_poll", _as_if_unnamed),
         scenario="gateways",
         steps=STEPS,
     ),

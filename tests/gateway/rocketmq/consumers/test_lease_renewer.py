@@ -76,7 +76,7 @@ class Stage:
     def heard(self, *, stream: bool = True) -> GatewayClient:
         """The client says something."""
         call = RpcCall("Heartbeat", CallMetadata(client_id="c"), "peer")
-        self.clients.seen(call)
+        self.clients.on_call(call)
         client = self.clients.of(call)
         client.client_type = pb.PUSH_CONSUMER
         client.send = (lambda command: asyncio.sleep(0)) if stream else None
@@ -107,8 +107,8 @@ class Stage:
     def reconnects(self) -> None:
         """The client's stream ends, and it opens another one."""
         client = self.heard(stream=False)
-        self.clients.changed(client)
-        self.clients.changed(self.heard())
+        self.clients.notify_change(client)
+        self.clients.notify_change(self.heard())
 
     def held(self, *messages: MessageView, left_s: float) -> None:
         """The cells say that another gateway gave these."""
@@ -450,7 +450,7 @@ def test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_brok
 
     async def play() -> None:
         stage = Stage()
-        stage.clients.changed(stage.heard(stream=stream))
+        stage.clients.notify_change(stage.heard(stream=stream))
         await stage.add_receive(message(1))
         until_s = stage.times.now_s + RENEW_UNSEEN_MAX_S
         while stage.times.now_s < until_s:  # and the two minutes do not begin anew each time
@@ -502,7 +502,7 @@ def test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes
 
     async def play() -> None:
         stage = Stage(balanced=balanced)
-        stage.clients.changed(stage.heard())
+        stage.clients.notify_change(stage.heard())
         await stage.add_receive(message(1), message(2), left_s=1)
         stage.asks("second", "one")
         if settles:
@@ -518,7 +518,7 @@ def test_behind_a_balancer_what_was_on_its_way_as_the_stream_broke_shows_by_bein
 
     async def play() -> None:
         stage = Stage(balanced=True)
-        stage.clients.changed(stage.heard())
+        stage.clients.notify_change(stage.heard())
         await stage.add_receive(message(1), message(2))
         stage.reconnects()
         stage.asks("second", "one")
@@ -533,7 +533,7 @@ def test_behind_a_balancer_what_was_on_its_way_as_the_stream_broke_shows_by_bein
 def test_what_a_client_has_is_renewed_though_its_stream_broke(shows: str) -> None:
     async def play() -> None:
         stage = Stage()
-        stage.clients.changed(stage.heard())
+        stage.clients.notify_change(stage.heard())
         await stage.add_receive(message(1), message(2))
         stage.reconnects()
         if shows == "settles":

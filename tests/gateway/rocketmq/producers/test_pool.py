@@ -28,15 +28,15 @@ def test_a_topic_has_one_producer_which_is_replaced_once_it_can_send_no_more() -
             producers = ProducerPool(lake)
             first, same = await asyncio.gather(producers.of("orders"), producers.of("orders"))
             assert first is same
-            producers.failed("orders", first, InvalidArgument("one message was bad"))
+            producers.on_failure("orders", first, InvalidArgument("one message was bad"))
             assert await producers.of("orders") is first
             await first.close()
             with pytest.raises(ClosedError) as error:
                 first.send(Message(b"lost"))
-            producers.failed("orders", first, error.value)
+            producers.on_failure("orders", first, error.value)
             second = await producers.of("orders")
             assert second is not first
-            producers.failed("orders", first, error.value)  # told late: the new one is not to blame
+            producers.on_failure("orders", first, error.value)  # told late: the new one is not to blame
             assert await producers.of("orders") is second
             await second.send(Message(b"paid"))
 

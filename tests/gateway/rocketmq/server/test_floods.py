@@ -99,11 +99,11 @@ def test_what_a_principal_has_on_its_way_is_bounded() -> None:
             caller(served, "shop", *send("orders")) as shop,
             caller(served, "bar", *send("orders")) as other,
         ):
-            with served.calls.shares.taken(calls.REQUESTS, "shop", calls.REQUESTS.each):
+            with served.calls.shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each):
                 status = (await shop.ask("SendMessage", message("orders", "A1"))).status
                 assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True)
                 assert (await other.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
-            with served.calls.shares.taken(calls.REQUESTS, "shop", calls.REQUESTS.each - 3 * MIB):
+            with served.calls.shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each - 3 * MIB):
                 status = (await shop.ask("SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status
                 assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True), "it counts as unpacked"
                 assert (await shop.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
@@ -135,7 +135,7 @@ def test_what_a_poll_or_a_stream_asked_counts_as_long_as_it_is_open() -> None:
             poll.cancel()
             await asyncio.wait((reading,))
             await until(lambda: not shares.held(calls.REQUESTS), "both are over")
-            with shares.taken(calls.REQUESTS, "shop", calls.REQUESTS.each):
+            with shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each):
                 (frame,) = await shop.frames("ReceiveMessage", receive_request("billing", "orders"))
                 assert pb.ReceiveMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS
 

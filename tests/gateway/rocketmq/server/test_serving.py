@@ -281,7 +281,7 @@ def test_a_gateway_that_ends_ends_its_streams_and_lets_calls_under_way_end() -> 
             gateway = Gateway(lake, GatewayOptions(port=0, drain=timedelta(hours=1)))
             await gateway.start()
             there = asyncio.Event()
-            gateway.calls.seen = lambda call: there.set()
+            gateway.calls.on_call = lambda call: there.set()
             async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
                 client = Client(channel)
                 stream = Stream(client)
