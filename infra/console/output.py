@@ -9,19 +9,23 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from ...log.escapes import escaped_json
 from ..json_values import json_value
-from .session import stderr_is_terminal, writing_output
+from .session import CommandSession, stderr_is_terminal, writing_output
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+Columns: TypeAlias = "Mapping[str, str | Callable[[Any], object]]"
+"""What people see of a dataclass: by each heading the field, with dots where it is in another, or a function that makes the value."""
 
 _WIDTH_IN_PIPES = 200
 
@@ -74,6 +78,34 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     if title is not None:
         say(click.style(f"\n{title}", bold=True))
     draw(grid(columns, rows))
+
+
+def records(session: CommandSession, found: Sequence[object], columns: Columns, *, nothing: str | None = None) -> bool:
+    """Write dataclasses: a table for people, or ``nothing``; a JSON line each for programs. Returns whether there are any."""
+    if session.as_json:
+        for one in found:
+            emit(one)
+    elif found or nothing is None:
+        rows(found, columns)
+    else:
+        note(nothing)
+    return bool(found)
+
+
+def rows(found: Iterable[object], columns: Columns, *, title: str | None = None) -> None:
+    """Write dataclasses as a table for people."""
+    table(tuple(columns), (cells(one, columns) for one in found), title=title)
+
+
+def facts(heading: tuple[str, str], one: object, columns: Columns) -> None:
+    """Write what is known of something for people, a fact a line. What is None is left out."""
+    known = [(name, value) for name, value in zip(columns, cells(one, columns), strict=True) if value is not None]
+    table(heading, [(name, format_value(value)) for name, value in known])
+
+
+def cells(one: object, columns: Columns) -> list[object]:
+    """The values of a dataclass that people see."""
+    return [field(one) if callable(field) else attrgetter(field)(one) for field in columns.values()]
 
 
 def draw(part: Table | str) -> None:

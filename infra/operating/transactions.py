@@ -4,27 +4,119 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...log import InvalidArgument
+from ...log.message.message import from_ms
+from .bodies import BodyExcerpt, body_of
 
 if TYPE_CHECKING:
     from ...aio import Lake
     from ...coordinator.transactions.members.state import Destination, TransactionRow
+    from ...log import MessageView
 
 Found: TypeAlias = "tuple[str, TransactionRow]"
 """A producer group, and a transaction of one of its members."""
 
-WHO = {
-    "NOBODY": None,
-    "OWNER": "its sender",
-    "CHECKER": "a check-back",
-    "OPERATOR": "an operator",
-    "CHECKS": "too many check-backs",
-    "AGE": "its age",
-    "ACKS": "whether its messages could be settled",
+_DECIDERS = {
+    "owner": "its sender",
+    "checker": "a check-back",
+    "operator": "an operator",
+    "checks": "too many check-backs",
+    "age": "its age",
+    "acks": "whether its messages could be settled",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDestination:
+    """The messages that one topic gets."""
+
+    topic: str
+    messages: int
+    entry: int | None
+    """The entry that made them visible."""
+    gone: bool
+    """Whether the topic was deleted since, and they with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledMessages:
+    """The messages of a consumer group that a commit settles."""
+
+    group: str
+    topic: str
+    queue: int
+    offsets: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.offsets):,} messages of {self.topic}, queue {self.queue}, for group {self.group}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSummary:
+    """One transaction."""
+
+    transaction: str
+    producer_group: str
+    state: str
+    """The decision: open, committed, rolled_back."""
+    begun: datetime
+    age: timedelta
+    finished: datetime | None
+    """When the decision was carried out."""
+    decided_by: str | None
+    """owner, checker, operator, checks (too many of them), age or acks."""
+    checks: int
+    """The questions to its checker."""
+    next_check: datetime | None
+    messages: int
+    topics: tuple[TransactionDestination, ...]
+    settles: SettledMessages | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == "open"
+
+    @property
+    def state_text(self) -> str:
+        """The state in words."""
+        if self.is_open:
+            return "open" if self.settles is None else "committing"
+        return "committed, not finished" if self.state == "committed" and self.finished is None else self.state.replace("_", " ")
+
+    @property
+    def decider_text(self) -> str | None:
+        """The one who decided, in words."""
+        return None if self.decided_by is None else _DECIDERS[self.decided_by]
+
+    @property
+    def topic_names(self) -> str:
+        return ", ".join(one.topic for one in self.topics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfMessage:
+    """A message that nobody sees yet."""
+
+    topic: str
+    queue: int
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    body: BodyExcerpt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDetails(TransactionSummary):
+    """One transaction in full."""
+
+    half_messages: tuple[HalfMessage, ...]
+    """Its messages, as far as they are not visible yet, and were asked for."""
 
 
 async def rows_of(lake: Lake, groups: Sequence[str]) -> list[Found]:
@@ -52,7 +144,7 @@ async def rows_of(lake: Lake, groups: Sequence[str]) -> list[Found]:
 def sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -> str:
     """A sentence about the messages whose topics are there."""
     there = [one for one in row.destinations if one.topic not in gone]
-    topics = [one.topic if (entry := entry_of(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
+    topics = [one.topic if (entry := _entry_of(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
     return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
 
 
@@ -62,24 +154,77 @@ def missing_topics_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
     return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
 
 
-def state_of(row: TransactionRow) -> str:
-    """The state of a transaction in words."""
-    from ...coordinator.transactions.members.state import Decision
-
-    match row.decision:
-        case Decision.OPEN:
-            return "open" if row.acks is None else "committing"
-        case Decision.COMMITTED:
-            return "committed" if row.is_finished else "committed, not finished"
-        case _:
-            return "rolled back"
+async def details_of(
+    lake: Lake, transaction: str, *, messages: int | None = None, shown: int | None = None, body_bytes: int | None = None
+) -> TransactionDetails:
+    """A transaction with its first ``shown`` messages; none where there are more than ``messages``. Raises `TransactionNotFound`."""
+    group, row = await lake.transactions.find(transaction)
+    summary = summary_of(group, row, now_of(lake), await lake.transactions.gone(row))
+    halves = await half_messages(lake, row, messages=messages, shown=shown, body_bytes=body_bytes)
+    return TransactionDetails(**{one.name: getattr(summary, one.name) for one in fields(summary)}, half_messages=halves)
 
 
-def entry_of(destination: Destination) -> int | None:
+def now_of(lake: Lake) -> datetime:
+    """The time by the lake's clock."""
+    return from_ms(lake.runtime.clock.wall_ms())
+
+
+async def half_messages(
+    lake: Lake, row: TransactionRow, *, messages: int | None, shown: int | None, body_bytes: int | None
+) -> tuple[HalfMessage, ...]:
+    """The first messages of a transaction, as far as they are not visible yet; none of one that has more than ``messages``."""
+    if row.is_finished or (messages is not None and row.messages > messages):
+        return ()
+    return tuple(_half(one, body_bytes) for one in (await lake.transactions.messages(row.id))[:shown])
+
+
+def _half(message: MessageView, body_bytes: int | None) -> HalfMessage:
+    return HalfMessage(
+        topic=message.topic,
+        queue=message.queue,
+        message_id=message.message_id,
+        message_group=message.message_group,
+        tag=message.tag,
+        keys=message.keys,
+        properties=dict(message.properties),
+        body=body_of(message.content, most=body_bytes),
+    )
+
+
+def summary_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> TransactionSummary:
+    """A transaction; ``gone``: the topics that were deleted since. Pure."""
+    acks = row.acks
+    return TransactionSummary(
+        transaction=row.id,
+        producer_group=group,
+        state=row.decision.name.lower(),
+        begun=from_ms(row.created_ms),
+        age=age_of(row, now),
+        finished=from_ms(row.finished_ms) if row.finished_ms else None,
+        decided_by=row.by.name.lower() if row.by else None,
+        checks=row.checks,
+        next_check=from_ms(row.next_check_ms) if row.is_open and row.next_check_ms is not None else None,
+        messages=row.messages,
+        topics=tuple(
+            TransactionDestination(
+                topic=one.topic,
+                messages=one.messages,
+                entry=_entry_of(one),
+                gone=one.topic in gone or bool(one.linked and one.linked.gone),
+            )
+            for one in row.destinations
+        ),
+        settles=None
+        if acks is None
+        else SettledMessages(group=acks.group, topic=acks.topic, queue=acks.queue, offsets=tuple(one.offset for one in acks.acked)),
+    )
+
+
+def age_of(row: TransactionRow, now: datetime) -> timedelta:
+    """The time since a transaction began."""
+    return max(timedelta(), now - from_ms(row.created_ms))
+
+
+def _entry_of(destination: Destination) -> int | None:
     """The entry that made the messages visible, where it is known."""
     return destination.linked.entry if destination.linked else None
-
-
-def time_of(ms: int | None) -> datetime | None:
-    """A time of the store's clock."""
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

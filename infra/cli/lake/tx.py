@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -11,15 +11,58 @@ from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
-from ...operating.messages import body_fields
-from ...operating.transactions import WHO, Found, entry_of, missing_topics_sentence, rows_of, sentence, state_of, time_of
-from ..messages.rendering import body_start
+from ...json_values import json_value
+from ...operating.transactions import (
+    Found,
+    TransactionSummary,
+    details_of,
+    missing_topics_sentence,
+    now_of,
+    rows_of,
+    sentence,
+    summary_of,
+)
+from ..messages.rendering import BODY_CHARS
 from .stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....aio import Lake
     from ....coordinator.transactions.members.state import Decision, TransactionRow
-    from ....log import MessageView
+
+
+_COLUMNS: output.Columns = {
+    "transaction": "transaction",
+    "group": "producer_group",
+    "state": "state_text",
+    "messages": "messages",
+    "topics": "topic_names",
+    "begun": "begun",
+    "checks": "checks",
+    "next check": "next_check",
+}
+_FACTS: output.Columns = {
+    "group": "producer_group",
+    "state": "state_text",
+    "decided by": "decider_text",
+    "begun": "begun",
+    "finished": "finished",
+    "checks": "checks",
+    "next check": "next_check",
+    "settles": "settles",
+}
+_TOPICS: output.Columns = {
+    "topic": "topic",
+    "messages": "messages",
+    "entry": "entry",
+    "": lambda one: "gone" if one.gone else None,
+}
+_HALF_MESSAGES: output.Columns = {
+    "topic": "topic",
+    "queue": "queue",
+    "message id": "message_id",
+    "tag": "tag",
+    "body": lambda one: one.body.text[:BODY_CHARS],
+}
 
 
 @click.group(cls=CommandGroup)
@@ -38,20 +81,12 @@ def list_transactions(session: CommandSession, groups: tuple[str, ...], everythi
 
     A producer group is known from its first transaction on, for good; one that never had any is an error.
     """
-    found = [
-        one
-        for one in run_async(session, lambda lake: rows_of(lake, groups), read_only=True)
-        if everything or not one[1].is_finished
-    ]
-    if session.as_json:
-        for group, row in found:
-            output.emit(_document(group, row))
-    elif found:
-        columns = ("transaction", "group", "state", "messages", "topics", "begun", "checks", "next check")
-        output.table(columns, (_columns(*one) for one in found))
-    else:
-        output.note("No transaction is open.")
-    return bool(found)
+
+    async def look(lake: Lake) -> list[TransactionSummary]:
+        now = now_of(lake)
+        return [summary_of(group, row, now) for group, row in await rows_of(lake, groups) if everything or not row.is_finished]
+
+    return output.records(session, run_async(session, look, read_only=True), _COLUMNS, nothing="No transaction is open.")
 
 
 @command.command()
@@ -61,27 +96,15 @@ def list_transactions(session: CommandSession, groups: tuple[str, ...], everythi
 @click.pass_obj
 def describe(session: CommandSession, transaction: str, shows_messages: bool) -> None:
     """Show a transaction: who decided it, what it sends where, how often its checker was asked."""
-
-    async def look(lake: Lake) -> tuple[Found, frozenset[str], Sequence[MessageView]]:
-        found = await lake.transactions.find(transaction)
-        gone = await lake.transactions.gone(found[1])
-        shown = shows_messages and not found[1].is_finished
-        return found, gone, await lake.transactions.messages(transaction) if shown else ()
-
-    (group, row), gone, messages = run_async(session, look, read_only=True)
+    most = None if shows_messages else 0
+    found = run_async(session, lambda lake: details_of(lake, transaction, messages=most), read_only=True)
     if session.as_json:
-        sent = {"messages_sent": [_message(one) for one in messages]} if shows_messages else {}
-        output.emit({**_document(group, row, gone), **sent})
+        output.emit(found)
         return
-    for name, value in _facts(group, row):
-        output.say(f"{name + ':':<13}{output.format_value(value)}")
-    rows = [(one.topic, one.messages, entry_of(one), "gone" if one.topic in gone else None) for one in row.destinations]
-    output.table(("topic", "messages", "entry", ""), rows)
-    if messages:
-        output.table(
-            ("topic", "queue", "message id", "tag", "body"),
-            [(one.topic, one.queue, one.message_id, one.tag, body_start(one.body)) for one in messages],
-        )
+    output.facts(("transaction", found.transaction), found, _FACTS)
+    output.rows(found.topics, _TOPICS)
+    if found.half_messages:
+        output.rows(found.half_messages, _HALF_MESSAGES)
 
 
 @command.command()
@@ -141,81 +164,13 @@ def _decide(session: CommandSession, transaction: str, decision: Decision, *, ye
             what = sentence("Commit" if commits else "Roll back", group, row, gone)
             confirmed(f"{what} {missing_topics_sentence(row, gone)}Go on?", yes=yes)
         row, gone = run_async(session, work)
+    seen = summary_of(group, row, datetime.now(UTC), gone)
     if session.as_json:
-        output.emit({**_document(group, row, gone), **({"dry_run": True} if dry_run else {})})
+        output.emit({**json_value(seen), **({"dry_run": True} if dry_run else {})})
     elif dry_run and not row.is_open:
-        output.say(f"Transaction {row.id} is {state_of(row)}.")
+        output.say(f"Transaction {row.id} is {seen.state_text}.")
     else:
         output.say(sentence(done, group, row, gone))
     if gone and not session.as_json:
         output.note(missing_topics_sentence(row, gone).rstrip())
     return OTHER if gone else 0
-
-
-def _columns(group: str, row: TransactionRow) -> tuple[object, ...]:
-    next_check = time_of(row.next_check_ms) if row.is_open else None
-    return row.id, group, state_of(row), row.messages, _topics(row), time_of(row.created_ms), row.checks, next_check
-
-
-def _facts(group: str, row: TransactionRow) -> list[tuple[str, object]]:
-    facts: list[tuple[str, object]] = [
-        ("transaction", row.id),
-        ("group", group),
-        ("state", state_of(row)),
-        ("decided by", WHO[row.by.name]),
-        ("begun", time_of(row.created_ms)),
-        ("finished", time_of(row.finished_ms or None)),
-        ("checks", row.checks),
-        ("next check", time_of(row.next_check_ms) if row.is_open else None),
-    ]
-    if row.acks is not None:
-        acks = row.acks
-        facts.append(("settles", f"{len(acks.acked):,} messages of {acks.topic}, queue {acks.queue}, for group {acks.group}"))
-    return facts
-
-
-def _document(group: str, row: TransactionRow, gone: frozenset[str] = frozenset()) -> dict[str, object]:
-    return {
-        "transaction": row.id,
-        "producer_group": group,
-        "state": row.decision.name.lower(),
-        "finished": time_of(row.finished_ms or None),
-        "decided_by": row.by.name.lower() if row.by else None,
-        "begun": time_of(row.created_ms),
-        "checks": row.checks,
-        "next_check": time_of(row.next_check_ms) if row.is_open else None,
-        "messages": row.messages,
-        "topics": [
-            {
-                "topic": one.topic,
-                "messages": one.messages,
-                "entry": entry_of(one),
-                "gone": one.topic in gone or bool(one.linked and one.linked.gone),
-            }
-            for one in row.destinations
-        ],
-        "settles": None
-        if row.acks is None
-        else {
-            "group": row.acks.group,
-            "topic": row.acks.topic,
-            "queue": row.acks.queue,
-            "offsets": [one.offset for one in row.acks.acked],
-        },
-    }
-
-
-def _message(message: MessageView) -> dict[str, object]:
-    return {
-        "topic": message.topic,
-        "queue": message.queue,
-        "message_id": message.message_id,
-        "tag": message.tag,
-        "keys": list(message.keys),
-        "properties": dict(message.properties),
-        **body_fields(message.body),
-    }
-
-
-def _topics(row: TransactionRow) -> str:
-    return ", ".join(one.topic for one in row.destinations)

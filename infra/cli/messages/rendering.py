@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
 """The least and the greatest width of each column; a later batch may need more than the first did."""
 _BODY_CELLS_MIN = 20
-_BODY_START_BYTES = 60
+BODY_CHARS = 60
+"""The characters of a body that a cell of a table shows."""
 
 
 class MessageSink(Protocol):
@@ -31,7 +32,7 @@ class MessageSink(Protocol):
 
 def body_start(body: bytes | None) -> str:
     """The beginning of a body, as a cell of a table shows it."""
-    return output.printable((body or b"")[:_BODY_START_BYTES].decode(errors="replace"))
+    return output.printable((body or b"")[:BODY_CHARS].decode(errors="replace"))
 
 
 def delivery(message: MessageView) -> dict[str, object]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from ....aio import Lake
 from ....coordinator.transactions.members.state import Decider, Decision, TransactionRow
-from ....log import MessageView
-from ...operating.transactions import missing_topics_sentence, sentence, state_of
+from ...operating.transactions import HalfMessage, TransactionSummary, missing_topics_sentence, sentence, summary_of
 from ..views.page import Breadcrumb, PageContext
-from ..views.transactions import first_messages, half_of
+from ..views.transactions import first_messages
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 _COLUMNS = ("topic", "queue", "message id", "message group", "tag", "bytes", "body")
@@ -36,28 +35,28 @@ def decision_preview(decision: Decision) -> Callable[[PageContext, TransactionKe
             group, _ = await lake.transactions.find(chosen.transaction)
             row = await lake.transactions.check(chosen.transaction, decision, Decider.OPERATOR)
             gone = await _gone(lake, row, decision)
-            return _preview_of(decision, group, row, gone, tuple(map(_sample, await first_messages(lake, row))))
+            return _preview_of(
+                decision, summary_of(group, row, scene.now, gone), row, gone, tuple(map(_sample, await first_messages(lake, row)))
+            )
 
         return await scene.using(look)
 
     return preview
 
 
-def _sample(message: MessageView) -> tuple[object, ...]:
-    half = half_of(message)
-    body = half.body.decode(errors="replace")
-    return half.topic, half.queue, half.message_id, half.message_group, half.tag, half.body_bytes, body
+def _sample(half: HalfMessage) -> tuple[object, ...]:
+    return half.topic, half.queue, half.message_id, half.message_group, half.tag, half.body.size_bytes, half.body.text
 
 
 def _preview_of(
-    decision: Decision, group: str, row: TransactionRow, gone: frozenset[str], samples: tuple[tuple[object, ...], ...]
+    decision: Decision, seen: TransactionSummary, row: TransactionRow, gone: frozenset[str], samples: tuple[tuple[object, ...], ...]
 ) -> ActionPreview:
     commits = decision is Decision.COMMITTED
     if row.is_open:
         done = "Would commit" if commits else "Would roll back"
-        summary = f"{sentence(done, group, row, gone)} {missing_topics_sentence(row, gone)}".rstrip()
+        summary = f"{sentence(done, seen.producer_group, row, gone)} {missing_topics_sentence(row, gone)}".rstrip()
     else:
-        summary = f"Transaction {row.id} is {state_of(row)}."
+        summary = f"Transaction {row.id} is {seen.state_text}."
     state = (row.id, row.decision, row.is_finished, sorted(gone), [(one.topic, one.messages) for one in row.destinations])
     title = "What it would send" if commits else "What nobody will ever see"
     topics = tuple((one.topic, one.messages, "gone" if one.topic in gone else "is there") for one in row.destinations)
@@ -74,7 +73,7 @@ def _preview_of(
             if one.rows
         ),
         is_nothing=row.is_finished,
-        type_name=group,
+        type_name=seen.producer_group,
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ...operating.bodies import body_of
 from ...operating.life import times_text
 from .. import texts
-from ..bodies import body_of
 
 ROOM = Path(__file__).parent.parent
 STATIC = ROOM / "static"

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from ....aio import Lake
-from ...operating.transactions import rows_of
+from ...operating.transactions import age_of, rows_of
 from ..faults import ErrorView, PagePart
 from .changes import known_records, stands_still
 from .page import PageContext
 from .timers import next_of
-from .transactions import GROUPS_MAX, age_of
+from .transactions import GROUPS_MAX
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from ....consumers.trace.trace import GroupTrace, StoredTrace, Trace
 from ....coordinator.transactions.tracing import TransactionTrace
 from ....log.errors import InvalidArgument, TopicNotFound
 from ....log.topic.records import topic_names
+from ...operating.bodies import BodyExcerpt, body_of
 from ...operating.life import DELAYS, delivery_state_text, events_of, redrive_text
-from ..bodies import BodyExcerpt, body_of
 from ..faults import PagePart
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 

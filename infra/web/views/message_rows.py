@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ....log import MessageView
 from ....log.schema.value_json import value_json
-from ..bodies import BodyExcerpt, body_of
+from ...operating.bodies import BodyExcerpt, body_of
 
 LISTED_BODY_BYTES = 4 * 1024
 """The most bytes of a body in a list of messages: a whole page of them fits into the answer of a tool."""

@@ -8,8 +8,16 @@ from datetime import datetime, timedelta
 from ....aio import Lake
 from ....coordinator.transactions.ids import check_producer_group
 from ....coordinator.transactions.members.state import TransactionRow
-from ....log import MessageView
-from ...operating.transactions import WHO, entry_of, rows_of, state_of, time_of
+from ...operating.transactions import (
+    HalfMessage,
+    TransactionDetails,
+    TransactionSummary,
+    age_of,
+    details_of,
+    half_messages,
+    rows_of,
+    summary_of,
+)
 from ..faults import PagePart
 from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
 
@@ -19,39 +27,6 @@ MESSAGES_SHOWN = 20
 MESSAGES_READ_MAX = 1000
 """A transaction of more messages is not opened here."""
 BODY_BYTES = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestinationRow:
-    """The messages that one topic gets."""
-
-    topic: str
-    messages: int
-    entry: int | None
-    """The entry that made them visible."""
-    gone: bool
-    """Whether the topic was deleted since, and they with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSummary:
-    """One transaction."""
-
-    transaction: str
-    producer_group: str
-    state: str
-    is_open: bool
-    is_finished: bool
-    begun: datetime
-    age: timedelta
-    messages: int
-    topics: tuple[DestinationRow, ...]
-    checks: int
-    """The questions to its checker."""
-    next_check: datetime | None
-    decided_by: str | None
-    settles: str | None
-    """The messages of a consumer group that its commit settles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,29 +43,6 @@ class TransactionList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HalfMessageRow:
-    """A message that nobody sees yet."""
-
-    topic: str
-    queue: int
-    message_id: str
-    message_group: str | None
-    tag: str | None
-    body_bytes: int
-    body: bytes
-    """The beginning of the body."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionDetails:
-    """One transaction in full."""
-
-    row: TransactionSummary
-    messages: tuple[HalfMessageRow, ...]
-    """The first messages, as far as they are not visible yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsPage:
     """What the page shows."""
 
@@ -103,7 +55,7 @@ class TransactionsPage:
 async def gather(scene: PageContext, asked: PageRequest) -> TransactionsPage:
     transaction, group = asked.text("transaction"), asked.text("producer_group")
     listed = await scene.part(lambda lake: _listed(lake, scene.now, group, asked.number("page")))
-    opened = None if transaction is None else await scene.part(lambda lake: opened_of(lake, scene.now, transaction))
+    opened = None if transaction is None else await scene.part(lambda lake: opened_of(lake, transaction))
     return TransactionsPage(at=scene.now, listed=listed, opened=opened)
 
 
@@ -121,71 +73,18 @@ async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> Tr
         open=len(opened),
         oldest=age_of(opened[0], now) if opened else None,
         span=span,
-        rows=tuple(row_of(name, row, now) for name, row in found[span.slice]),
+        rows=tuple(summary_of(name, row, now) for name, row in found[span.slice]),
     )
 
 
-def age_of(row: TransactionRow, now: datetime) -> timedelta:
-    """The time since a transaction began."""
-    return max(timedelta(), now - _begun(row))
-
-
-def _begun(row: TransactionRow) -> datetime:
-    begun = time_of(row.created_ms)
-    assert begun is not None, "every row has it"
-    return begun
-
-
-def row_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> TransactionSummary:
-    """A transaction as the page shows it."""
-    acks = row.acks
-    return TransactionSummary(
-        transaction=row.id,
-        producer_group=group,
-        state=state_of(row),
-        is_open=row.is_open,
-        is_finished=row.is_finished,
-        begun=_begun(row),
-        age=age_of(row, now),
-        messages=row.messages,
-        topics=tuple(
-            DestinationRow(topic=one.topic, messages=one.messages, entry=entry_of(one), gone=one.topic in gone)
-            for one in row.destinations
-        ),
-        checks=row.checks,
-        next_check=time_of(row.next_check_ms) if row.is_open else None,
-        decided_by=WHO[row.by.name],
-        settles=None
-        if acks is None
-        else f"{len(acks.acked):,} messages of {acks.topic}, queue {acks.queue}, for group {acks.group}",
-    )
-
-
-async def opened_of(lake: Lake, now: datetime, transaction: str) -> TransactionDetails:
+async def opened_of(lake: Lake, transaction: str) -> TransactionDetails:
     """A transaction with the first of its messages. Raises `TransactionNotFound`."""
-    group, row = await lake.transactions.find(transaction)
-    gone = await lake.transactions.gone(row)
-    return TransactionDetails(row=row_of(group, row, now, gone), messages=tuple(map(half_of, await first_messages(lake, row))))
+    return await details_of(lake, transaction, messages=MESSAGES_READ_MAX, shown=MESSAGES_SHOWN, body_bytes=BODY_BYTES)
 
 
-async def first_messages(lake: Lake, row: TransactionRow) -> list[MessageView]:
+async def first_messages(lake: Lake, row: TransactionRow) -> tuple[HalfMessage, ...]:
     """The first messages of a transaction, as far as they are not visible yet."""
-    if row.is_finished or row.messages > MESSAGES_READ_MAX:
-        return []
-    return (await lake.transactions.messages(row.id))[:MESSAGES_SHOWN]
-
-
-def half_of(message: MessageView) -> HalfMessageRow:
-    """A message that nobody sees yet, as the page shows it."""
-    return HalfMessageRow(
-        topic=message.topic,
-        queue=message.queue,
-        message_id=message.message_id,
-        message_group=message.message_group,
-        tag=message.tag,
-        body_bytes=len(message.content),
-        body=message.content[:BODY_BYTES],
-    )
+    return await half_messages(lake, row, messages=MESSAGES_READ_MAX, shown=MESSAGES_SHOWN, body_bytes=BODY_BYTES)
 
 
 def live(shown: TransactionsPage) -> dict[str, object]:

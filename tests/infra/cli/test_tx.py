@@ -52,11 +52,14 @@ def test_what_is_open_is_listed_described_and_committed(paying: Penstock, lake: 
     assert [row["transaction"] for row in paying("tx", "list", "ship", "--json").rows] == [second]
     assert "paid, booked" in paying("tx", "list").out
     (told,) = paying("tx", "describe", first, "--messages", "--json").rows
-    first_sent = next(one for one in told["messages_sent"] if not one["body_base64"])
-    assert [first_sent[name] for name in ("topic", "body", "tag", "keys")] == ["paid", "order 1", "card", ["1"]]
-    assert sorted(one["body_base64"] for one in told["messages_sent"]) == [False, False, True, True]
+    first_sent = next(one for one in told["half_messages"] if one["body"]["kind"] == "text")
+    assert [first_sent[name] for name in ("topic", "tag", "keys")] == ["paid", "card", ["1"]]
+    assert sorted((one["body"]["kind"], one["body"]["text"]) for one in told["half_messages"]) == [
+        *[("bytes", "ff")] * 2,
+        *[("text", "order 1")] * 2,
+    ]
     described = paying("tx", "describe", first, "--messages").out
-    assert "state:       open" in described
+    assert re.search(r"^state +open$", described, re.MULTILINE)
     assert "order 1" in described
     assert paying("tx", "commit", first, "--dry-run").out == "Would commit 4 messages of producer group pay to paid, booked.\n"
     assert seen(paying) == []

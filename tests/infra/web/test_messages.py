@@ -17,7 +17,7 @@ import pytest
 from penstock import aio, connect
 from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.infra.web.bodies import BodyKind, body_of, laid_out
+from penstock.infra.operating.bodies import BodyKind, body_of, laid_out
 from penstock.infra.web.views import lines as json_lines
 from penstock.infra.web.views import scan
 from penstock.log import Message, Runtime

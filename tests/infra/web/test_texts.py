@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from penstock.infra.json_values import json_value
-from penstock.infra.web.bodies import beginning
+from penstock.infra.operating.bodies import beginning
 from penstock.infra.web.faults import PagePart
 from penstock.infra.web.json_schemas import JsonSchemas
 from penstock.infra.web.server.jinja import body, environment

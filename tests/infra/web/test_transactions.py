@@ -55,7 +55,7 @@ def test_one_shows_what_it_would_send_and_nothing_acts(console: Open, paying: Pa
     transaction = left_open(paying, "paid")
     browser = console()
     opened = browser.api(f"/transactions?transaction={transaction}")["opened"]["value"]
-    assert [one["body_bytes"] for one in opened["messages"]] == [len(HOSTILE), 2]
+    assert [one["body"]["size_bytes"] for one in opened["half_messages"]] == [len(HOSTILE), 2]
     page = browser.page(f"/transactions?transaction={transaction}")
     assert HOSTILE not in page
     assert HOSTILE in html.unescape(page)

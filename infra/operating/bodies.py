@@ -1,4 +1,4 @@
-"""Bodies of any bytes as pages and programs get them: what they are, their beginning as text, JSON laid out in lines. Pure."""
+"""Bodies of any bytes as people and programs get them: what they are, their beginning as text, JSON laid out in lines. Pure."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class BodyExcerpt:
         return laid_out(self.text) if self.kind is BodyKind.JSON else self.text
 
 
-def body_of(content: bytes | None, *, most: int) -> BodyExcerpt:
-    """The beginning of a body, ``most`` bytes of it, in the form that shows it."""
+def body_of(content: bytes | None, *, most: int | None) -> BodyExcerpt:
+    """The beginning of a body, ``most`` bytes of it, in the form that shows it; None: all of it."""
     if content is None:
         return BodyExcerpt(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
-    text, is_text, is_whole = beginning(content, most=most)
+    text, is_text, is_whole = beginning(content, most=4 * len(content) if most is None else most)
     if not is_text:
         kind = BodyKind.BYTES
     else:
