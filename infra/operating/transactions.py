@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...log import InvalidArgument
-from ...log.message.message import from_ms
 from .bodies import BodyExcerpt, body_of
+from .times import now_of, time_of
 
 if TYPE_CHECKING:
     from ...aio import Lake
@@ -164,11 +164,6 @@ async def details_of(
     return TransactionDetails(**{one.name: getattr(summary, one.name) for one in fields(summary)}, half_messages=halves)
 
 
-def now_of(lake: Lake) -> datetime:
-    """The time by the lake's clock."""
-    return from_ms(lake.runtime.clock.wall_ms())
-
-
 async def half_messages(
     lake: Lake, row: TransactionRow, *, messages: int | None, shown: int | None, body_bytes: int | None
 ) -> tuple[HalfMessage, ...]:
@@ -198,12 +193,12 @@ def summary_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[s
         transaction=row.id,
         producer_group=group,
         state=row.decision.name.lower(),
-        begun=from_ms(row.created_ms),
+        begun=time_of(row.created_ms),
         age=age_of(row, now),
-        finished=from_ms(row.finished_ms) if row.finished_ms else None,
+        finished=time_of(row.finished_ms) if row.finished_ms else None,
         decided_by=row.by.name.lower() if row.by else None,
         checks=row.checks,
-        next_check=from_ms(row.next_check_ms) if row.is_open and row.next_check_ms is not None else None,
+        next_check=time_of(row.next_check_ms) if row.is_open and row.next_check_ms is not None else None,
         messages=row.messages,
         topics=tuple(
             TransactionDestination(
@@ -222,7 +217,7 @@ def summary_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[s
 
 def age_of(row: TransactionRow, now: datetime) -> timedelta:
     """The time since a transaction began."""
-    return max(timedelta(), now - from_ms(row.created_ms))
+    return max(timedelta(), now - time_of(row.created_ms))
 
 
 def _entry_of(destination: Destination) -> int | None:

@@ -14,6 +14,7 @@ from ...console.listing import CommandGroup
 from ...console.session import CommandSession, command_options, exit_code_option
 from ...console.values import InstantParam
 from ...operating.messages import body_fields
+from ...operating.pending_messages import waiting_by_topic
 from ..messages.rendering import body_start
 from .stored_topics import run_async
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ....log import WaitingMessage
 
 _SHOWN = 100
+_TOPICS: output.Columns = {"topic": "topic", "waiting": "waiting.count_text", "next due": "waiting.next_due"}
 
 
 @click.group(cls=CommandGroup)
@@ -43,7 +45,8 @@ def list_waiting(session: CommandSession, topic: str | None, until: datetime | N
     if topic is None:
         if until is not None:
             raise click.UsageError("--until belongs to a topic.")
-        return _list_topics(session)
+        found_topics = run_async(session, waiting_by_topic, read_only=True)
+        return output.records(session, found_topics, _TOPICS, nothing="Nothing waits.")
     with session.connect(read_only=True) as lake:
         found = lake.waiting(topic, until=until, limit=limit + 1)
     shown = found[:limit]
@@ -57,21 +60,6 @@ def list_waiting(session: CommandSession, topic: str | None, until: datetime | N
     if len(found) > limit:
         output.note(f"More wait than these {limit:,}; --limit shows more.")
     return bool(shown)
-
-
-def _list_topics(session: CommandSession) -> bool:
-    from .pending_messages import due_of, pending_document, waiting_by_topic
-
-    found = run_async(session, waiting_by_topic, read_only=True)
-    if session.as_json:
-        for name, count in found.items():
-            output.emit({"topic": name, **pending_document(name, count)})
-    elif found:
-        rows = [(name, f"{'' if one.exact else 'at most '}{one.messages:,}", due_of(one)) for name, one in found.items()]
-        output.table(("topic", "waiting", "next due"), rows)
-    else:
-        output.note("Nothing waits.")
-    return bool(found)
 
 
 @command.command("recall")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ....log import ForeignObject, MessageType, TopicLimits
-from ....log.paths import DLQ_PREFIX
+from ....log.paths import DLQ_PREFIX, timer_log_name
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
 from ...console import completion, output
 from ...console.exit_codes import show
@@ -18,15 +18,14 @@ from ...console.listing import CommandGroup
 from ...console.session import CommandSession, command_options, confirm_options, confirmed, exit_code_option, group_options
 from ...console.sparkline import sparkline
 from ...console.values import FOREVER, DurationParam, RetentionParam, SizeParam
+from ...json_values import json_value
+from ...operating.topics import HotMessageGroup, StoredQueue, StoredTopic, TopicLimitsView, TopicSettingsView, topic_of
 from .schema import command as schema_command
 from .schema import schema_source
 from .stored_topics import run_async, run_on_store, stored_topic, stored_topics
 
 if TYPE_CHECKING:
-    from ....aio import Lake
-    from ....log import TopicDescription, TopicSettings
-    from ....log.schema.topic_schema import TopicSchema
-    from .pending_messages import Pending
+    from ....log import TopicSettings
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -165,9 +164,10 @@ def create(
             **changes,
         )
     if session.as_json:
-        output.emit({"topic": topic, **_settings(record.settings)})
+        output.emit({"topic": topic, **_document(record.settings)})
     else:
-        output.say(f"Topic {topic}: {_type_text(record.settings)}, {queues} queues, kept {_kept(record.settings)}.")
+        settings_now = TopicSettingsView.of(record.settings)
+        output.say(f"Topic {topic}: {settings_now.type_text}, {queues} queues, kept {_kept(settings_now)}.")
 
 
 @command.command("list")
@@ -177,13 +177,12 @@ def create(
 def list_topics(session: CommandSession) -> bool:
     """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
     found = run_on_store(session, stored_topics)
-    topics = sorted(found.records.items())
+    topics = [(name, TopicSettingsView.of(record.settings)) for name, record in sorted(found.records.items())]
     if session.as_json:
-        for name, record in topics:
-            output.emit({"topic": name, **_settings(record.settings)})
+        for name, settings in topics:
+            output.emit({"topic": name, **json_value(settings)})
     else:
-        rows = [(name, _type_text(r.settings), r.settings.queues, _kept(r.settings)) for name, r in topics]
-        output.table(("topic", "type", "queues", "kept"), rows)
+        output.table(("topic", "type", "queues", "kept"), [(name, one.type_text, one.queues, _kept(one)) for name, one in topics])
         if not found.records and not found.unreadable:
             output.note(f"No topics in {session.lake_shown}.")
     damaged = [error for error in found.unreadable.values() if not isinstance(error, ForeignObject)]
@@ -203,20 +202,12 @@ def describe(session: CommandSession, topic: str, all_queues: bool) -> None:
     """Show settings, offsets of every queue, and the hottest queues and message groups of the messages stored last. A topic of type DELAY
     also shows its waiting messages, one of type TRANSACTION its messages that are not visible yet.
     """
-    from .pending_messages import pending_document, pending_of
-
-    async def look(lake: Lake) -> tuple[TopicDescription, Pending, TopicSchema | None]:
-        described = await lake.describe_topic(topic)
-        return described, await pending_of(lake, topic, described.settings.message_type), await lake.topic_schema(topic)
-
-    found, pending, schema = run_async(session, look, read_only=True)
+    most = None if all_queues or session.as_json else _QUEUES_SHOWN
+    found = run_async(session, lambda lake: topic_of(lake, topic, queues=most, pending=True), read_only=True)
     if session.as_json:
-        document = {"topic": topic, "messages": found.messages, **output.fields(found), "settings": _settings(found.settings)}
-        del document["name"]
-        of_schema = {} if schema is None else {"schema_version": schema.version, "schema": schema.ddl}
-        output.emit({**document, **of_schema, **pending_document(topic, pending)})
+        output.emit(found)
     else:
-        _show(found, pending, schema, all_queues=all_queues)
+        _show(found)
 
 
 @command.command()
@@ -239,7 +230,7 @@ def alter(session: CommandSession, /, topic: str, yes: bool, dry_run: bool, **se
     ]
     if dry_run:
         if session.as_json:
-            output.emit({"topic": topic, "dry_run": True, **_settings(replace(before, **changes))})
+            output.emit({"topic": topic, "dry_run": True, **_document(replace(before, **changes))})
         else:
             output.say("\n".join(lines) or "Nothing would change.")
         return
@@ -248,7 +239,7 @@ def alter(session: CommandSession, /, topic: str, yes: bool, dry_run: bool, **se
     with session.connect() as lake:
         record = lake.alter_topic(topic, **changes)
     if session.as_json:
-        output.emit({"topic": topic, **_settings(record.settings)})
+        output.emit({"topic": topic, **_document(record.settings)})
     else:
         output.say("\n".join(lines) or "Nothing to change.")
 
@@ -302,21 +293,12 @@ def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
     return less("retention") or less("retention_bytes")
 
 
-def _settings(settings: TopicSettings) -> dict[str, object]:
-    document = {**output.fields(settings), "message_type": str(settings.message_type), "typed": settings.schema is not None}
-    del document["schema"]  # the first version; describe and schema show the present one
-    document["retention_s"] = document.pop("retention")
-    limits = output.fields(settings.limits)
-    delay = limits.pop("delay")
-    document["limits"] = {**limits, "delay_s": delay}
-    return document
+def _document(settings: TopicSettings) -> dict[str, object]:
+    found: dict[str, object] = json_value(TopicSettingsView.of(settings))
+    return found
 
 
-def _type_text(settings: TopicSettings) -> str:
-    return f"{settings.message_type}, typed" if settings.schema is not None else str(settings.message_type)
-
-
-def _kept(settings: TopicSettings) -> str:
+def _kept(settings: TopicSettingsView) -> str:
     kept = "for ever" if settings.retention is None else output.duration_text(settings.retention)
     return kept if settings.retention_bytes is None else f"{kept}, {output.size_text(settings.retention_bytes)} a queue"
 
@@ -324,54 +306,74 @@ def _kept(settings: TopicSettings) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, timedelta):
         return output.duration_text(value)
-    if isinstance(value, TopicLimits):
+    if isinstance(value, TopicLimits | TopicLimitsView):
         return ", ".join(f"{name} {_plain(getattr(value, name))}" for name in TopicLimits.__dataclass_fields__)
     return "any" if value is None else str(value)
 
 
-def _schema_facts(settings: TopicSettings, schema: TopicSchema | None) -> list[tuple[str, object]]:
-    if schema is None:
-        return []
-    taken = {"message group": settings.message_group, "tag": settings.tag, "keys": ", ".join(settings.keys)}
-    named = [(f"{name} from", path) for name, path in taken.items() if path]
-    bloom = [("Bloom filters of", ", ".join(settings.bloom))] if settings.bloom else []
-    return [(f"schema, version {schema.version}", schema.ddl), *named, *bloom]
+def _waiting_text(found: StoredTopic) -> str | None:
+    if (waiting := found.waiting) is None:
+        return None
+    due = "" if waiting.next_due is None else f"; the next is due {output.time_text(waiting.next_due)}"
+    return f"{waiting.count_text}{due}"
 
 
-def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None, *, all_queues: bool) -> None:
-    from .pending_messages import pending_facts
+def _transactions_text(found: StoredTopic) -> str | None:
+    if (open_ones := found.transactions) is None:
+        return None
+    begun = "" if open_ones.oldest is None else f", the oldest begun {output.time_text(open_ones.oldest)}"
+    return f"{open_ones.open:,} with {open_ones.messages:,} messages{begun}"
 
-    settings = found.settings
-    facts = [
-        ("type", _type_text(settings)),
-        *_schema_facts(settings, schema),
-        ("queues", settings.queues),
-        ("kept", _kept(settings)),
-        *([("listed for", "Delta, Iceberg")] if settings.iceberg else []),
-        ("limits", _plain(settings.limits)),
-        ("created", found.created),
-        ("messages", found.messages),
-        ("log entries", found.entries),
-        ("last stored", found.last_stored),
-    ]
-    facts += pending_facts(found.name, pending)
-    output.table((found.name, ""), [(name, output.format_value(value)) for name, value in facts])
+
+def _share_text(one: StoredQueue | HotMessageGroup) -> str | None:
+    return None if one.share is None else f"{100 * one.share:.1f} %"
+
+
+_FACTS: output.Columns = {
+    "type": "settings.type_text",
+    "schema": "schema",
+    "schema version": "schema_version",
+    "message group from": "settings.message_group",
+    "tag from": "settings.tag",
+    "keys from": lambda found: ", ".join(found.settings.keys) or None,
+    "Bloom filters of": lambda found: ", ".join(found.settings.bloom) or None,
+    "queues": "settings.queues",
+    "kept": lambda found: _kept(found.settings),
+    "listed for": lambda found: "Delta, Iceberg" if found.settings.iceberg else None,
+    "limits": lambda found: _plain(found.settings.limits),
+    "created": "created",
+    "messages": "messages",
+    "log entries": "entries",
+    "last stored": "last_stored",
+    "waiting": _waiting_text,
+    "timer log": lambda found: (
+        f"{timer_log_name(found.topic)}; penstock timer list {found.topic} shows what waits" if found.waiting else None
+    ),
+    "open transactions": _transactions_text,
+    "not finished": lambda found: found.transactions.not_finished if found.transactions else None,
+}
+_QUEUES: output.Columns = {
+    "queue": "queue",
+    "earliest": "earliest",
+    "next": "next",
+    "messages": "messages",
+    "in the table": lambda one: output.size_text(one.table_bytes),
+    "of the last": _share_text,
+}
+_GROUPS: output.Columns = {"message group": "message_group", "messages": "messages", "share": _share_text}
+
+
+def _show(found: StoredTopic) -> None:
+    output.facts((found.topic, ""), found, _FACTS)
     if (stored_lately := found.over_time) is not None:
         slot = (stored_lately.end - stored_lately.start) / len(stored_lately.counts)
         output.say(click.style(f"\nStored, {sum(stored_lately.counts):,} messages", bold=True))
         output.say(f"{sparkline(stored_lately.counts)}  at most {max(stored_lately.counts):,} in {output.duration_text(slot)}")
         output.say(f"{output.time_text(stored_lately.start)} to {output.time_text(stored_lately.end)}")
-    few = all_queues or len(found.queues) <= _QUEUES_SHOWN
-    queues = found.queues if few else found.hottest_queues
-    share = [f"{100 * one.sampled / found.sampled:.1f} %" if found.sampled else "-" for one in queues]
-    rows = [
-        (q.queue, q.earliest, q.next, q.next - q.earliest, output.size_text(q.table_bytes), part)
-        for q, part in zip(queues, share, strict=True)
-    ]
-    title = "Queues" if few else f"Hottest of {len(found.queues)} queues (--all-queues shows all)"
-    output.table(("queue", "earliest", "next", "messages", "in the table", "of the last"), rows, title=title)
+    total = found.settings.queues
+    title = "Queues" if len(found.queues) == total else f"Hottest of {total} queues (--all-queues shows all)"
+    output.rows(found.queues, _QUEUES, title=title)
     if found.hottest_groups:
-        groups = [(name, count, f"{100 * count / found.sampled:.1f} %") for name, count in found.hottest_groups]
-        output.table(("message group", "messages", "share"), groups, title=f"Hottest groups of the last {found.sampled:,} messages")
+        output.rows(found.hottest_groups, _GROUPS, title=f"Hottest groups of the last {found.sampled:,} messages")
     if found.named_producers:
         output.table(("producer", "last sequence"), found.named_producers.items(), title="Named producers, seen within 30 days")

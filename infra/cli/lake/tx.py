@@ -12,12 +12,12 @@ from ...console.exit_codes import OTHER
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 from ...json_values import json_value
+from ...operating.times import now_of
 from ...operating.transactions import (
     Found,
     TransactionSummary,
     details_of,
     missing_topics_sentence,
-    now_of,
     rows_of,
     sentence,
     summary_of,

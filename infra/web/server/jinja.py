@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from ...operating.bodies import body_of
 from ...operating.life import times_text
 from .. import texts
+from ..views.charts import steps
 
 ROOM = Path(__file__).parent.parent
 STATIC = ROOM / "static"
@@ -39,6 +40,7 @@ def environment() -> Environment:
         "short": short,
         "body": body,
         "conditions": conditions,
+        "steps": steps,
         "times": times_text,
         "words": lambda value: str(value).replace("_", " "),
     }

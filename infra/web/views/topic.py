@@ -4,87 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ....aio import Lake
-from ....log.describe import TopicDescription
 from ....log.errors import InvalidArgument, TopicNotFound
-from ....log.format.state import SchemaVersion
-from ....log.message.message import from_ms
-from ....log.schema.topic_schema import TopicSchema
+from ...operating.topics import StoredTopic, topic_of
 from ..faults import PagePart
 from ..lakes.source import LakeSnapshot
-from .charts import steps
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
 QUEUES_SHOWN = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
-    """A queue of the topic."""
-
-    queue: int
-    earliest: int
-    next: int
-    messages: int
-    table_bytes: int
-    """The size of its files in the table."""
-    share: float | None
-    """Its part of the messages stored last, 0 to 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HotGroupRow:
-    """A message group with many of the messages stored last."""
-
-    message_group: str
-    messages: int
-    share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaRow:
-    """A version of the topic's schema."""
-
-    version: int
-    since: datetime
-    changes: tuple[str, ...]
-    """What it changed, in words; empty for the first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTopic:
-    """The topic as it is stored."""
-
-    message_type: str
-    retention: timedelta | None
-    retention_bytes: int | None
-    iceberg: bool
-    body_bytes_max: int
-    created: datetime
-    last_stored: datetime | None
-    entries: int
-    messages: int
-    table_bytes: int
-    """The size of the files of the topic's table. What only the log has yet is not counted."""
-    schema_version: int | None
-    schema_sql: str | None
-    schema_history: tuple[SchemaRow, ...]
-    """The versions of the schema, the newest first; the last 100 are remembered."""
-    queues_total: int
-    queues: tuple[QueueRow, ...]
-    """All queues, or the hottest of very many."""
-    hottest_groups: tuple[HotGroupRow, ...]
-    sampled: int
-    """The number of the newest messages that shares are of."""
-    stored_over_time: tuple[int, ...]
-    """The messages stored in equal slots from ``stored_from`` to ``stored_to``."""
-    stored_from: datetime | None
-    stored_to: datetime | None
-    stored_line: str
-    """Points of an SVG polyline of ``stored_over_time``, in a box of 240 by 48."""
-    named_producers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +45,8 @@ class TopicPage:
 
 async def gather(scene: PageContext, asked: PageRequest) -> TopicPage:
     name = asked["topic"]
-    stored = await scene.part(lambda lake: _stored(lake, name), fatal=(TopicNotFound, InvalidArgument))
-    retention = None if stored.value is None else stored.value.retention
+    stored = await scene.part(lambda lake: topic_of(lake, name, queues=QUEUES_SHOWN), fatal=(TopicNotFound, InvalidArgument))
+    retention = None if stored.value is None else stored.value.settings.retention
 
     async def positions(lake: Lake) -> tuple[GroupPositionRow, ...]:
         looked = await scene.source.look()
@@ -130,55 +59,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> TopicPage:
         stored=stored,
         positions=await scene.part(positions),
         waiting_timers=0 if timers.value is None else timers.value.seen.timers.get(name, 0),
-    )
-
-
-async def _stored(lake: Lake, name: str) -> StoredTopic:
-    found, schema = await lake.describe_topic(name), await lake.topic_schema(name)
-    return stored_of(found, schema, () if schema is None else await lake.schema_history(name))
-
-
-def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Sequence[SchemaVersion] = ()) -> StoredTopic:
-    """A topic's description as the page shows it."""
-    queues = found.queues if len(found.queues) <= QUEUES_SHOWN else found.hottest_queues
-    over_time = found.over_time
-    return StoredTopic(
-        message_type=str(found.settings.message_type),
-        retention=found.settings.retention,
-        retention_bytes=found.settings.retention_bytes,
-        iceberg=found.settings.iceberg,
-        body_bytes_max=found.settings.limits.body_bytes,
-        created=found.created,
-        last_stored=found.last_stored,
-        entries=found.entries,
-        messages=found.messages,
-        table_bytes=found.table_bytes,
-        schema_version=None if schema is None else schema.version,
-        schema_sql=None if schema is None else schema.ddl,
-        schema_history=tuple(
-            SchemaRow(version=one.version, since=from_ms(one.time_ms), changes=one.changes) for one in reversed(versions)
-        ),
-        queues_total=len(found.queues),
-        queues=tuple(
-            QueueRow(
-                queue=one.queue,
-                earliest=one.earliest,
-                next=one.next,
-                messages=one.next - one.earliest,
-                table_bytes=one.table_bytes,
-                share=one.sampled / found.sampled if found.sampled else None,
-            )
-            for one in queues
-        ),
-        hottest_groups=tuple(
-            HotGroupRow(message_group=name, messages=count, share=count / found.sampled) for name, count in found.hottest_groups
-        ),
-        sampled=found.sampled,
-        stored_over_time=() if over_time is None else tuple(over_time.counts),
-        stored_from=None if over_time is None else over_time.start,
-        stored_to=None if over_time is None else over_time.end,
-        stored_line="" if over_time is None else steps(over_time.counts),
-        named_producers=len(found.named_producers),
     )
 
 

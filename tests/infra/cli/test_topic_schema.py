@@ -45,7 +45,7 @@ def test_a_typed_topic_is_made_and_shown(penstock: Penstock) -> None:
     (described,) = penstock("topic", "describe", "orders", "--json").rows
     assert (described["schema"], described["schema_version"], described["settings"]["typed"]) == (DDL, 1, True)
     shown = " ".join(penstock("topic", "describe", "orders").out.split())
-    assert f"schema, version 1 {DDL} message group from customer keys from id, customer Bloom filters of id queues 1" in shown
+    assert f"schema {DDL} schema version 1 message group from customer keys from id, customer Bloom filters of id queues 1" in shown
     assert penstock("topic", "schema", "show", "orders").out == DDL + "\n"
     assert "schema" not in penstock("topic", "describe", "plain").out
 

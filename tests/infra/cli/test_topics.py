@@ -38,7 +38,7 @@ def test_describe_shows_offsets_and_the_hottest_groups(penstock: Penstock) -> No
     penstock("produce", "orders", "--group", "user", "--name", "importer", "--sequence", "line", stdin=lines)
     (found,) = penstock("topic", "describe", "orders", "--json").rows
     assert found["messages"] == 8
-    assert found["hottest_groups"] == [["busy", 6], ["idle", 2]]
+    assert [(one["message_group"], one["messages"]) for one in found["hottest_groups"]] == [("busy", 6), ("idle", 2)]
     assert found["named_producers"] == {"importer": 8}
     assert sum(queue["next"] for queue in found["queues"]) == 8
     shown = penstock("topic", "describe", "orders").out

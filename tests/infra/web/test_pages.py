@@ -103,7 +103,7 @@ def test_a_topic_shows_each_group_beside_what_is_kept(console: Open) -> None:
     assert [(one["queue"], one["messages"]) for one in found["stored"]["value"]["queues"]] == [(0, 4), (1, 1)]
     (position,) = found["positions"]["value"]
     assert (position["group"], position["kept"], position["done"], position["lag"]) == ("billing", 5, 0, 5)
-    assert 0 < position["left_s"] <= found["stored"]["value"]["retention_s"]
+    assert 0 < position["left_s"] <= found["stored"]["value"]["settings"]["retention_s"]
 
 
 def test_what_waits_for_a_retry_is_not_done(console: Open, folder: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_topic_shows_its_size_and_what_came_when(console: Open, folder: Path) 
     files = [one.stat().st_size for one in (folder / "topics" / "orders").rglob("queue=*/*.parquet")]
     assert stored["table_bytes"] == sum(files) > 0
     assert sum(one["table_bytes"] for one in stored["queues"]) == sum(files)
-    assert sum(stored["stored_over_time"]) == 8
+    assert sum(stored["over_time"]["counts"]) == 8
     assert 'aria-label="messages stored over time' in browser.page("/topics/orders")
 
 

@@ -1,0 +1,212 @@
+"""Topics: their settings, and what is stored of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from .pending_messages import PendingTransactions, WaitingMessages, pending_transactions, waiting_messages
+from .times import time_of
+
+if TYPE_CHECKING:
+    from ...aio import Lake
+    from ...log import TopicDescription, TopicSettings
+    from ...log.format.state import SchemaVersion
+    from ...log.schema.topic_schema import TopicSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLimitsView:
+    """The limits of a message's size, and of its delay."""
+
+    body_bytes: int
+    properties_bytes: int
+    properties: int
+    group_bytes: int
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettingsView:
+    """The settings of a topic."""
+
+    message_type: str
+    typed: bool
+    """Whether its messages are rows of a schema."""
+    queues: int
+    retention: timedelta | None
+    """None: for ever."""
+    retention_bytes: int | None
+    limits: TopicLimitsView
+    iceberg: bool
+    message_group: str | None
+    """The field from which a row's message group comes."""
+    tag: str | None
+    keys: tuple[str, ...]
+    bloom: tuple[str, ...]
+    """The fields with Bloom filters."""
+
+    @staticmethod
+    def of(settings: TopicSettings) -> TopicSettingsView:
+        limits = settings.limits
+        return TopicSettingsView(
+            message_type=str(settings.message_type),
+            typed=settings.schema is not None,
+            queues=settings.queues,
+            retention=settings.retention,
+            retention_bytes=settings.retention_bytes,
+            limits=TopicLimitsView(
+                body_bytes=limits.body_bytes,
+                properties_bytes=limits.properties_bytes,
+                properties=limits.properties,
+                group_bytes=limits.group_bytes,
+                delay=limits.delay,
+            ),
+            iceberg=settings.iceberg,
+            message_group=settings.message_group,
+            tag=settings.tag,
+            keys=settings.keys,
+            bloom=settings.bloom,
+        )
+
+    @property
+    def type_text(self) -> str:
+        return f"{self.message_type}, typed" if self.typed else self.message_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredQueue:
+    """A queue of the topic."""
+
+    queue: int
+    earliest: int
+    next: int
+    messages: int
+    table_bytes: int
+    """The size of its files in the table."""
+    share: float | None
+    """Its part of the messages stored last, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotMessageGroup:
+    """A message group with many of the messages stored last."""
+
+    message_group: str
+    messages: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchemaVersion:
+    """A version of the topic's schema."""
+
+    version: int
+    since: datetime
+    changes: tuple[str, ...]
+    """What it changed, in words; empty for the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesOverTime:
+    """The number of messages stored in each of some equal slots of time."""
+
+    start: datetime
+    end: datetime
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTopic:
+    """A topic as it is stored."""
+
+    topic: str
+    settings: TopicSettingsView
+    created: datetime
+    last_stored: datetime | None
+    entries: int
+    """The entries of the log."""
+    messages: int
+    table_bytes: int
+    """The size of the files of the topic's table. What only the log has yet is not counted."""
+    schema_version: int | None
+    schema: str | None
+    """The fields in SQL."""
+    schema_history: tuple[StoredSchemaVersion, ...]
+    """The versions of the schema, the newest first; the last 100 are remembered."""
+    queues: tuple[StoredQueue, ...]
+    """All queues, or the hottest of very many."""
+    hottest_groups: tuple[HotMessageGroup, ...]
+    sampled: int
+    """The number of the newest messages that shares are of."""
+    over_time: MessagesOverTime | None
+    """The number of the newest messages in equal slots of time. None: they are too few."""
+    named_producers: dict[str, int]
+    """The last sequence of each named producer that was seen within 30 days."""
+    waiting: WaitingMessages | None = None
+    """The messages that wait for their time. None: it is no topic of type DELAY, or they were not asked for."""
+    transactions: PendingTransactions | None = None
+    """The transactions that are under way. None: it is no topic of type TRANSACTION, or they were not asked for."""
+
+
+async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending: bool = False) -> StoredTopic:
+    """A topic. Of more than ``queues`` queues only the hottest are listed. Raises `TopicNotFound`."""
+    found, schema = await lake.describe_topic(name), await lake.topic_schema(name)
+    versions = () if schema is None else await lake.schema_history(name)
+    kind = found.settings.message_type
+    waiting, transactions = (
+        await asyncio.gather(waiting_messages(lake, name, kind), pending_transactions(lake, name, kind))
+        if pending
+        else (None, None)
+    )
+    return stored_topic_of(found, schema, versions, queues=queues, waiting=waiting, transactions=transactions)
+
+
+def stored_topic_of(
+    found: TopicDescription,
+    schema: TopicSchema | None,
+    versions: Sequence[SchemaVersion],
+    *,
+    queues: int | None,
+    waiting: WaitingMessages | None,
+    transactions: PendingTransactions | None,
+) -> StoredTopic:
+    """The same of what was read. Pure."""
+    time = found.over_time
+    listed = found.queues if queues is None or len(found.queues) <= queues else found.hottest_queues
+    return StoredTopic(
+        topic=found.name,
+        settings=TopicSettingsView.of(found.settings),
+        created=found.created,
+        last_stored=found.last_stored,
+        entries=found.entries,
+        messages=found.messages,
+        table_bytes=found.table_bytes,
+        schema_version=None if schema is None else schema.version,
+        schema=None if schema is None else schema.ddl,
+        schema_history=tuple(
+            StoredSchemaVersion(version=one.version, since=time_of(one.time_ms), changes=one.changes) for one in reversed(versions)
+        ),
+        queues=tuple(
+            StoredQueue(
+                queue=one.queue,
+                earliest=one.earliest,
+                next=one.next,
+                messages=one.next - one.earliest,
+                table_bytes=one.table_bytes,
+                share=one.sampled / found.sampled if found.sampled else None,
+            )
+            for one in listed
+        ),
+        hottest_groups=tuple(
+            HotMessageGroup(message_group=name, messages=count, share=count / found.sampled) for name, count in found.hottest_groups
+        ),
+        sampled=found.sampled,
+        over_time=None if time is None else MessagesOverTime(start=time.start, end=time.end, counts=time.counts),
+        named_producers=found.named_producers,
+        waiting=waiting,
+        transactions=transactions,
+    )
