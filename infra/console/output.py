@@ -97,6 +97,11 @@ def rows(found: Iterable[object], columns: Columns, *, title: str | None = None)
     table(tuple(columns), (cells(one, columns) for one in found), title=title)
 
 
+def record_grid(found: Iterable[object], columns: Columns) -> Table:
+    """Dataclasses as a table, to be drawn elsewhere."""
+    return grid(tuple(columns), (cells(one, columns) for one in found))
+
+
 def facts(heading: tuple[str, str], one: object, columns: Columns) -> None:
     """Write what is known of something for people, a fact a line. What is None is left out."""
     known = [(name, value) for name, value in zip(columns, cells(one, columns), strict=True) if value is not None]

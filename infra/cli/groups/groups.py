@@ -22,11 +22,13 @@ from ...console import completion, output
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 from ...console.values import DurationParam, ParamType, PositionParam
-from .lag import describe, lag, settings_document, settings_facts
+from ...json_values import json_value
+from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
 
 if TYPE_CHECKING:
     from ....log import Position as LogPosition
+    from ...operating.groups import GroupSettingsView
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -135,10 +137,10 @@ def list_groups(session: CommandSession) -> bool:
         groups = lake.groups()
     if session.as_json:
         for name, settings in groups.items():
-            output.emit({"group": name, **settings_document(settings)})
+            output.emit({"group": name, **json_value(_view(settings))})
     else:
-        rows = [(name, *(value for _, value in settings_facts(settings))) for name, settings in groups.items()]
-        output.table(("group", *(name for name, _ in settings_facts(GroupSettings()))), rows)
+        rows = [(name, *output.cells(_view(settings), SETTINGS)) for name, settings in groups.items()]
+        output.table(("group", *SETTINGS), rows)
     return bool(groups)
 
 
@@ -157,10 +159,10 @@ def alter(session: CommandSession, /, group: str, dry_run: bool, **settings: Any
         changes = _changes(before, settings)
         after = GroupSettings.stating({**output.fields(before), **changes}) if dry_run else lake.alter_group(group, **changes)
     if session.as_json:
-        output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **settings_document(after)})
+        output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **json_value(_view(after))})
         return
-    pairs = zip(settings_facts(before), settings_facts(after), strict=True)
-    lines = [f"{name}: {old} -> {new}" for (name, old), (_, new) in pairs if old != new]
+    old, new = (output.cells(_view(one), SETTINGS) for one in (before, after))
+    lines = [f"{name}: {was} -> {now}" for name, was, now in zip(SETTINGS, old, new, strict=True) if was != now]
     output.say("\n".join(lines) or ("Nothing would change." if dry_run else "Nothing to change."))
 
 
@@ -271,8 +273,15 @@ def _settings_of(groups: Mapping[str, GroupSettings], group: str) -> GroupSettin
     return groups[group]
 
 
+def _view(settings: GroupSettings) -> GroupSettingsView:
+    from ...operating.groups import GroupSettingsView
+
+    return GroupSettingsView.of(settings)
+
+
 def _show(session: CommandSession, group: str, settings: GroupSettings) -> None:
     if session.as_json:
-        output.emit({"group": group, **settings_document(settings)})
+        output.emit({"group": group, **json_value(_view(settings))})
     else:
-        output.say(f"Group {group}: {', '.join(f'{name} {value}' for name, value in settings_facts(settings))}.")
+        facts = [f"{name} {value}" for name, value in zip(SETTINGS, output.cells(_view(settings), SETTINGS), strict=True)]
+        output.say(f"Group {group}: {', '.join(facts)}.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from ....coordinator.groups.record import setting_text
 from ...console import completion, output
 from ...console.session import CommandSession, group_options
 from ...console.values import DurationParam
@@ -19,58 +18,45 @@ from .owners import SUSPICIOUS, WATCHED, owner_text, verdicts
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ....coordinator import GroupDescription, GroupSettings, QueueProgress
     from ....lake import Lake
+    from ...operating.groups import GroupLag, GroupProgress
 
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
-_LAG_COLUMNS = ("group", "topic", "lag", "age", "parked")
-_COLUMNS = (
-    "queue",
-    "owner",
-    "epoch",
-    "floor",
-    "next",
-    "lag",
-    "age",
-    "in flight",
-    "waiting",
-    "blocked",
-    "parked",
-    "suspects",
-    "dead letters",
-)
-
-
-class _Lag(NamedTuple):
-    """How far a group is behind in a topic."""
-
-    group: str
-    topic: str
-    lag: int
-    age: timedelta
-    parked: int
-
-
-def settings_facts(settings: GroupSettings) -> list[tuple[str, str]]:
-    """A group's settings for people."""
-    filters = "; ".join(f"{topic}: {tags}" for topic, tags in settings.filters.items())
-    return [
-        ("order", settings.delivery_order.value),
-        ("retry", setting_text(settings.retry)),
-        ("attempts", setting_text(settings.max_attempts)),
-        ("dead letters", settings.dead_letter_policy.value),
-        ("filters", filters or "none"),
-    ]
-
-
-def settings_document(settings: GroupSettings) -> dict[str, object]:
-    """A group's settings as JSON values."""
-    retry = {**output.fields(settings.retry)}
-    for name in ("interval", "interval_max"):
-        retry[f"{name}_s"] = retry.pop(name)
-    return {**output.fields(settings), "retry": retry, "filters": dict(settings.filters)}
+SETTINGS: output.Columns = {
+    "order": "delivery_order",
+    "retry": "retry_text",
+    "attempts": "attempts_text",
+    "dead letters": "dead_letter_policy",
+    "filters": "filters_text",
+}
+_PROGRESS: output.Columns = {
+    "members": "members_total",
+    "lag": "lag",
+    "age": lambda found: _age(found.age),
+}
+_FACTS: output.Columns = {
+    **{name: f"settings.{field}" for name, field in SETTINGS.items()},
+    **_PROGRESS,
+    "lost letters": lambda found: found.lost_letters or None,
+}
+_LAGS: output.Columns = {"group": "group", "topic": "topic", "lag": "lag", "age": lambda one: _age(one.age), "parked": "parked"}
+_QUEUES: output.Columns = {
+    "queue": "queue",
+    "owner": lambda one: owner_text(one.owner) or "-",
+    "epoch": "epoch",
+    "floor": "floor",
+    "next": "next_offset",
+    "lag": "lag",
+    "age": lambda one: _age(one.lag_time),
+    "in flight": "in_flight",
+    "waiting": "waiting",
+    "blocked": "blocked",
+    "parked": "parked",
+    "suspects": "suspects",
+    "dead letters": "dead_letters",
+}
 
 
 def _watch_options(command: F) -> F:
@@ -91,19 +77,23 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
     The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest. Where
     that is 5s or more, the owners are watched until it is known whether they live: a queue keeps a dead owner until another worker takes it.
     """
+    from ...operating.groups import progress_of
+
     with session.connect(read_only=True) as lake:
         if watch:
-            _watch(session, interval, lambda: lake.describe_group(group), lambda found: [_document(found)], _brief)
-        elif session.as_json:
-            output.emit(_document(lake.describe_group(group)))
-        else:
-            found = lake.describe_group(group)
-            for part in _parts(found):
-                output.draw(part)
-            if found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
-                output.note(f"\nIs {found.name} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
-                for line in verdicts(found, lake.workers(watch=WATCHED, group=group)):
-                    output.say(line)
+            _watch(session, interval, lambda: [progress_of(lake.describe_group(group))], lambda found: _brief(*found))
+        described = lake.describe_group(group)
+        found = progress_of(described)
+        if session.as_json:
+            output.emit(found)
+            return
+        output.facts((group, ""), found, _FACTS)
+        for part in _queues(found):
+            output.draw(part)
+        if found.age >= SUSPICIOUS and any(one.owner for one in found.queues):
+            output.note(f"\nIs {group} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
+            for line in verdicts(described, lake.workers(watch=WATCHED, group=group)):
+                output.say(line)
 
 
 @click.command()
@@ -115,52 +105,30 @@ def lag(session: CommandSession, group: str | None, watch: bool, interval: timed
     """Show how far a group, or each, is behind: in messages that are not settled, and by the age of the oldest of them."""
     with session.connect(read_only=True) as lake:
         if watch:
-            _watch(
-                session,
-                interval,
-                lambda: _lags(lake, group),
-                _lag_documents,
-                lambda rows: [output.grid(_LAG_COLUMNS, _shown(rows))],
-            )
-        rows = _lags(lake, group)
-    if session.as_json:
-        for document in _lag_documents(rows):
-            output.emit(document)
-    else:
-        output.table(_LAG_COLUMNS, _shown(rows))
+            _watch(session, interval, lambda: _lags(lake, group), lambda rows: [output.record_grid(rows, _LAGS)])
+        output.records(session, _lags(lake, group), _LAGS)
 
 
-def _lags(lake: Lake, group: str | None) -> list[_Lag]:
+def _lags(lake: Lake, group: str | None) -> list[GroupLag]:
     from ....coordinator import GroupNotFound
+    from ...operating.groups import lags_of
 
-    found: list[_Lag] = []
+    found: list[GroupLag] = []
     for name in lake.groups() if group is None else [group]:
         try:
-            described = lake.describe_group(name)
+            found += lags_of(lake.describe_group(name))
         except GroupNotFound:
             if group is not None:
                 raise
-            continue  # it was deleted since it was listed
-        for topic, queues in _by_topic(described.queues).items():
-            age = max(queue.lag_time for queue in queues)
-            found.append(_Lag(name, topic, sum(queue.lag for queue in queues), age, sum(queue.parked for queue in queues)))
+            # It was deleted since it was listed.
     return found
-
-
-def _lag_documents(rows: Sequence[_Lag]) -> list[dict[str, object]]:
-    return [{"group": one.group, "topic": one.topic, "lag": one.lag, "lag_time_s": one.age, "parked": one.parked} for one in rows]
-
-
-def _shown(rows: Sequence[_Lag]) -> list[_Lag]:
-    return [one._replace(age=_age(one.age)) for one in rows]
 
 
 def _watch(
     session: CommandSession,
     interval: timedelta,
-    look: Callable[[], T],
-    documents: Callable[[T], list[dict[str, object]]],
-    parts: Callable[[T], list[Table | str]],
+    look: Callable[[], list[T]],
+    parts: Callable[[list[T]], list[Table | str]],
 ) -> NoReturn:
     """Refresh until a signal. An error that may pass is shown, and the next look may succeed."""
     from ....log import RetryError
@@ -173,8 +141,8 @@ def _watch(
             elif trouble:
                 output.note(trouble)
             else:
-                for document in documents(found):
-                    output.emit(document)
+                for one in found:
+                    output.emit(one)
             time.sleep(interval.total_seconds())
             try:
                 found, trouble = look(), ""
@@ -182,70 +150,20 @@ def _watch(
                 trouble = f"{error.message}; trying again"
 
 
-def _parts(found: GroupDescription) -> list[Table | str]:
-    """The parts shown to people."""
-    facts = [*settings_facts(found.settings), ("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time))]
-    if found.lost_letters:
-        facts.append(("lost letters", found.lost_letters))
-    return [output.grid((found.name, ""), [(name, output.format_value(value)) for name, value in facts]), *_queues(found)]
-
-
-def _brief(found: GroupDescription) -> list[Table | str]:
+def _brief(found: GroupProgress) -> list[Table | str]:
     """The parts in short form, so that 16 queues fit on a terminal."""
-    facts = (("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time)))
+    facts = zip(_PROGRESS, output.cells(found, _PROGRESS), strict=True)
     line = "   ".join(f"{name} {output.format_value(value)}" for name, value in facts)
-    return [f"{found.name}   {found.settings.delivery_order}   {line}", *_queues(found)]
+    return [f"{found.group}   {found.settings.delivery_order}   {line}", *_queues(found)]
 
 
-def _queues(found: GroupDescription) -> list[Table | str]:
+def _queues(found: GroupProgress) -> list[Table | str]:
     parts: list[Table | str] = []
-    for topic, queues in _by_topic(found.queues).items():
-        parts += [f"\n{topic}", output.grid(_COLUMNS, map(_row, queues))]
+    for topic in found.topics:
+        parts += [f"\n{topic}", output.record_grid(found.of_topic(topic), _QUEUES)]
     return parts or ["\nIt has not begun on any topic."]
 
 
 def _age(age: timedelta) -> timedelta:
     """An age to the second; nobody reads more of it."""
     return timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
-
-
-def _row(one: QueueProgress) -> tuple[object, ...]:
-    return (
-        one.queue,
-        owner_text(one.owner) or "-",
-        one.epoch,
-        one.floor,
-        one.next_offset,
-        one.lag,
-        _age(one.lag_time),
-        one.in_flight,
-        one.waiting,
-        one.blocked,
-        one.parked,
-        one.suspects,
-        one.dead_letters,
-    )
-
-
-def _by_topic(queues: Sequence[QueueProgress]) -> dict[str, list[QueueProgress]]:
-    found: dict[str, list[QueueProgress]] = {}
-    for one in queues:
-        found.setdefault(one.topic, []).append(one)
-    return found
-
-
-def _document(found: GroupDescription) -> dict[str, object]:
-    queues = []
-    for one in found.queues:
-        document = output.fields(one)
-        document["lag_time_s"] = document.pop("lag_time")
-        queues.append(document)
-    return {
-        "group": found.name,
-        **settings_document(found.settings),
-        "members": list(found.members),
-        "lag": found.lag,
-        "lag_time_s": found.lag_time,
-        "lost_letters": found.lost_letters,
-        "queues": queues,
-    }

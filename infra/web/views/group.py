@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from ....aio import Lake
 from ....consumers.trace.held_messages import HeldMessage, held_messages
 from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueProgress
-from ....coordinator.groups.record import setting_text
 from ....coordinator.operators.operators import read_cell
+from ...operating.groups import GroupProgress, progress_of
 from ..faults import ErrorView, PagePart
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
@@ -19,36 +18,6 @@ QUEUES_SHOWN = 500
 MEMBERS_SHOWN = 100
 HELD_QUEUES, HELD_SHOWN = 4, 5
 """The queues whose messages that wait for another try are shown, and how many of each: the page reads cell and messages for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettingsView:
-    """The settings of a group, as they are spelt to people."""
-
-    delivery_order: str
-    retry: str
-    max_attempts: int | None
-    """The deliveries until a message is given up; None: any number."""
-    dead_letter_policy: str
-    filters: dict[str, str]
-    """What is taken of a topic, by its name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupProgress:
-    """The group on its topics, queue by queue."""
-
-    settings: GroupSettingsView
-    members: tuple[str, ...]
-    """The members that joined, some of them perhaps dead by now; the first of very many."""
-    members_total: int
-    topics: tuple[str, ...]
-    lag: int
-    age: timedelta
-    lost_letters: int
-    queues_total: int
-    queues: tuple[QueueProgress, ...]
-    """All queues, or those with the greatest lag of very many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +76,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> GroupPage:
     return GroupPage(
         group=name,
         left_out=whole.fault,
-        standing=PagePart(value=standing_of(found)),
+        standing=PagePart(value=progress_of(found, queues=QUEUES_SHOWN, members=MEMBERS_SHOWN)),
         parked=await scene.part(parked),  # which reads no cell where nothing is parked
         held=await scene.part(lambda lake: held_of(lake, name, queues)),
     )
@@ -131,30 +100,6 @@ async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> He
         cell = await read_cell(lake.coordination.cells, group, record, topic, queue)
         rows += await held_messages(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN)
     return HeldMessageList(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
-
-
-def standing_of(found: GroupDescription) -> GroupProgress:
-    """A group's description as the page shows it."""
-    queues = found.queues
-    if len(queues) > QUEUES_SHOWN:
-        queues = tuple(sorted(queues, key=lambda one: -one.lag)[:QUEUES_SHOWN])
-    return GroupProgress(
-        settings=GroupSettingsView(
-            delivery_order=found.settings.delivery_order.value,
-            retry=setting_text(found.settings.retry),
-            max_attempts=found.settings.max_attempts,
-            dead_letter_policy=found.settings.dead_letter_policy.value,
-            filters=dict(found.settings.filters),
-        ),
-        members=found.members[:MEMBERS_SHOWN],
-        members_total=len(found.members),
-        topics=tuple(dict.fromkeys(one.topic for one in found.queues)),
-        lag=found.lag,
-        age=found.lag_time,
-        lost_letters=found.lost_letters,
-        queues_total=len(found.queues),
-        queues=queues,
-    )
 
 
 def live(shown: GroupPage) -> dict[str, object]:

@@ -1,0 +1,120 @@
+"""Consumer groups: their settings, and how far one is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ...coordinator.groups.record import setting_text
+from ...coordinator.groups.retry import RetryPolicy
+from ...coordinator.operators.describe import QueueProgress
+
+if TYPE_CHECKING:
+    from ...coordinator import GroupDescription, GroupSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettingsView:
+    """The settings of a group."""
+
+    delivery_order: str
+    retry: RetryPolicy
+    max_attempts: int | None
+    """The deliveries until a message is given up; None: any number."""
+    dead_letter_policy: str
+    filters: dict[str, str]
+    """What is taken of a topic, by its name."""
+
+    @staticmethod
+    def of(settings: GroupSettings) -> GroupSettingsView:
+        return GroupSettingsView(
+            delivery_order=settings.delivery_order.value,
+            retry=settings.retry,
+            max_attempts=settings.max_attempts,
+            dead_letter_policy=settings.dead_letter_policy.value,
+            filters=dict(settings.filters),
+        )
+
+    @property
+    def retry_text(self) -> str:
+        return setting_text(self.retry)
+
+    @property
+    def attempts_text(self) -> str:
+        return setting_text(self.max_attempts)
+
+    @property
+    def filters_text(self) -> str:
+        return "; ".join(f"{topic}: {tags}" for topic, tags in self.filters.items()) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLag:
+    """How far a group is behind in a topic."""
+
+    group: str
+    topic: str
+    lag: int
+    """The messages that are not settled."""
+    age: timedelta
+    """The age of the oldest of them."""
+    parked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProgress:
+    """A group on its topics, queue by queue."""
+
+    group: str
+    settings: GroupSettingsView
+    members: tuple[str, ...]
+    """The members that joined, some of them perhaps dead by now; the first of very many."""
+    members_total: int
+    topics: tuple[str, ...]
+    lag: int
+    age: timedelta
+    lost_letters: int
+    queues_total: int
+    queues: tuple[QueueProgress, ...]
+    """All queues, or those with the greatest lag of very many."""
+
+    def of_topic(self, topic: str) -> Sequence[QueueProgress]:
+        """The queues of a topic."""
+        return [one for one in self.queues if one.topic == topic]
+
+
+def progress_of(found: GroupDescription, *, queues: int | None = None, members: int | None = None) -> GroupProgress:
+    """How far a group is, with at most so many queues and members."""
+    listed = found.queues
+    if queues is not None and len(listed) > queues:
+        listed = tuple(sorted(listed, key=lambda one: -one.lag)[:queues])
+    return GroupProgress(
+        group=found.name,
+        settings=GroupSettingsView.of(found.settings),
+        members=found.members[:members],
+        members_total=len(found.members),
+        topics=tuple(dict.fromkeys(one.topic for one in found.queues)),
+        lag=found.lag,
+        age=found.lag_time,
+        lost_letters=found.lost_letters,
+        queues_total=len(found.queues),
+        queues=listed,
+    )
+
+
+def lags_of(found: GroupDescription) -> list[GroupLag]:
+    """How far a group is behind, topic by topic."""
+    whole = progress_of(found)
+    return [
+        GroupLag(
+            group=found.name,
+            topic=topic,
+            lag=sum(one.lag for one in queues),
+            age=max(one.lag_time for one in queues),
+            parked=sum(one.parked for one in queues),
+        )
+        for topic in whole.topics
+        if (queues := whole.of_topic(topic))
+    ]
