@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ...consumers.trace.status import DeliveryState
-from ...consumers.trace.trace import GroupTrace, StoredTrace, Trace
-from ...coordinator.timers.tracing import DelayState
+from ...consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from ...coordinator.timers.tracing import DelayState, DelayTrace
+from ...coordinator.transactions.tracing import TransactionTrace
+from ...log.read.places import PublishedRow
+from .bodies import BodyExcerpt, body_of
+
+_BODY_BYTES = 64 * 1024
+"""The most bytes of a body that are shown."""
+_HEADER_BYTES = 1024
 
 
 class LifeEvent(NamedTuple):
@@ -18,6 +26,212 @@ class LifeEvent(NamedTuple):
     what: str
     why: str = ""
     """The reason, as a consumer told it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeEventRow:
+    """Something that happened to the message, or is to happen."""
+
+    time: datetime
+    what: str
+    why: str | None
+    """The reason, as a consumer told it."""
+    is_ahead: bool
+    """Whether it is still to come."""
+    since: timedelta | None
+    """The time since the event before; None: it is the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDelivery(GroupTrace):
+    """How the message stands in a consumer group now."""
+
+    what: str
+    """The same in words."""
+
+    @property
+    def is_parked(self) -> bool:
+        return self.fate is DeliveryState.PARKED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfMessagePlace:
+    """Where a message is to be, while nobody sees it."""
+
+    topic: str
+    queue: int
+    body_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTransaction:
+    """The transaction in which the message was sent."""
+
+    id: str
+    decision: str
+    """open, committed or rolled back."""
+    producer_group: str | None
+    by: str | None
+    """owner, checker, operator, checks (too many of them), age or acks."""
+    begun: datetime | None
+    checks: int | None
+    next_check: datetime | None
+    finished: bool | None
+    half: HalfMessagePlace | None
+
+    def __str__(self) -> str:
+        by = "" if self.by is None else f" by {self.by}"
+        group = "" if self.producer_group is None else f" of producer group {self.producer_group}"
+        return f"{self.id}{group}, {self.decision}{by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFacts:
+    """What a dead letter says."""
+
+    group: str
+    topic: str
+    queue: int
+    offset: int
+    reconsume_times: int
+    reason: str
+    redrive: str
+    """no, on its way, sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderRow:
+    """A header, with the beginning of its value."""
+
+    name: str
+    value: BodyExcerpt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageCopy:
+    """One place where the message is stored."""
+
+    topic: str
+    queue: int
+    offset: int
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    producer: str
+    sent: datetime
+    stored: datetime
+    due: datetime | None
+    entry: int | None
+    """The entry of the log. None: it is trimmed; the table has the message."""
+    published: PublishedRow | None
+    """Its place in the topic's table; None: it is in the log only."""
+    delay: DelayTrace | None
+    """What becomes of it, where it is delayed."""
+    transaction: MessageTransaction | None
+    redriven_from: int | None
+    """The offset of the dead letter from which it was sent back here."""
+    dead_letter: DeadLetterFacts | None
+    groups: tuple[GroupDelivery, ...]
+    members: tuple[MemberTrace, ...]
+    properties: dict[str, str]
+    headers: tuple[HeaderRow, ...]
+    binary_key: BodyExcerpt | None
+    body: BodyExcerpt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLife:
+    """All that is stored of the message."""
+
+    message_id: str
+    events: tuple[LifeEventRow, ...]
+    places: tuple[MessageCopy, ...]
+    transaction: MessageTransaction | None
+    """The transaction in which it was sent, while nobody sees it."""
+    gathered: DelayTrace | None
+    """The topic for which it waits, when it is only among delayed messages."""
+    topics: tuple[str, ...]
+    """The topics that were looked through."""
+    unread: tuple[str, ...]
+    """What could not be read. There may be more of the message there."""
+
+
+def life_of(found: Trace, now: datetime) -> MessageLife:
+    """A trace as all outputs show it."""
+    events = events_of(found)
+    times = [one.time for one in events]
+    return MessageLife(
+        message_id=found.message_id,
+        events=tuple(
+            LifeEventRow(
+                time=one.time,
+                what=one.what,
+                why=one.why or None,
+                is_ahead=one.time > now,
+                since=None if at is None else one.time - at,
+            )
+            for one, at in zip(events, [None, *times], strict=False)
+        ),
+        places=tuple(map(_place, found.places)),
+        transaction=_transaction(found.transaction),
+        gathered=found.gathered,
+        topics=found.topics,
+        unread=found.unread,
+    )
+
+
+def _place(one: StoredTrace) -> MessageCopy:
+    message = one.message
+    is_tombstone = message.body is None and message.value is None
+    return MessageCopy(
+        topic=message.topic,
+        queue=message.queue,
+        offset=message.offset,
+        message_group=message.message_group,
+        tag=message.tag,
+        keys=message.keys,
+        producer=message.producer,
+        sent=message.born_timestamp,
+        stored=message.store_timestamp,
+        due=message.delivery_timestamp,
+        entry=one.entry,
+        published=one.published,
+        delay=one.delay,
+        transaction=_transaction(one.transaction),
+        redriven_from=one.redriven_from,
+        dead_letter=_dead_letter(one.dead_letter),
+        groups=tuple(_delivery(each) for each in one.groups),
+        members=one.members,
+        properties=dict(message.properties),
+        headers=tuple(HeaderRow(name=name, value=body_of(value, most=_HEADER_BYTES)) for name, value in message.headers),
+        binary_key=None if message.key is None else body_of(message.key, most=_HEADER_BYTES),
+        body=body_of(None if is_tombstone else message.content, most=_BODY_BYTES),
+    )
+
+
+def _delivery(one: GroupTrace) -> GroupDelivery:
+    return GroupDelivery(**{each.name: getattr(one, each.name) for each in fields(one)}, what=delivery_state_text(one))
+
+
+def _dead_letter(one: DeadLetterTrace | None) -> DeadLetterFacts | None:
+    return None if one is None else DeadLetterFacts(group=one.group, redrive=one.redrive, **one.origin._asdict())
+
+
+def _transaction(one: TransactionTrace | None) -> MessageTransaction | None:
+    if one is None:
+        return None
+    half = one.half
+    return MessageTransaction(
+        id=one.id,
+        decision=one.decision,
+        producer_group=one.producer_group,
+        by=one.by,
+        begun=one.begun,
+        checks=one.checks,
+        next_check=one.next_check,
+        finished=one.finished,
+        half=None if half is None else HalfMessagePlace(topic=half.topic, queue=half.queue, body_bytes=len(half.content)),
+    )
 
 
 def events_of(found: Trace) -> list[LifeEvent]:

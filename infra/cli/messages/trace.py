@@ -22,18 +22,20 @@ from ...console.session import CommandSession, exit_code_option, group_options
 @exit_code_option
 def command(session: CommandSession, /, message_id: str, topic: str | None) -> bool:
     """Tell the life of one message: where it is stored, and how it stands in every consumer group."""
-    from .life import as_json_values, pictured
+    from ...operating.life import life_of
+    from .life import pictured
     from .timeline import timeline
 
     with session.connect(read_only=True) as lake, output.progress("looking through topics") as tell:
-        found = lake.trace(message_id, topic=topic, progress=lambda done, _: tell(done))
+        traced = lake.trace(message_id, topic=topic, progress=lambda done, _: tell(done))
+    found = life_of(traced, datetime.now(UTC))
     there = bool(found.places) or found.transaction is not None or found.gathered is not None
     if session.as_json:
-        output.emit(as_json_values(found))
+        output.emit(found)
         return there
     for part in pictured(found):
         output.draw(part)
-    if drawn := list(timeline(found, datetime.now(UTC))):
+    if drawn := list(timeline(found)):
         output.say(click.style("\nIn time", bold=True))
         output.say("\n".join(drawn))
     for one in found.unread:

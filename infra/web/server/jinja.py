@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ...operating.bodies import body_of
-from ...operating.life import times_text
+from ...operating.life import DELAYS, redrive_text, times_text
 from .. import texts
 from ..views.charts import steps
 
@@ -40,6 +40,8 @@ def environment() -> Environment:
         "short": short,
         "body": body,
         "conditions": conditions,
+        "delay": DELAYS.__getitem__,
+        "redrive": redrive_text,
         "steps": steps,
         "times": times_text,
         "words": lambda value: str(value).replace("_", " "),

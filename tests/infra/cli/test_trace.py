@@ -16,6 +16,7 @@ from penstock.coordinator.transactions.tracing import TransactionTrace
 from penstock.infra.cli.messages.life import pictured
 from penstock.infra.cli.messages.timeline import timeline
 from penstock.infra.console import output
+from penstock.infra.operating.life import life_of
 from penstock.log.read.places import PublishedRow
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled
 from tests.infra.cli.conftest import Penstock
@@ -31,7 +32,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(found: Trace, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    for part in pictured(found):
+    for part in pictured(life_of(found, NOON)):
         output.draw(part)
     return capsys.readouterr().out.splitlines()
 
@@ -199,7 +200,7 @@ def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
     (row,) = penstock("trace", message_id, "--topic", "orders", "--json").rows
     assert [place["topic"] for place in row["places"]] == ["orders", "%DLQ%billing", "orders"]
     first, letter, back = row["places"]
-    assert (first["body_bytes"], "body" in first, first["published"], first["entry"]) == (5, False, None, 2)
+    assert (first["body"]["size_bytes"], first["published"], first["entry"]) == (5, None, 2)
     assert first["groups"] == [
         {
             "group": "billing",
@@ -212,6 +213,7 @@ def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
             "due": None,
             "behind": None,
             "dead_letter": 0,
+            "what": "dead letter 0",
         }
     ]
     assert letter["dead_letter"] == {
@@ -235,7 +237,15 @@ def test_what_is_not_there(penstock: Penstock, lake: Path) -> None:
     there = penstock("trace", "0" * 32, "--topic", "orders").err
     assert there == "No message of this id in topic orders: it was never sent to it, or retention has taken it.\n"
     assert penstock("trace", "0" * 32, "--json").rows == [
-        {"message_id": "0" * 32, "places": [], "transaction": None, "gathered": None, "topics": ["orders"], "unread": []}
+        {
+            "message_id": "0" * 32,
+            "events": [],
+            "places": [],
+            "transaction": None,
+            "gathered": None,
+            "topics": ["orders"],
+            "unread": [],
+        }
     ]
     assert "no such topic" in penstock("trace", "0" * 32, "--topic", "nowhere", code=2).err
     entry = next((lake / "topics" / "orders" / "log").glob("0*1*"))
@@ -248,7 +258,7 @@ def test_times_are_those_of_the_message(penstock: Penstock, lake: Path) -> None:
     opened, message_id = filled(lake)
     opened.close()
     (row,) = penstock("trace", message_id, "--json").rows
-    assert before <= datetime.fromisoformat(row["places"][0]["born_timestamp"]) < before + timedelta(seconds=TIMEOUT_S)
+    assert before <= datetime.fromisoformat(row["places"][0]["sent"]) < before + timedelta(seconds=TIMEOUT_S)
 
 
 def test_the_life_of_a_message_is_drawn_in_time() -> None:
@@ -261,7 +271,7 @@ def test_the_life_of_a_message_is_drawn_in_time() -> None:
         StoredTrace(message=there, entry=2, published=None, groups=(retried,)),
     )
     found = Trace(message_id="m-1", places=places, topics=("orders",))
-    assert list(timeline(found, NOON + timedelta(hours=1))) == [
+    assert list(timeline(life_of(found, NOON + timedelta(hours=1)))) == [
         "  2026-01-31T12:00:00.000Z  ● sent",
         "                     250ms  │",
         "  2026-01-31T12:00:00.250Z  ● stored: %TIMER%orders, queue 0, offset 7",
@@ -283,7 +293,7 @@ def test_a_dead_letters_way_is_drawn() -> None:
         StoredTrace(message=dead, entry=1, published=None, dead_letter=letter),
         StoredTrace(message=again, entry=1, published=None, redriven_from=9),
     )
-    drawn = list(timeline(Trace(message_id="m-1", places=places, topics=("orders",)), NOON + timedelta(hours=1)))
+    drawn = list(timeline(life_of(Trace(message_id="m-1", places=places, topics=("orders",)), NOON + timedelta(hours=1))))
     assert [line.partition("● ")[2] for line in drawn if "●" in line] == [
         "sent",
         "stored: orders, queue 3, offset 41",
@@ -294,4 +304,4 @@ def test_a_dead_letters_way_is_drawn() -> None:
 
 def test_one_moment_is_no_line() -> None:
     waits = DelayTrace(topic="orders", due=NOON, delay=DelayState.WAITING)
-    assert not list(timeline(Trace(message_id="m-1", places=(), gathered=waits, topics=("orders",)), NOON))
+    assert not list(timeline(life_of(Trace(message_id="m-1", places=(), gathered=waits, topics=("orders",)), NOON)))
