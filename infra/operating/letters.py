@@ -1,16 +1,102 @@
-"""Dead letters: which are chosen, and what is told of them. Pure."""
+"""Dead letters: which queues of them there are, which letters are chosen, and what is told of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...consumers.dead_letters.writer import ORIGIN_TOPIC, REASON, origin_of
 from ...log import MessageView, TagFilter
+from ...log.paths import DLQ_PREFIX
 from .messages import message_document
 
 if TYPE_CHECKING:
+    from ...aio import Lake
     from ...consumers import RedriveReport
+
+
+NO_DEAD_LETTER = "no dead letter"
+"""What stands for the reason and the origin of a message that somebody sent into the dead-letter queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterQueue:
+    """The dead-letter queue of a group."""
+
+    group: str
+    topic: str
+    messages: int
+    """The letters that are kept."""
+    last_stored: datetime | None
+    retention: timedelta | None
+    """None: for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterOrigin:
+    """Where a dead letter comes from, and why it is one."""
+
+    topic: str
+    queue: int
+    offset: int
+    reconsume_times: int
+    """The deliveries after the first."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterRow:
+    """One dead letter."""
+
+    offset: int
+    stored: datetime
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    body_bytes: int
+    origin: LetterOrigin | None
+    """None: it does not say."""
+    redrive: str
+    """Whether it was sent back: no, sent, on its way."""
+
+    @property
+    def reason(self) -> str:
+        return NO_DEAD_LETTER if self.origin is None else self.origin.reason
+
+
+async def dead_letter_queues(lake: Lake) -> list[DeadLetterQueue]:
+    """The dead-letter queues of a lake, by group."""
+
+    async def look(topic: str) -> DeadLetterQueue:
+        found = await lake.describe_topic(topic)
+        return DeadLetterQueue(
+            group=topic.removeprefix(DLQ_PREFIX),
+            topic=topic,
+            messages=found.messages,
+            last_stored=found.last_stored,
+            retention=found.settings.retention,
+        )
+
+    return [await look(name) for name in await lake.topics() if name.startswith(DLQ_PREFIX)]
+
+
+def letter_row(letter: MessageView, redrive: str) -> LetterRow:
+    """A dead letter, and whether it was sent back. Pure."""
+    origin = origin_of(letter.properties)
+    return LetterRow(
+        offset=letter.offset,
+        stored=letter.store_timestamp,
+        message_id=letter.message_id,
+        message_group=letter.message_group,
+        tag=letter.tag,
+        keys=letter.keys,
+        body_bytes=len(letter.content),
+        origin=None if origin is None else LetterOrigin(**origin._asdict()),
+        redrive=redrive,
+    )
 
 
 def condition(

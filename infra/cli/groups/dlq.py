@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
 from ....log import TopicNotFound
-from ....log.paths import DLQ_PREFIX
 from ...console import completion, output
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, command_options, exit_code_option
+from ...operating.letter_filters import LETTER_FILTERS
 from ..lake.stored_topics import run_async
 
-if TYPE_CHECKING:
-    from ....lake import Lake
-
 F = TypeVar("F", bound=Callable[..., object])
+
+
+_QUEUES: output.Columns = {
+    "group": "group",
+    "dead letters": "messages",
+    "last": "last_stored",
+    "kept": lambda one: one.retention or "for ever",
+}
 
 
 @click.group(cls=CommandGroup)
@@ -29,18 +34,16 @@ def chosen(function: F) -> F:
     """The options that choose dead letters."""
     for option in reversed(
         (
-            click.option("--topic", shell_complete=completion.topics, help="Only dead letters of messages of this topic."),
-            click.option(
-                "--reason", metavar="TEXT", help="Only dead letters whose reason holds this text, in upper or lower case."
-            ),
-            click.option("--message-group", help="Only messages of this message group."),
-            click.option("--key", help="Only messages with this key."),
-            click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
+            click.option("--topic", shell_complete=completion.topics, help=LETTER_FILTERS["topic"]),
+            click.option("--reason", metavar="TEXT", help=LETTER_FILTERS["reason"]),
+            click.option("--message-group", help=LETTER_FILTERS["message_group"]),
+            click.option("--key", help=LETTER_FILTERS["key"]),
+            click.option("--tag", "tags", metavar="FILTER", help=LETTER_FILTERS["tags"]),
             click.option(
                 "--id",
                 "message_id",
                 shell_complete=completion.message_ids,
-                help="Only the dead letter of the message with this id.",
+                help=LETTER_FILTERS["message_id"],
             ),
             click.option("--limit", type=click.IntRange(min=1), help="At most this many messages."),
             click.option(
@@ -62,25 +65,10 @@ def chosen(function: F) -> F:
 @exit_code_option
 def list_groups(session: CommandSession) -> bool:
     """List the groups that have a dead-letter queue; the first message that dies makes one."""
-    with session.connect(read_only=True) as lake:
-        names = [name for name in lake.topics() if name.startswith(DLQ_PREFIX)]
-        found = [_standing(lake, name) for name in names]
-    if session.as_json:
-        for one in found:
-            output.emit(one)
-    elif found:
-        rows = [(one["group"], one["messages"], one["last_stored"], one["retention_s"] or "for ever") for one in found]
-        output.table(("group", "dead letters", "last", "kept"), rows)
-    else:
-        output.note("No group has dead letters.")
-    return bool(found)
+    from ...operating.letters import dead_letter_queues
 
-
-def _standing(lake: Lake, topic: str) -> dict[str, Any]:
-    described = lake.describe_topic(topic)
-    group = topic.removeprefix(DLQ_PREFIX)
-    facts = {"messages": described.messages, "last_stored": described.last_stored, "retention_s": described.settings.retention}
-    return {"group": group, "topic": topic, **facts}
+    found = run_async(session, dead_letter_queues, read_only=True)
+    return output.records(session, found, _QUEUES, nothing="No group has dead letters.")
 
 
 @command.command("read")

@@ -8,20 +8,19 @@ from datetime import datetime
 
 from ....aio import Lake
 from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic
-from ....coordinator.queues.cell import QueueCell
 from ....log import views
 from ....log.paths import DLQ_PREFIX
 from ....log.read.reader import Reader
+from ...operating.letters import letter_row
 from ..faults import PagePart
 from ..lakes.source import LakeSnapshot
-from .letters import LetterTally, row_of, tallies
+from .letters import LetterTally, tallies
 from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 ROWS = 8
 """The groups on a page: each costs some seven requests, when it is first shown."""
 KEPT_S = 300.0
 """The time for which the newest letters of a group are told again, while no letter is written for it."""
-_NOT_ASKED = QueueCell()
 SAMPLE = 20
 """The newest letters of each group from which reasons and origins are told."""
 
@@ -93,13 +92,13 @@ async def _newest(lake: Lake, group: str) -> NewestLetters:
     rows = []
     if start < following:
         async for batch in reader.read(queue=QUEUE, start=start, end=following, damaged="skip"):
-            rows += [row_of(one, _NOT_ASKED) for one in views(reader.topic, batch)]
+            rows += [letter_row(one, redrive="no") for one in views(reader.topic, batch)]
     return NewestLetters(
         kept=following - earliest,
         last=rows[-1].stored if rows else None,
         sampled=len(rows),
         by_reason=tallies(one.reason for one in rows),
-        by_origin=tallies(one.topic or "" for one in rows),
+        by_origin=tallies("" if one.origin is None else one.origin.topic for one in rows),
     )
 
 

@@ -13,8 +13,9 @@ from ....log import MessageView, TopicNotFound
 from ....log.errors import InvalidArgument, MessageNotFound
 from ....log.message.message import views
 from ....log.read.reader import Reader
+from ...operating.letters import LetterRow, letter_row
 from ..faults import PagePart
-from .letters import LetterRow, letters_topic, redriven_cell, row_of
+from .letters import letters_topic, redrive_of, redriven_cell
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 
 BODY_SHOWN_BYTES = 64 * 1024 + 1
@@ -83,7 +84,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
                 observed=offset,
             )
         held.append(found)
-        return opened(found, row_of(found, await redriven_cell(lake, group, topic.life)))
+        return opened(found, letter_row(found, redrive_of(found.offset, await redriven_cell(lake, group, topic.life))))
 
     part = await scene.part(letter)
     original: PagePart[OriginalMessage] = PagePart(value=OriginalMessage(state="unknown"))

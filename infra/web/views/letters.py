@@ -10,14 +10,15 @@ from datetime import datetime, timedelta
 
 from ....aio import Lake
 from ....consumers.dead_letters.redrive_cell import RedriveCell
-from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters, origin_of
+from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters
 from ....coordinator import GroupNotFound
 from ....coordinator.queues.cell import QueueCell
 from ....log import MessageView, TopicNotFound, views
 from ....log.read.reader import Reader
 from ....log.topic.topics import Topic
 from ...console.output import json_line
-from ...operating.letters import condition, letter_document
+from ...operating.letter_filters import LETTER_FILTERS
+from ...operating.letters import NO_DEAD_LETTER, LetterRow, condition, letter_document, letter_row
 from ..faults import PagePart
 from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 
@@ -33,30 +34,6 @@ AGES = (
     ("the last week", timedelta(weeks=1)),
 )
 OLDER = "older"
-NO_DEAD_LETTER = "no dead letter"
-"""What stands for the reason and the origin of a message that somebody sent into the dead-letter queue."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterRow:
-    """One dead letter."""
-
-    offset: int
-    stored: datetime
-    message_id: str
-    message_group: str | None
-    tag: str | None
-    keys: tuple[str, ...]
-    body_bytes: int
-    topic: str | None
-    """The topic that it comes from; None: it does not say."""
-    queue: int | None
-    origin_offset: int | None
-    deliveries: int | None
-    """The deliveries after the first."""
-    reason: str
-    redrive: str
-    """Whether it was sent back: no, sent, on its way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +78,7 @@ class LettersPage:
     found: PagePart[LetterMatches]
 
 
-FILTERS = (
-    QueryParameter(name="topic", help="Only dead letters of messages of this topic."),
-    QueryParameter(name="reason", help="Only dead letters whose reason holds this text."),
-    QueryParameter(name="message_group", help="Only messages of this message group."),
-    QueryParameter(name="key", help="Only messages with this key."),
-    QueryParameter(name="tags", help="Only messages with one of these tags: paid || refunded."),
-    QueryParameter(name="message_id", help="Only the dead letter of the message with this id."),
-)
+FILTERS = tuple(QueryParameter(name=name, help=text) for name, text in LETTER_FILTERS.items())
 BEFORE = QueryParameter(name="before", help="Only letters before this offset; 0: from the newest on.", kind=int, default=0, least=0)
 
 
@@ -148,7 +118,11 @@ async def _found(
     rows: list[LetterRow] = []
     if start < end:
         async for batch in reader.read(queue=QUEUE, start=start, end=end, damaged="skip"):
-            rows += [row_of(one, redriven) for one in views(reader.topic, batch) if wanted is None or wanted(one)]
+            rows += [
+                letter_row(one, redrive_of(one.offset, redriven))
+                for one in views(reader.topic, batch)
+                if wanted is None or wanted(one)
+            ]
     rows.reverse()
     shown = rows[:SHOWN]
     older = shown[-1].offset if len(shown) < len(rows) else start if start > earliest else None
@@ -159,7 +133,7 @@ async def _found(
         unreadable=sum(one.messages for one in reader.left_out),
         matching=len(rows),
         by_reason=tallies(one.reason for one in rows),
-        by_origin=tallies(one.topic or NO_DEAD_LETTER for one in rows),
+        by_origin=tallies(NO_DEAD_LETTER if one.origin is None else one.origin.topic for one in rows),
         by_age=by_age([one.stored for one in rows], scene.now),
         rows=tuple(shown),
         older=older,
@@ -181,26 +155,6 @@ def redrive_of(offset: int, redriven: QueueCell) -> str:
     if offset in redriven.dead_letters.assigned:
         return "on its way"
     return "sent" if offset in redriven.settled else "no"
-
-
-def row_of(letter: MessageView, redriven: QueueCell) -> LetterRow:
-    """A dead letter as a row."""
-    origin = origin_of(letter.properties)
-    return LetterRow(
-        offset=letter.offset,
-        stored=letter.store_timestamp,
-        message_id=letter.message_id,
-        message_group=letter.message_group,
-        tag=letter.tag,
-        keys=letter.keys,
-        body_bytes=len(letter.content),
-        topic=None if origin is None else origin.topic,
-        queue=None if origin is None else origin.queue,
-        origin_offset=None if origin is None else origin.offset,
-        deliveries=None if origin is None else origin.reconsume_times,
-        reason=NO_DEAD_LETTER if origin is None else origin.reason,
-        redrive=redrive_of(letter.offset, redriven),
-    )
 
 
 def tallies(names: Iterable[str]) -> tuple[LetterTally, ...]:
