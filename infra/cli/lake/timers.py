@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -13,15 +13,24 @@ from ...console import completion, output
 from ...console.listing import CommandGroup
 from ...console.session import CommandSession, command_options, exit_code_option
 from ...console.values import InstantParam
-from ...operating.messages import body_fields
+from ...json_values import json_value
 from ...operating.pending_messages import waiting_by_topic
-from ..messages.rendering import body_start
+from ...operating.timers import delayed_of
+from ..messages.rendering import BODY_CHARS
 from .stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....log import WaitingMessage
 
 _SHOWN = 100
+_MESSAGES: output.Columns = {
+    "due": "due",
+    "message id": "message_id",
+    "group": "message_group",
+    "tag": "tag",
+    "queue": "queue",
+    "body": lambda one: one.body.text[:BODY_CHARS],
+}
 _TOPICS: output.Columns = {"topic": "topic", "waiting": "waiting.count_text", "next due": "waiting.next_due"}
 
 
@@ -49,17 +58,11 @@ def list_waiting(session: CommandSession, topic: str | None, until: datetime | N
         return output.records(session, found_topics, _TOPICS, nothing="Nothing waits.")
     with session.connect(read_only=True) as lake:
         found = lake.waiting(topic, until=until, limit=limit + 1)
-    shown = found[:limit]
-    if session.as_json:
-        for message in shown:
-            output.emit(_document(message))
-    elif shown:
-        output.table(("due", "message id", "group", "tag", "queue", "body"), map(_row, shown))
-    else:
-        output.note("Nothing waits.")
+    now = datetime.now(UTC)
+    waits = output.records(session, [delayed_of(one, now) for one in found[:limit]], _MESSAGES, nothing="Nothing waits.")
     if len(found) > limit:
         output.note(f"More wait than these {limit:,}; --limit shows more.")
-    return bool(shown)
+    return waits
 
 
 @command.command("recall")
@@ -93,7 +96,7 @@ def recall(session: CommandSession, handles: tuple[str, ...], topic: str | None,
                     error.hint = done if error.hint is None else f"{error.hint}; {done}"
                 raise
             if session.as_json:
-                output.emit({**_document(message), "recalled": True})
+                output.emit({**json_value(delayed_of(message, datetime.now(UTC))), "recalled": True})
             else:
                 output.say(f"Recalled {message.message_id} of {message.topic}, due {output.time_text(message.delivery_timestamp)}.")
 
@@ -110,18 +113,3 @@ def _handles(topic: str, ids: Sequence[str], waiting: Sequence[WaitingMessage]) 
                 hint="it was delivered or recalled, or is of another topic",
             )
     return [found[message_id] for message_id in dict.fromkeys(ids)]
-
-
-def _document(message: WaitingMessage) -> dict[str, object]:
-    return {**message._asdict(), "keys": list(message.keys), **body_fields(message.body)}
-
-
-def _row(message: WaitingMessage) -> tuple[object, ...]:
-    return (
-        message.delivery_timestamp,
-        message.message_id,
-        message.message_group,
-        message.tag,
-        message.queue,
-        body_start(message.body),
-    )

@@ -30,11 +30,6 @@ class MessageSink(Protocol):
         ...
 
 
-def body_start(body: bytes | None) -> str:
-    """The beginning of a body, as a cell of a table shows it."""
-    return output.printable((body or b"")[:BODY_CHARS].decode(errors="replace"))
-
-
 def delivery(message: MessageView) -> dict[str, object]:
     """A message handed to a consumer, as JSON values: with its delivery attempt, and the epoch of the ownership."""
     return {**message_document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}

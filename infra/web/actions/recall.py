@@ -9,9 +9,10 @@ from ....coordinator.timers.cell.cell import timer_cells
 from ....coordinator.timers.waiting_messages import waiting
 from ....log import WaitingMessage
 from ....log.produce.delays import RecallHandle, waiting_messages
+from ...operating.timers import delayed_of
 from ..texts import time_text
 from ..views.page import Breadcrumb, PageContext
-from ..views.timers import delayed_of
+from ..views.timers import BODY_BYTES
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 _COLUMNS = ("topic", "message id", "message group", "tag", "sent", "due", "bytes", "body")
@@ -40,9 +41,17 @@ async def preview(scene: PageContext, recall: MessageRecall) -> ActionPreview:
             stamp="gone",
             is_nothing=True,
         )
-    shown = delayed_of(message, scene.now)
-    body = shown.body.decode(errors="replace")
-    row = (message.topic, shown.message_id, shown.message_group, shown.tag, shown.born, shown.due, shown.body_bytes, body)
+    shown = delayed_of(message, scene.now, body_bytes=BODY_BYTES)
+    row = (
+        message.topic,
+        shown.message_id,
+        shown.message_group,
+        shown.tag,
+        shown.sent,
+        shown.due,
+        shown.body.size_bytes,
+        shown.body.text,
+    )
     return ActionPreview(
         summary=f"Message {shown.message_id}, due {time_text(shown.due)}, will never be delivered to {message.topic}.",
         stamp=recall.handle,

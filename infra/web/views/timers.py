@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ....aio import Lake
-from ....log import WaitingMessage
+from ...operating.timers import DelayedMessage, delayed_of, late_by
 from ..faults import PagePart
 from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
 
@@ -15,8 +15,6 @@ TOPICS = 4
 """The topics on a page: each costs some five requests."""
 SHOWN = 20
 BODY_BYTES = 200
-LATE = timedelta(minutes=1)
-"""The time after which a message that is due and still waits is said to be late. Timers take a second or two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +37,10 @@ class TopicTimersRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelayedRow:
-    """A message that waits."""
-
-    message_id: str
-    message_group: str | None
-    tag: str | None
-    queue: int | None
-    born: datetime
-    due: datetime
-    late: timedelta | None
-    body_bytes: int
-    body: bytes
-    """The beginning of the body."""
-    recall_handle: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedList:
     """The first messages of a topic that wait."""
 
-    rows: tuple[DelayedRow, ...]
+    rows: tuple[DelayedMessage, ...]
     more: bool
     """Whether others wait behind these."""
 
@@ -104,29 +85,7 @@ async def next_of(lake: Lake, topic: str, now: datetime) -> NextTimer | None:
 
 async def _listed(lake: Lake, topic: str, limit: int, now: datetime) -> DelayedList:
     found = await lake.waiting(topic, limit=limit + 1)
-    return DelayedList(rows=tuple(delayed_of(one, now) for one in found[:limit]), more=len(found) > limit)
-
-
-def late_by(due: datetime, now: datetime) -> timedelta | None:
-    """The time since a message was due; None: it is not late."""
-    return now - due if now - due >= LATE else None
-
-
-def delayed_of(message: WaitingMessage, now: datetime) -> DelayedRow:
-    """A message that waits, as the page shows it."""
-    body = message.body or b""
-    return DelayedRow(
-        message_id=message.message_id,
-        message_group=message.message_group,
-        tag=message.tag,
-        queue=message.queue,
-        born=message.born_timestamp,
-        due=message.delivery_timestamp,
-        late=late_by(message.delivery_timestamp, now),
-        body_bytes=len(body),
-        body=body[:BODY_BYTES],
-        recall_handle=message.recall_handle,
-    )
+    return DelayedList(rows=tuple(delayed_of(one, now, body_bytes=BODY_BYTES) for one in found[:limit]), more=len(found) > limit)
 
 
 def live(shown: TimersPage) -> dict[str, object]:

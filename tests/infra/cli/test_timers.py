@@ -29,9 +29,9 @@ def test_what_waits_is_listed_and_called_back(delaying: Penstock) -> None:
     send(delaying, 1, 2, 3)
     send(delaying, 4, by=("--level", "5"))
     rows = delaying("timer", "list", "orders", "--json").rows
-    assert [json.loads(row["body"])["id"] for row in rows] == [4, 1, 2, 3]
+    assert [json.loads(row["body"]["text"])["id"] for row in rows] == [4, 1, 2, 3]
     assert [row["message_group"] for row in rows] == ["u0", "u1", "u0", "u1"]
-    due = [datetime.fromisoformat(row["delivery_timestamp"]) - datetime.fromisoformat(row["born_timestamp"]) for row in rows]
+    due = [datetime.fromisoformat(row["due"]) - datetime.fromisoformat(row["sent"]) for row in rows]
     assert due[0] == pytest.approx(timedelta(minutes=1), abs=timedelta(seconds=1))
     assert due[1] == pytest.approx(SOON, abs=timedelta(seconds=1))
     listed = delaying("timer", "list", "orders", "--until", "+30m")
@@ -59,7 +59,7 @@ def test_a_topic_s_description_says_how_much_waits_and_what_is_next(delaying: Pe
     send(delaying, 1, 2, 3)
     send(delaying, 4, by=("--level", "5"))
     rows = delaying("timer", "list", "orders", "--json").rows
-    due = rows[0]["delivery_timestamp"]
+    due = rows[0]["due"]
     assert waiting() == {"messages": 4, "exact": True, "next_due": due}
     delaying("timer", "recall", rows[3]["recall_handle"])
     send(delaying, 5, by=("--delay", "0s"))
@@ -79,7 +79,7 @@ def test_topics_for_which_messages_wait_are_listed(delaying: Penstock) -> None:
     send(delaying, 1, 2)
     (row,) = delaying("timer", "list", "--json").rows
     first = delaying("timer", "list", "orders", "--limit", "1", "--json").rows[0]
-    assert row == {"topic": "orders", "waiting": {"messages": 2, "exact": True, "next_due": first["delivery_timestamp"]}}
+    assert row == {"topic": "orders", "waiting": {"messages": 2, "exact": True, "next_due": first["due"]}}
     assert delaying("timer", "list").out.splitlines()[-1].split()[:2] == ["orders", "2"]
     assert "--until belongs to a topic." in delaying("timer", "list", "--until", "+1h", code=2).err
 
@@ -93,8 +93,8 @@ def test_a_time_for_all_or_each_records_own(delaying: Penstock) -> None:
     send(delaying, 4, by=("--deliver-at", at.isoformat()))
     send(delaying, 5, by=("--deliver-at", "+3d"))
     rows = delaying("timer", "list", "orders", "--json").rows
-    assert [json.loads(row["body"])["id"] for row in rows] == [1, 4, 5]
-    assert [row["delivery_timestamp"] for row in rows[:2]] == [at.isoformat()] * 2
+    assert [json.loads(row["body"]["text"])["id"] for row in rows] == [1, 4, 5]
+    assert [row["due"] for row in rows[:2]] == [at.isoformat()] * 2
 
 
 def test_a_file_of_parquet_is_delayed_row_by_row(delaying: Penstock, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -106,7 +106,7 @@ def test_a_file_of_parquet_is_delayed_row_by_row(delaying: Penstock, tmp_path_fa
     pq.write_table(pa.table({"text": ["a", "b"], "at": pa.array([at, at + SOON], pa.timestamp("us", "UTC"))}), file)
     delaying("produce", "orders", file, "--body", "text", "--deliver-at", "at")
     rows = delaying("timer", "list", "orders", "--json").rows
-    assert [(row["body"], row["delivery_timestamp"]) for row in rows] == [("a", at.isoformat()), ("b", (at + SOON).isoformat())]
+    assert [(row["body"]["text"], row["due"]) for row in rows] == [("a", at.isoformat()), ("b", (at + SOON).isoformat())]
 
 
 def test_the_timer_log_is_read_as_any_topic_and_shows_when_messages_are_due(delaying: Penstock) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Message, connect
-from penstock.infra.web.views.timers import LATE, late_by
+from penstock.infra.operating.timers import LATE, late_by
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE
 
