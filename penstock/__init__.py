@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 from penstock.log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from penstock.cdc.choice.masks import Mask
+    from penstock.cdc.choice.tables import TableOptions
     from penstock.cdc.cuts.at_cut import AtCut, at_cut
     from penstock.cdc.cuts.cut import CutTooOld, NoCut, TableNotInCut
+    from penstock.cdc.retype.changes import ColumnChange
+    from penstock.cdc.retype.retype import RetypedTable
+    from penstock.cdc.sync.options import BatchReport, SyncOptions
+    from penstock.cdc.sync.run import SyncRun, SyncStatus
     from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
     from penstock.coordinator import (
         AcksDecide,
@@ -108,6 +114,7 @@ if TYPE_CHECKING:
     from .blocking.lake import Lake
     from .blocking.topics import Producer, Reader
     from .blocking.transactions import Transaction
+    from .change_data import retype, sync
     from .lake import connect
 
 __version__ = "0.1.0"
@@ -119,12 +126,14 @@ __all__ = [
     "AlreadySettled",
     "AtCut",
     "BackPressureError",
+    "BatchReport",
     "BatchResult",
     "BroadcastConsumer",
     "CallError",
     "CheckedTransaction",
     "ClockSkewError",
     "ClosedError",
+    "ColumnChange",
     "CommittedNotVisible",
     "ConsumeResult",
     "CutTooOld",
@@ -147,6 +156,7 @@ __all__ = [
     "InvalidArgument",
     "Lake",
     "LimitExceeded",
+    "Mask",
     "Message",
     "MessageNotFound",
     "MessageType",
@@ -176,6 +186,7 @@ __all__ = [
     "RetryAfter",
     "RetryError",
     "RetryPolicy",
+    "RetypedTable",
     "Schedule",
     "SchemaLike",
     "SchemaVersion",
@@ -185,9 +196,13 @@ __all__ = [
     "SimpleConsumer",
     "StorageFull",
     "StoreUnavailable",
+    "SyncOptions",
+    "SyncRun",
+    "SyncStatus",
     "TableMismatch",
     "TableNotFound",
     "TableNotInCut",
+    "TableOptions",
     "TooManyUnnoted",
     "TopicDeleted",
     "TopicExists",
@@ -211,6 +226,8 @@ __all__ = [
     "at_cut",
     "connect",
     "delay_level",
+    "retype",
+    "sync",
 ]
 
 if not TYPE_CHECKING:
@@ -218,8 +235,15 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            ".cdc.choice.masks": ["Mask"],
+            ".cdc.choice.tables": ["TableOptions"],
             ".cdc.cuts.at_cut": ["AtCut", "at_cut"],
             ".cdc.cuts.cut": ["CutTooOld", "NoCut", "TableNotInCut"],
+            ".cdc.retype.changes": ["ColumnChange"],
+            ".cdc.retype.retype": ["RetypedTable"],
+            ".cdc.sync.options": ["BatchReport", "SyncOptions"],
+            ".cdc.sync.run": ["SyncRun", "SyncStatus"],
+            ".change_data": ["retype", "sync"],
             ".lake": ["connect"],
             ".blocking.lake": ["Lake"],
             ".blocking.consumers": ["BroadcastConsumer", "PullConsumer", "PushConsumer", "SimpleConsumer"],

@@ -8,9 +8,13 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..cdc.sync.options import SyncOptions
+from ..cdc.sync.plan import SyncPlan
+from ..cdc.sync.run import SyncRun
 from ..coordinator.lakes import LakePlace, lakes
 from ..log.lake import LogLake
 from ..log.message.message import Message
@@ -18,7 +22,7 @@ from ..log.message.message_type import MessageType
 from ..log.topic.settings import TopicSettings
 from .class_archive import FIRST_COMPILER
 from .session import session
-from .sync.start import sync
+from .sync.backend import SparkBackend
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +33,12 @@ _EVENTS, _BATCH = 12, 6
 
 def train(spark: SparkSession, scratch: Path) -> None:
     """Sync a few events of a lake of its own below ``scratch`` into a Delta table there: one batch makes the table, another meets its rows."""
-    opened = lakes.open(LakePlace.of(scratch / "lake"))
+    place = LakePlace.of(scratch / "lake")
+    opened = lakes.open(place)
     opened.run(lambda: _fill(opened.lake))
-    sync(spark, scratch / "lake", _TOPIC, into=scratch / "tables", max_events_per_batch=_BATCH).await_termination()
+    options = SyncOptions(into=scratch / "tables", max_events=_BATCH)
+    plan = SyncPlan.of(place, _TOPIC, options, tasks=max(1, spark.sparkContext.defaultParallelism))
+    SyncRun(plan, partial(SparkBackend, spark)).await_termination()
 
 
 async def _fill(lake: LogLake) -> None:

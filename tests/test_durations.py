@@ -40,7 +40,7 @@ DOORS = (
     "penstock.cdc.sync.run",
     "penstock.cdc.postgres.capture",
     "penstock.spark.produce.write",
-    "penstock.spark.sync.start",
+    "penstock.change_data",
 )
 NOT_CALLED_BY_USERS = ("Transaction.__init__", "BroadcastConsumer.__init__", "Maintenance.__init__", "QueueProgress.__init__")
 """Constructors that the lake calls."""
@@ -110,7 +110,7 @@ def test_the_walk_finds_arguments() -> None:
         "log.TopicSettings.__init__",
         "cdc.sync.run.SyncRun.await_termination",
         "spark.write_ordered",
-        "spark.sync",
+        "SyncOptions.__init__",
         "testing.HandClock.advance",
     } <= found
 

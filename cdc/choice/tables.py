@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from ...log.errors import InvalidArgument
 from ..events.placeholders import UnavailablePlaceholder
 from ..events.sources import TableId, all_of_table
 from .columns import ColumnRules, DisallowedEvent
 from .masks import Mask, MaskLike
+from .option_types import ByName, Flag, OneOf, Text, Texts, check_options, option
 from .renames import check_template, target_folder_of
 
 Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
@@ -24,6 +25,7 @@ Policy: TypeAlias = Literal["stop", "null", "reject"]
 """What an event does that cannot be applied. ``stop``: its table stands still. ``null``: NULL takes the place of a value that does not fit its
 column; what else cannot be applied stops the table. ``reject``: it is not applied. The last two are kept aside, with the reason.
 """
+_COLUMNS = "a list of columns"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,34 +34,30 @@ class TableOptions:
     name says; types and masks are joined column by column.
     """
 
-    target: str | None = None
+    target: str | None = field(default=None, metadata=option(Text()))
     """The name of the target. ``{table}``, ``{schema}``, ``{database}`` and ``{server}`` stand for the parts of the table's name."""
-    key: Sequence[str] | None = None
+    key: Sequence[str] | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True, least=1)))
     """The columns of the key, in place of the events' own."""
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict, metadata=option(ByName("types by column", Text())))
     """Types by column, as Spark SQL names them."""
-    only_columns: Sequence[str] | None = None
+    only_columns: Sequence[str] | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True)))
     """The columns that the target gets, by name or pattern, besides its key; None: all."""
-    without_columns: Sequence[str] = ()
+    without_columns: Sequence[str] = field(default=(), metadata=option(Texts(_COLUMNS, ordered=True)))
     """The columns that the target does not get, by name or pattern."""
-    masks: Mapping[str, MaskLike] = field(default_factory=dict)
+    masks: Mapping[str, MaskLike] = field(default_factory=dict, metadata=option(ByName("masks by column")))
     """Masks by column, or by a pattern of columns: ``sha256``, ``last4``, ``null``, ``constant:TEXT``, a function, or a `Mask`."""
-    history: bool | None = None
+    history: bool | None = field(default=None, metadata=option(Flag()))
     """Whether every version of a row is kept."""
-    truncates: Truncates | None = None
-    """The truncates that count, as in `sync`."""
-    unfit_times: UnfitTimes | None = None
-    """The handling of times that fit no column of a time, as in `sync`."""
-
-    policy: Policy | None = None
-    """The handling of events that cannot be applied, as in `sync`."""
+    truncates: Truncates | None = field(default=None, metadata=option(OneOf(Truncates)))
+    """The truncates that count, as in `SyncOptions`."""
+    unfit_times: UnfitTimes | None = field(default=None, metadata=option(OneOf(UnfitTimes)))
+    """The handling of times that fit no column of a time, as in `SyncOptions`."""
+    policy: Policy | None = field(default=None, metadata=option(OneOf(Policy)))
+    """The handling of events that cannot be applied, as in `SyncOptions`."""
 
     def checked(self, table: str) -> TableOptions:
         """The same, its masks as `Mask`. Raises `InvalidArgument`, which names the option."""
-        for name, check, expected in _CHECKS:
-            value = getattr(self, name)
-            if value is not None and not check(value):
-                raise InvalidArgument(f"bad {name}", operation="sync", object=table, expected=expected, observed=repr(value))
+        check_options(self, of=table)
         if self.target is not None:
             check_template(self.target)
         masks = {column: Mask.of(said) for column, said in self.masks.items()}
@@ -70,29 +68,6 @@ class TableOptions:
             except DisallowedEvent as error:
                 raise InvalidArgument(str(error), operation="sync", object=table) from error
         return replace(self, masks=masks)
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(isinstance(one, str) and one for one in value)
-
-
-def _by_column(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(name, str) and name for name in value)
-
-
-_COLUMNS = "a list of columns"
-_CHECKS: Sequence[tuple[str, Any, str]] = (
-    ("target", lambda value: isinstance(value, str), "text"),
-    ("key", lambda value: _texts(value) and bool(value), _COLUMNS),
-    ("columns", lambda value: _by_column(value) and _texts([*value.values()]), "types by column"),
-    ("only_columns", _texts, _COLUMNS),
-    ("without_columns", _texts, _COLUMNS),
-    ("masks", _by_column, "masks by column"),
-    ("history", lambda value: isinstance(value, bool), "true or false"),
-    ("truncates", lambda value: value in get_args(Truncates), "'ordered', 'queue' or 'ignore'"),
-    ("unfit_times", lambda value: value in get_args(UnfitTimes), "'stop' or 'null'"),
-    ("policy", lambda value: value in get_args(Policy), "'stop', 'null' or 'reject'"),
-)
 
 
 @dataclass(frozen=True)
@@ -141,16 +116,15 @@ class Choices:
         return ColumnRules(options.only_columns, options.without_columns, masks, key, unavailable)
 
 
-def choices_of(options: Mapping[str, TableOptions] | None, rename: Mapping[str, str] | None) -> Choices:
+def choices_of(options: Mapping[str, TableOptions], rename: Mapping[str, str]) -> Choices:
     """The options of all tables, checked. Raises `InvalidArgument`."""
-    for name, said in (("table_options", options), ("rename", rename)):
-        if said is not None and not _by_column(said):
-            raise InvalidArgument(f"bad {name}", operation="sync", expected="values by table", observed=repr(said))
-    found = dict(options or {})
+    if not ByName("values by table").accepts(options):
+        raise InvalidArgument("bad table_options", operation="sync", expected="values by table", observed=repr(options))
+    found = dict(options)
     for table, one in found.items():
         if not isinstance(one, TableOptions):
             raise InvalidArgument("bad table_options", operation="sync", object=table, expected="TableOptions", observed=repr(one))
-    for table, target in (rename or {}).items():
+    for table, target in rename.items():
         found[table] = replace(found.get(table, TableOptions()), target=target)
     return Choices({table: one.checked(table) for table, one in found.items()})
 

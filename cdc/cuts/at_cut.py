@@ -114,9 +114,9 @@ def _unreadable(table: str, error: Exception) -> StoreUnavailable:
 def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | None = None) -> AtCut:
     """All tables that a sync writes into a folder, as of one cut: they equal the source at one place of its log, between two transactions.
 
-        - ``into``: the sync's folder, a path or a URL as `penstock.spark.sync` takes it.
-        - ``cut``: ``"latest"``, a number, or a time: the newest cut with nothing that the source committed later.
-        - ``sync``: the sync's name, where several have recorded cuts there.
+    - ``into``: the sync's folder, a path or a URL as `penstock.sync` takes it.
+    - ``cut``: ``"latest"``, a number, or a time: the newest cut with nothing that the source committed later.
+    - ``sync``: the sync's name, where several have recorded cuts there.
 
     A mapping of tables by name, read by deltalake (the extra ``delta``) into Arrow tables. Raises `NoCut`, and `CutTooOld` for a cut no
     longer kept. A table raises `TableNotInCut` if it came later or stood still, and `CutTooOld` if its version has been removed.

@@ -25,7 +25,7 @@ from ..scratch import scratch_folder
 from ..sync.error_hints import as_text
 from ..sync.existing_targets import progress_unknown
 from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
-from ..sync.options import SyncOptions
+from ..sync.plan import SyncPlan
 from ..sync.source_types import SourceTypes
 from ..targets import ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
 from .changes import ColumnChange, changes_of
@@ -57,59 +57,59 @@ class RetypedTable:
     """Whether nothing tells the types of the source's columns, as no event since has named them."""
 
 
-def retype_targets(options: SyncOptions, *, dry_run: bool) -> tuple[RetypedTable, ...]:
+def retype_targets(plan: SyncPlan, *, dry_run: bool) -> tuple[RetypedTable, ...]:
     """Give targets the types that are declared, or that the source's catalogue has. A dry run reads and converts all, and writes nothing.
 
     Raises `SyncInUse` while the sync runs, `LeaseLost`, `TopicNotFound` where there is no such sync, and the errors of stores.
     """
-    opened = lakes.open(options.place)
+    opened = lakes.open(plan.place)
     if dry_run:
-        return _Retype(options, _record(opened, options), None).all()
-    lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=_PATIENCE_S))
+        return _Retype(plan, _record(opened, plan), None).all()
+    lease = opened.run(lambda: take_lease(opened, plan.topic, plan.name, patience_s=_PATIENCE_S))
     try:
-        where = record_key(options.topic, options.name)
+        where = record_key(plan.topic, plan.name)
         record = None if lease.record is None else decode_record(lease.record, where=where)
-        return _Retype(options, _there(record, options), lease).all()
+        return _Retype(plan, _there(record, plan), lease).all()
     finally:
         opened.run(lease.give_up)
 
 
-def _record(opened: OpenLake, options: SyncOptions) -> SyncRecord:
+def _record(opened: OpenLake, plan: SyncPlan) -> SyncRecord:
     async def read() -> SyncRecord | None:
-        return await read_record((await opened.coordination()).cells, options.topic, options.name)
+        return await read_record((await opened.coordination()).cells, plan.topic, plan.name)
 
-    return _there(opened.run(read), options)
+    return _there(opened.run(read), plan)
 
 
-def _there(record: SyncRecord | None, options: SyncOptions) -> SyncRecord:
+def _there(record: SyncRecord | None, plan: SyncPlan) -> SyncRecord:
     if record is None:
         raise TopicNotFound(
-            "there is no such sync of this topic", object=options.name, hint="has it run, with this name and this coordination?"
+            "there is no such sync of this topic", object=plan.name, hint="has it run, with this name and this coordination?"
         )
-    check_folder(record, options.into, options.name)
+    check_folder(record, plan.into, plan.name)
     return record
 
 
 class _Retype:
     """One call. Without a lease nothing is written."""
 
-    def __init__(self, options: SyncOptions, record: SyncRecord, lease: SyncLease | None) -> None:
-        self._options, self._record, self._lease = options, record, lease
-        self._tables = DeltalakeTargets(options.into, guard=True)
-        self._owner = TargetOwner(options.topic, record.life, options.name)
-        self._source_types = SourceTypes(options)
+    def __init__(self, plan: SyncPlan, record: SyncRecord, lease: SyncLease | None) -> None:
+        self._plan, self._record, self._lease = plan, record, lease
+        self._tables = DeltalakeTargets(plan.into, guard=True)
+        self._owner = TargetOwner(plan.topic, record.life, plan.name)
+        self._source_types = SourceTypes(plan)
 
     def all(self) -> tuple[RetypedTable, ...]:
         """Target by target; one that is refused holds up no other."""
-        chosen = {name: source for name, source in self._record.tables.items() if is_selected(self._options.tables, source)}
+        chosen = {name: source for name, source in self._record.tables.items() if is_selected(self._plan.tables, source)}
         self._check_names(chosen.values())
         names = distinct_names(self._record.tables.values())
         return tuple(self._one(name, source, names[source]) for name, source in sorted(chosen.items()))
 
     def _check_names(self, chosen: Collection[TableId]) -> None:
-        options = self._options
-        declared = options.declared.columns.keys() - options.choices.by_name.keys()  # a file may have tables that are still to come
-        for table in sorted({*(options.tables or ()), *declared}):
+        plan = self._plan
+        declared = plan.declared.columns.keys() - plan.choices.by_name.keys()  # a file may have tables that are still to come
+        for table in sorted({*(plan.tables or ()), *declared}):
             if not any(is_selected((table,), source) for source in chosen):
                 raise InvalidArgument(
                     "the sync has no such table",
@@ -172,7 +172,7 @@ class _Retype:
         return {} if named is None else self._source_types.joined(source, [named.name])
 
     def _changes(self, name: str, source: TableId, found: ExistingTarget, told: Mapping[str, str]) -> tuple[ColumnChange, ...]:
-        declared: Mapping[str, str] = merged_declarations(self._options.declared.columns, source)
+        declared: Mapping[str, str] = merged_declarations(self._plan.declared.columns, source)
         if missing := sorted(declared.keys() - {column.name for column in found.columns}):
             raise TargetRefused(
                 "the target has no such column",
@@ -193,8 +193,8 @@ class _Retype:
         """The version with the new types; None for a dry run."""
         import pyarrow.parquet as pq
 
-        options = self._options
-        reading = options.plan().reading_of(target.source)
+        plan = self._plan
+        reading = plan.fold_plan().reading_of(target.source)
         forms = merged_declarations(reading.forms, target.source)
         conversion = TargetConverter(
             schema_of(table), changes, target.key, forms=forms, nulls=reading.unfit_times == "null", unavailable=reading.unavailable
@@ -233,11 +233,11 @@ class _Retype:
         if lease is None or self._record.progress.get(target.name, TargetProgress()) == target.progress:
             return
         self._record = record = replace(self._record, progress={**self._record.progress, target.name: target.progress})
-        lakes.open(self._options.place).run(lambda: lease.save(record))
+        lakes.open(self._plan.place).run(lambda: lease.save(record))
 
     def _check(self) -> None:
         if self._lease is not None:
             self._lease.check()
 
     def _reached(self, moment: Literal["before", "in", "after"], what: str) -> None:
-        self._options.steps.reached("retype", moment, what)
+        self._plan.steps.reached("retype", moment, what)

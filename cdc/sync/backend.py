@@ -15,7 +15,7 @@ from ..fold.fold import TargetResolver
 from ..fold.fold_result import LastTruncate
 from ..targets import CommitMetadata, ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused
 from .existing_targets import progress_unknown
-from .options import SyncOptions
+from .plan import SyncPlan
 from .scan import BatchScan, BatchScanResult
 
 
@@ -75,7 +75,7 @@ class Backend(Protocol):
         ...
 
 
-BackendOf: TypeAlias = Callable[[SyncOptions], Backend]
+BackendOf: TypeAlias = Callable[[SyncPlan], Backend]
 """Makes a backend. Each driver of a sync has one of its own."""
 
 

@@ -14,7 +14,7 @@ from ..cuts.log import CutLog, open_cuts
 from ..targets import TargetOwner, TargetProgress
 from .backend import TargetTables
 from .lease import SyncLease
-from .options import SyncOptions
+from .plan import SyncPlan
 
 
 class _Versions:
@@ -33,8 +33,8 @@ class _Versions:
 class CutRecorder:
     """The cuts of one driver. Until it begins, and where none are asked for, it does nothing."""
 
-    def __init__(self, options: SyncOptions, tables: TargetTables) -> None:
-        self._options, self._tables = options, tables
+    def __init__(self, plan: SyncPlan, tables: TargetTables) -> None:
+        self._plan, self._tables = plan, tables
         self._alignment: Alignment | None = None
 
     @property
@@ -58,33 +58,33 @@ class CutRecorder:
 
         Raises `NoCut` for a topic without a capture, or whose beginning is gone, `InvalidArgument`, and the errors of the place where the cuts are.
         """
-        options = self._options
-        check_captures(standing, options.topic)
-        if options.keeps_rejected or self._tables.exists(options.rejected):
+        plan = self._plan
+        check_captures(standing, plan.topic)
+        if plan.keeps_rejected or self._tables.exists(plan.options.rejected):
             raise InvalidArgument(
                 "a target that lacks rejected events equals its source at no place",
                 operation="sync",
-                object=options.name,
+                object=plan.name,
                 expected="policy='stop' (--policy stop), and no table of rejected events",
-                observed="another policy" if options.keeps_rejected else self._tables.path(options.rejected),
+                observed="another policy" if plan.keeps_rejected else self._tables.path(plan.options.rejected),
                 hint="sync with cuts into a new folder",
             )
         if partial:
             raise NoCut(
                 "the topic's beginning is gone, so tables that are made of the rest lack rows",
                 operation="sync",
-                object=options.topic,
+                object=plan.topic,
                 expected="all events since the capture began, or a sync that goes on where it was",
                 observed="events that retention has removed",
                 hint="capture into a new topic and sync that; and let topics of captures keep events for longer (retention)",
             )
-        place = lakes.open(options.place)
+        place = lakes.open(plan.place)
         cuts = CutLog(
-            open_cuts(options.into, runtime=place.lake.runtime),
-            topic=options.topic,
-            sync=options.name,
-            keep_ms=options.keep_cuts // timedelta(milliseconds=1),
-            name=options.into,
+            open_cuts(plan.into, runtime=place.lake.runtime),
+            topic=plan.topic,
+            sync=plan.name,
+            keep_ms=plan.options.keep_cuts // timedelta(milliseconds=1),
+            name=plan.into,
         )
         alignment = Alignment(cuts, _Versions(self._tables, owner))
         place.run(lambda: alignment.load(standing.life, exact=exact))
@@ -117,7 +117,7 @@ class CutRecorder:
 
     def record(self, tables: Iterable[AlignedTable], lease: SyncLease) -> Cut | None:
         """Record the cut that is due. None: a newer one is there. Raises `LeaseLost`, and `ReopenError` where a target is further."""
-        alignment, place = self._alignment, lakes.open(self._options.place)
+        alignment, place = self._alignment, lakes.open(self._plan.place)
         assert alignment is not None, "it is due"
         cut = alignment.cut(tables, now_ms=place.lake.runtime.clock.wall_ms())
         lease.check()  # who has lost it may have seen what another driver made since
@@ -125,7 +125,7 @@ class CutRecorder:
             raise ReopenError(
                 "a target is further than this driver knows",
                 operation="sync",
-                object=self._options.name,
+                object=self._plan.name,
                 hint="did two drivers run? Start the sync again: it goes on from what the targets have",
             )
         return place.run(lambda: alignment.record(cut))

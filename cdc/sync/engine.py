@@ -58,8 +58,9 @@ from .existing_targets import (
     target_named_otherwise,
 )
 from .lease import SyncLease, SyncRecord, TableStop, check_folder, covers, decode_record, record_key, resume_offsets, take_lease
-from .options import BatchReport, PoisonEvent, SyncOptions, unmatched
+from .options import BatchReport, PoisonEvent
 from .parallel import run_in_parallel
+from .plan import SyncPlan, unmatched
 from .rejected_table import RejectedTable
 from .scan import EVENT, TYPED_EVENT, BatchScan, events_planned
 from .source_types import SourceTypes
@@ -71,21 +72,21 @@ log = logging.getLogger("penstock.cdc")
 class SyncEngine:
     """One sync in one driver. Every method is for one thread at a time."""
 
-    def __init__(self, options: SyncOptions, backend: Backend) -> None:
-        self._options = options
-        self._plan = options.plan()
-        self._reading = options.place.reading
-        self._view = TopicView(self._reading, options.topic)
-        self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
+    def __init__(self, plan: SyncPlan, backend: Backend) -> None:
+        self._plan = plan
+        self._fold_plan = plan.fold_plan()
+        self._reading = plan.place.reading
+        self._view = TopicView(self._reading, plan.topic)
+        self._mirror = GroupMirror(TopicView(plan.place, plan.topic), plan.topic, f"sync-{plan.name}")
         self._backend = backend
         self._tables = self._backend.tables
-        self._cutting = CutRecorder(options, self._tables)
+        self._cutting = CutRecorder(plan, self._tables)
         self._source_us: int | None = None
         """When the source committed the newest change that is applied."""
         self._exact = True
         """Whether the commit count distinguishes a target from an earlier table of the same name."""
-        self._compaction = TargetCompactor(self._tables, every=options.compact_every, done=self._cutting.compacted)
-        self._source_types = SourceTypes(options)
+        self._compaction = TargetCompactor(self._tables, every=plan.options.compact_every, done=self._cutting.compacted)
+        self._source_types = SourceTypes(plan)
         self._lease: SyncLease | None = None
         self._targets: dict[TableId, Target] = {}
         self._names: dict[TableId, str] = {}
@@ -114,7 +115,7 @@ class SyncEngine:
         """The highest position of a truncate, by table without a target yet."""
         self._event_bytes: dict[int, float] = {}
         """The mean size of an event of the last batch, by queue."""
-        self.halving = BatchSizing(options, self._save_halved)
+        self.halving = BatchSizing(plan, self._save_halved)
         self._bars: dict[TableId, dict[int, RefusedEvent]] = {}
         """The events of this batch that the targets say cannot be applied, by table and queue."""
         self._telling = Lock()
@@ -130,23 +131,23 @@ class SyncEngine:
 
     def open(self, *, patience_s: float | None = None, halved: int = 0) -> None:
         """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and the lake's errors."""
-        options = self._options
+        plan = self._plan
         standing = self._standing = self._view.refresh()
-        self._planned = events_planned(self._view.planned_schema(), self._options.topic)
-        opened = lakes.open(options.place)
-        self._lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=patience_s))
-        self._owner = TargetOwner(options.topic, standing.life, options.name)
+        self._planned = events_planned(self._view.planned_schema(), self._plan.topic)
+        opened = lakes.open(plan.place)
+        self._lease = opened.run(lambda: take_lease(opened, plan.topic, plan.name, patience_s=patience_s))
+        self._owner = TargetOwner(plan.topic, standing.life, plan.name)
         try:
             self._begin(standing)
             self._aside = RejectedTable(
-                self._backend, self._own, options.rejected, guard=options.guard, adopt=options.adopt, above=self._above()
+                self._backend, self._own, plan.options.rejected, guard=plan.guard, adopt=plan.options.adopt, above=self._above()
             )
-            if options.keeps_rejected:
+            if plan.keeps_rejected:
                 self._aside.find()
-            if options.cuts:
+            if plan.options.cuts:
                 # Looked at once more: the driver before may have gone further than what was seen before the lease was this one's.
                 self._standing = self._view.refresh()
-                exact = self._exact and self._record is not None and not options.adopt
+                exact = self._exact and self._record is not None and not plan.options.adopt
                 self._cutting.begin(
                     self._own,
                     self._standing,
@@ -165,28 +166,28 @@ class SyncEngine:
         self._compaction.close()
         lease, self._lease = self._lease, None
         if lease is not None:
-            lakes.open(self._options.place).run(lease.give_up)
+            lakes.open(self._plan.place).run(lease.give_up)
 
     def _begin(self, standing: TopicSnapshot) -> None:
         self._earliest = {queue: kept[0] for queue, kept in standing.kept.items()}
         self._position = dict(self._earliest)
         self._partial = any(self._earliest.values())
         data = self._held.record
-        record = None if data is None else decode_record(data, where=record_key(self._options.topic, self._options.name))
+        record = None if data is None else decode_record(data, where=record_key(self._plan.topic, self._plan.name))
         if record is None or record.life != standing.life:
             return
         self._record = record
-        check_folder(record, self._options.into, self._options.name)
+        check_folder(record, self._plan.into, self._plan.name)
         self._names = {source: name for name, source in record.tables.items()}
         self._truncated = dict(record.truncated)
         self._progress = dict(record.progress)
         self._types = dict(record.types)
         self._left = dict(record.left)
         self._source_us, self._exact = record.source_us, record.exact
-        position, lost = resume_offsets(record, standing.kept, self._options.topic)
+        position, lost = resume_offsets(record, standing.kept, self._plan.topic)
         self._check_names()
         again = self._made_again()
-        if not again and covers(record.chosen, self._options.tables):
+        if not again and covers(record.chosen, self._plan.tables):
             self._position = position
             self._partial = self._partial if record.partial is None else record.partial
         for table, stops in lost.items():
@@ -199,7 +200,7 @@ class SyncEngine:
     def _check_names(self) -> None:
         """Follow targets whose folders were renamed by hand as the options say. Raises `InvalidArgument` for those that were not."""
         for source, name in list(self._names.items()):
-            chosen = self._options.choices.folder(source) if is_selected(self._options.tables, source) else None
+            chosen = self._plan.choices.folder(source) if is_selected(self._plan.tables, source) else None
             if chosen is None or chosen == name:
                 continue
             if self._tables.exists(name) or chosen in self._names.values():
@@ -213,10 +214,10 @@ class SyncEngine:
         gone = [
             source
             for source, name in self._names.items()
-            if is_selected(self._options.tables, source) and not self._tables.exists(name)
+            if is_selected(self._plan.tables, source) and not self._tables.exists(name)
         ]
         cut = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
-        if cut and not self._options.adopt:
+        if cut and not self._plan.options.adopt:
             for source in gone:
                 self._stopped.keep(source, [TableStop(queue, self._earliest[queue], GONE) for queue in cut], self._earliest)
             return False
@@ -244,10 +245,10 @@ class SyncEngine:
     def look(self) -> int:
         """The number of events to be applied, as of now."""
         self._standing = self._view.refresh()
-        self._planned = events_planned(self._view.planned_schema(), self._options.topic)
+        self._planned = events_planned(self._view.planned_schema(), self._plan.topic)
         if self._standing.life != self._own.life:
             raise InvalidArgument(
-                "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
+                "the topic was deleted and created again", operation="sync", object=self._plan.topic, hint="start the sync again"
             )
         self._cutting.set_goal(self._standing, self._position)
         return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
@@ -278,7 +279,7 @@ class SyncEngine:
         events = sum(reached[queue] - start for queue, (start, _) in ranges.items())
         if broken:
             (first, *_) = broken.values()
-            raise PoisonEvent.at(first, self._options.topic)
+            raise PoisonEvent.at(first, self._plan.topic)
         lag = sum(limit - self._position[queue] for queue, limit in self.ends().items())
         return BatchReport(
             self._batches,
@@ -307,7 +308,7 @@ class SyncEngine:
     def unmatched(self) -> tuple[str, ...]:
         """The tables and columns that the options name, and no event has had."""
         columns = {source: [column.name for column in target.columns] for source, target in self._targets.items()}
-        return unmatched(self._options, {**dict.fromkeys((*self._names, *self._stopped), ()), **columns}, self._columns)
+        return unmatched(self._plan, {**dict.fromkeys((*self._names, *self._stopped), ()), **columns}, self._columns)
 
     @property
     def position(self) -> dict[int, int]:
@@ -339,7 +340,7 @@ class SyncEngine:
 
     def _save_halved(self, times: int) -> None:
         lease = self._held
-        lakes.open(self._options.place).run(lambda: lease.save_halved(times))
+        lakes.open(self._plan.place).run(lambda: lease.save_halved(times))
 
     def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, RefusedEvent]]:
         """Fold, once more with the new tables and columns, then merge. Returns what was written, how far every queue is, and where it is
@@ -380,11 +381,11 @@ class SyncEngine:
         return {}, reached, broken
 
     def _scan(self, ranges: Ranges, bytes_max: int | None) -> BatchScan:
-        taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
+        taken = packed(ranges, tasks_max=self._plan.tasks, sizes=self._view.sizes(ranges))
         tasks = tuple(
             ReadTask(
                 place=self._reading,
-                topic=self._options.topic,
+                topic=self._plan.topic,
                 life=self._own.life,
                 ranges=one,
                 columns=EVENT if self._planned is None else TYPED_EVENT,
@@ -394,8 +395,8 @@ class SyncEngine:
         )
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
         one_queue = len(self.ends()) == 1
-        plan = replace(self._plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
-        return BatchScan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
+        plan = replace(self._fold_plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
+        return BatchScan(tasks, plan, 1 if len(tasks) <= 1 else self._plan.tasks, self._plan.steps, bytes_max)
 
     def _merged(self, found: FoldedBatch, folded: FoldResult, ranges: Ranges) -> dict[str, int]:
         merged = {}
@@ -435,7 +436,7 @@ class SyncEngine:
     def _widened(self, folded: FoldResult) -> bool:
         """Give columns the wider types that their source has by now, where values call for these. False: there is nothing to be done."""
         changed = False
-        for source, bars in folded.refused.items() if self._options.widen else ():
+        for source, bars in folded.refused.items() if self._plan.options.widen else ():
             target = self._targets.get(source)
             if target is None or not (wider := wider_columns(target, bars.values(), partial(self._source_types.told, source))):
                 continue
@@ -453,7 +454,7 @@ class SyncEngine:
 
     def _keep_aside(self, events: Sequence[RejectedEvent], ranges: Ranges) -> None:
         """Write events to the side table, before any target passes over them."""
-        side, name = self._aside, self._options.rejected
+        side, name = self._aside, self._plan.options.rejected
         assert side is not None, "open comes first"
         self._reached("set aside", "before", name)
         side.make(check=self._held.check)
@@ -464,7 +465,7 @@ class SyncEngine:
 
     def _explained(self, source: TableId, refused: Iterable[RefusedEvent]) -> list[RefusedEvent]:
         table = distinct_names({*self._names, source})[source]
-        return with_hints(self._options, self._targets.get(source), table, refused, partial(self._source_types.told, source))
+        return with_hints(self._plan, self._targets.get(source), table, refused, partial(self._source_types.told, source))
 
     def _after(self, source: TableId, folded: FoldResult, ranges: Ranges) -> Target:
         """A target as it is once the batch is merged into it."""
@@ -503,9 +504,9 @@ class SyncEngine:
     def _keep_record(self) -> None:
         record = SyncRecord(
             life=self._own.life,
-            into=self._options.into,
+            into=self._plan.into,
             offsets=self._position,
-            chosen=self._options.tables,
+            chosen=self._plan.tables,
             tables={name: source for source, name in self._names.items()},
             truncated=self._truncated,
             left=self._left,
@@ -514,12 +515,12 @@ class SyncEngine:
             resume=self._stopped.resume,
             sources=self._stopped.sources,
             types={name: self._types[name] for name in self._names.values() if name in self._types},
-            exact=self._options.cuts and self._exact,
+            exact=self._plan.options.cuts and self._exact,
             partial=self._partial,
             source_us=self._source_us,
         )
         lease = self._held
-        lakes.open(self._options.place).run(lambda: lease.save(record))
+        lakes.open(self._plan.place).run(lambda: lease.save(record))
 
     # --- Cuts -------------------------------------------------------------------------------------------------------------------
 
@@ -536,12 +537,12 @@ class SyncEngine:
     def _tables_of_cut(self) -> Iterator[AlignedTable]:
         exact = self._record is not None and self._record.exact
         for source, name in self._names.items():
-            if source not in self._stopped and source not in self._left and is_selected(self._options.tables, source):
+            if source not in self._stopped and source not in self._left and is_selected(self._plan.tables, source):
                 known = exact or source in self._targets
                 yield AlignedTable(name, self._progress[name].commits if known and name in self._progress else None)
         names = dict(self._names)
         for source, left in self._left.items():
-            if source not in self._stopped and is_selected(self._options.tables, source):
+            if source not in self._stopped and is_selected(self._plan.tables, source):
                 yield AlignedTable(self._name(source, names, named(source)), None, left.reason)
         sources = self._stopped.sources
         for table, stops in self.stopped.items():
@@ -571,7 +572,7 @@ class SyncEngine:
             if source in self._stopped:
                 continue
             try:
-                shape = TableShape.of(source, seen, self._options.declared, self._source_types.joined(source, seen.types))
+                shape = TableShape.of(source, seen, self._plan.declared, self._source_types.joined(source, seen.types))
                 changed |= (
                     self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
                 )
@@ -587,12 +588,12 @@ class SyncEngine:
 
         Then the batch is folded once. None, also for what is refused: that is left to the fold of the whole batch.
         """
-        declared = merged_declarations(self._options.declared.columns, source)
+        declared = merged_declarations(self._plan.declared.columns, source)
         told = source in self._names or seen.columns.keys() <= {*seen.connect, *declared}
         if source in self._stopped or not told:
             return None
         try:
-            self._add_table(source, TableShape.of(source, seen, self._options.declared), seen, FoldResult())
+            self._add_table(source, TableShape.of(source, seen, self._plan.declared), seen, FoldResult())
         except Exception as error:
             if refusal_of(self._tables, self._names.get(source, source.table), error) is None:
                 raise
@@ -604,7 +605,7 @@ class SyncEngine:
         if not error.columns:
             self._stopped.add(source, refused, self._position)
             return
-        if self._plan.policy_of(source) == "reject":
+        if self._fold_plan.policy_of(source) == "reject":
             self._unwritable.setdefault(source, {}).update(dict.fromkeys(error.columns, str(error)))
             return
         bars = self._bars.setdefault(source, {})
@@ -629,7 +630,7 @@ class SyncEngine:
             return False
         # Not with this batch's truncates: what comes before them may be all that is applied next, by a smaller batch or up to a refused event.
         truncated = self._truncated.get(source)
-        target = new_target(source, name, shape, truncated=truncated, history=self._options.historic(source))
+        target = new_target(source, name, shape, truncated=truncated, history=self._plan.historic(source))
         self._reached("create", "before", name)
         self._held.check()
         self._tables.create(target, self._own)
@@ -642,7 +643,7 @@ class SyncEngine:
 
     def _folders(self, source: TableId, taken: Mapping[str, TableId]) -> list[str]:
         """The folders that a table may have. Raises `TargetRefused` when there is none."""
-        if (name := self._options.choices.folder(source)) is None:
+        if (name := self._plan.choices.folder(source)) is None:
             return target_names(source, taken)
         if (other := taken.get(name, source)) != source:
             raise name_taken(source, name, other)
@@ -650,7 +651,7 @@ class SyncEngine:
 
     def _know(self, source: TableId, name: str, found: ExistingTarget, shape: TableShape) -> None:
         """Add a target that is there. Raises `TargetRefused`."""
-        options, path = self._options, self._tables.path(name)
+        plan, path = self._plan, self._tables.path(name)
         told = self._record is not None and is_selected(self._record.chosen, source)
         target = known_target(
             source,
@@ -659,15 +660,15 @@ class SyncEngine:
             shape,
             path=path,
             owner=self._own,
-            adopted=TargetProgress(commits=self._above()) if options.adopt else None,
+            adopted=TargetProgress(commits=self._above()) if plan.options.adopt else None,
             kept=self._progress.get(name),
             cut=None if told else self._earliest,
-            declared=of_table(options.declared.keys, source),
+            declared=of_table(plan.declared.keys, source),
         )
-        check_history(target, path=path, wanted=options.historic(source), kept=self._backend.keeps_history)
-        if kept := kept_types_hint(path, target, merged_declarations(options.declared.columns, source)):
+        check_history(target, path=path, wanted=plan.historic(source), kept=self._backend.keeps_history)
+        if kept := kept_types_hint(path, target, merged_declarations(plan.declared.columns, source)):
             log.warning(kept)
-        if options.guard and not target.history and POSITION not in found.others:
+        if plan.guard and not target.history and POSITION not in found.others:
             self._held.check()
             self._tables.add_columns(target, [TargetColumn(POSITION, "bigint")])
         self._targets[source], self._names[source] = target, name
@@ -698,4 +699,4 @@ class SyncEngine:
 
     def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
         with self._telling:  # merges tell theirs from several threads
-            self._options.steps.reached(step, moment, what)
+            self._plan.steps.reached(step, moment, what)

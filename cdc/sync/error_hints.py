@@ -13,7 +13,7 @@ from ..events.type_widening import holds, required_type, widest
 from ..events.types import TEMPORAL
 from ..fold.fold_result import RefusedEvent
 from ..targets import Target, TargetColumn
-from .options import SyncOptions
+from .plan import SyncPlan
 
 _DECLARE = "declare"
 """The word in a reason that says itself what to do."""
@@ -25,12 +25,12 @@ RefusedTypes: TypeAlias = Callable[[RefusedEvent], Mapping[str, str]]
 
 
 def with_hints(
-    options: SyncOptions, target: Target | None, table: str, refused: Iterable[RefusedEvent], told: RefusedTypes
+    plan: SyncPlan, target: Target | None, table: str, refused: Iterable[RefusedEvent], told: RefusedTypes
 ) -> list[RefusedEvent]:
     """The refused events of a table, by queue, with the line to run, where a column's type is the cause. A line is said once."""
     found, said = list[RefusedEvent](), set[str]()
     for one in sorted(refused, key=lambda one: one.place):
-        remedy = _remedy(options, target, table, one, told(one))
+        remedy = _remedy(plan, target, table, one, told(one))
         if remedy is not None:
             line = "" if remedy.line in said else f": {remedy.line}"
             one = replace(one, reason=f"{one.reason}. {remedy.why}{line}{remedy.instead}")
@@ -47,9 +47,7 @@ class _Remedy(NamedTuple):
     """What may be done instead."""
 
 
-def _remedy(
-    options: SyncOptions, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, str]
-) -> _Remedy | None:
+def _remedy(plan: SyncPlan, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, str]) -> _Remedy | None:
     """Why a value does not fit, and the line to run. None: its column's type is not the cause, or the reason says what to do."""
     column = refused.column
     if target is None or column is None or (has := target.type_of(column)) is None:
@@ -57,45 +55,45 @@ def _remedy(
     calls_for = told.get(column)
     if calls_for is None and _DECLARE in refused.reason:
         return None
-    same = " (with the same --config)" if options.choices.by_name else ""
+    same = " (with the same --config)" if plan.choices.by_name else ""
     if calls_for is not None and not holds(has, calls_for):
         # What the catalogue tells is kept. What only events say has to be in the line.
         said = refused.types.keys() if refused.types_name is None else ()
-        declared = merged_declarations(options.declared.columns, target.source)
+        declared = merged_declarations(plan.declared.columns, target.source)
         wider = {
             one.name: required_type(one.type, told[one.name])
             for one in target.columns
             if one.name in said and one.name in told and not holds(one.type, told[one.name])
             if one.name == column or one.name not in declared
         }
-        line = join(_line(options, target.source, table, column, wider))
+        line = join(_line(plan, target.source, table, column, wider))
         return _Remedy(f"The source's column calls for {calls_for}, the target's has {has}{same}", line)
     null = _NULL if has in TEMPORAL else ""
     if calls_for is None:
-        line = f"{join(_line(options, target.source, table, column, {}))} --column {join([f'{table}.{column}'])}=TYPE"
+        line = f"{join(_line(plan, target.source, table, column, {}))} --column {join([f'{table}.{column}'])}=TYPE"
         return _Remedy(f"Give the column a type that holds it{same}", line, null)
-    line = join(_line(options, target.source, table, column, {column: "string"}))
+    line = join(_line(plan, target.source, table, column, {column: "string"}))
     return _Remedy(f"The source's type has values that {has} has not{same}", line, null)
 
 
-def _line(options: SyncOptions, source: TableId, table: str, column: str, types: Mapping[str, str]) -> list[str]:
+def _line(plan: SyncPlan, source: TableId, table: str, column: str, types: Mapping[str, str]) -> list[str]:
     """The words that give columns of a target these types; others keep those that are declared."""
     chosen = [word for name, type_ in types.items() for word in ("--column", f"{table}.{name}={type_}")]
-    declared = _declared(options, source, table, column)
-    return ["penstock", "sync", options.topic, *_where(options), "--retype", "--table", table, *declared, *chosen]
+    declared = _declared(plan, source, table, column)
+    return ["penstock", "sync", plan.topic, *_where(plan), "--retype", "--table", table, *declared, *chosen]
 
 
-def _where(options: SyncOptions) -> list[str]:
-    place, into = options.place, ["--into", options.into]
+def _where(plan: SyncPlan) -> list[str]:
+    place, into = plan.place, ["--into", plan.into]
     parts = urlsplit(place.url)
     lake = ["--lake", unquote(parts.path) if parts.scheme == "file" else place.url]
     table = [] if place.coordination is None else ["--coordination", place.coordination]
-    return [*lake, *table, *into, *([] if options.name == options.topic.replace("%", "") else ["--name", options.name])]
+    return [*lake, *table, *into, *([] if plan.name == plan.topic.replace("%", "") else ["--name", plan.name])]
 
 
-def _declared(options: SyncOptions, source: TableId, table: str, column: str) -> list[str]:
+def _declared(plan: SyncPlan, source: TableId, table: str, column: str) -> list[str]:
     """The types of other columns that the user has declared: they would get the source's else. Those of a file are there with the file."""
-    types, of_file = merged_declarations(options.declared.columns, source), options.choices.of(source).columns
+    types, of_file = merged_declarations(plan.declared.columns, source), plan.choices.of(source).columns
     return [
         part for name, type_ in types.items() if name not in (column, *of_file) for part in ("--column", f"{table}.{name}={type_}")
     ]

@@ -13,7 +13,7 @@ from ..fold.fold import TargetResolver
 from ..fold.fold_result import LastTruncate
 from ..targets import Target
 from .columns import batch_of, history_table, rows_schema
-from .options import SyncOptions
+from .plan import SyncPlan
 from .scan import BatchScan, BatchScanResult, folded_of, no_collector
 
 _AT_ONCE = 4
@@ -25,9 +25,9 @@ class LocalBackend:
 
     keeps_history = False
 
-    def __init__(self, options: SyncOptions) -> None:
-        self.tables = DeltalakeTargets(options.into, guard=options.guard)
-        self.merges_at_once = options.merges_at_once or at_once()
+    def __init__(self, plan: SyncPlan) -> None:
+        self.tables = DeltalakeTargets(plan.into, guard=plan.guard)
+        self.merges_at_once = plan.options.merges_at_once or at_once()
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows

@@ -17,7 +17,7 @@ from ..fold.shape import TableShape, key_of, new_columns
 from ..targets import Target, TargetOwner, TargetProgress, TargetRefused, name_taken, target_names
 from .backend import TargetTables
 from .existing_targets import check_history, check_writable, folder_of, known_target
-from .options import SyncOptions, unmatched
+from .plan import SyncPlan, unmatched
 from .scan import EVENT, TYPED_EVENT, events_of, events_planned
 from .source_types import SourceTypes
 
@@ -59,15 +59,15 @@ class SyncPreview:
     unmatched: tuple[str, ...]
 
 
-def preview(options: SyncOptions, tables: TargetTables, *, keeps_history: bool) -> SyncPreview:
+def preview(plan: SyncPlan, tables: TargetTables, *, keeps_history: bool) -> SyncPreview:
     """Read all events that the topic keeps. Raises the lake's errors, and those of the targets' store."""
-    view = TopicView(options.place.reading, options.topic)
+    view = TopicView(plan.place.reading, plan.topic)
     standing = view.refresh()
-    planned = events_planned(view.planned_schema(), options.topic)
-    look = PreviewFold(options.plan(one_queue=len(standing.kept) == 1))
+    planned = events_planned(view.planned_schema(), plan.topic)
+    look = PreviewFold(plan.fold_plan(one_queue=len(standing.kept) == 1))
     task = ReadTask(
-        place=options.place.reading,
-        topic=options.topic,
+        place=plan.place.reading,
+        topic=plan.topic,
         life=standing.life,
         ranges={queue: kept for queue, kept in standing.kept.items() if kept[0] < kept[1]},
         columns=EVENT if planned is None else TYPED_EVENT,
@@ -77,12 +77,12 @@ def preview(options: SyncOptions, tables: TargetTables, *, keeps_history: bool) 
         look.add(queue, offset, told, time_us)
     folded = look.result()
     sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.aside if one.source is not None)})
-    owner = TargetOwner(options.topic, standing.life, options.name)
-    rejected, names, types = Counter(one.source for one in folded.aside), distinct_names(sources), SourceTypes(options)
-    found = _Found(options, tables, owner, look, folded.refused, rejected, names, keeps_history, types)
+    owner = TargetOwner(plan.topic, standing.life, plan.name)
+    rejected, names, types = Counter(one.source for one in folded.aside), distinct_names(sources), SourceTypes(plan)
+    found = _Found(plan, tables, owner, look, folded.refused, rejected, names, keeps_history, types)
     first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
     previews = {source: found.of(source) for source in first}  # in the order in which a sync gives names to targets
-    missing = unmatched(options, {source: one.columns for source, one in previews.items()}, folded.columns)
+    missing = unmatched(plan, {source: one.columns for source, one in previews.items()}, folded.columns)
     return SyncPreview(tuple(sorted(previews.values(), key=lambda one: one.table)), folded.ignored, folded.broken, missing)
 
 
@@ -90,7 +90,7 @@ def preview(options: SyncOptions, tables: TargetTables, *, keeps_history: bool) 
 class _Found:
     """What was found in the topic, from which each table's preview is made."""
 
-    options: SyncOptions
+    plan: SyncPlan
     tables: TargetTables
     owner: TargetOwner
     look: PreviewFold
@@ -106,10 +106,10 @@ class _Found:
         first = min((one.place, one.reason) for one in self.refused[source].values()) if source in self.refused else None
         reason = None if first is None else f"it stands still at queue {first[0][0]}, offset {first[0][1]}: {first[1]}"
         known = TablePreview(self.names[source], "refuse" if reason else "wait", self.look.events[source], reason=reason)
-        known = replace(known, policy=self.options.plan().policy_of(source), rejected=self.rejected.get(source, 0))
+        known = replace(known, policy=self.plan.fold_plan().policy_of(source), rejected=self.rejected.get(source, 0))
         try:
             seen = self.look.seen(source)
-            shape = TableShape.of(source, seen, self.options.declared, self.source_types.joined(source, seen.types))
+            shape = TableShape.of(source, seen, self.plan.declared, self.source_types.joined(source, seen.types))
             if (rules := self.look.rules(source)) is not None:
                 masks = {column: mask.name for column in sorted(rules.met) if (mask := rules.mask(column)) is not None}
                 left_out = [column for column in sorted(rules.met) if not rules.keeps(column) and column not in shape.key]
@@ -119,14 +119,14 @@ class _Found:
             return replace(known, what="refuse", reason=str(error))
 
     def _with_target(self, known: TablePreview, source: TableId, shape: TableShape) -> TablePreview:
-        chosen, history = self.options.choices.folder(source), self.options.historic(source)
+        chosen, history = self.plan.choices.folder(source), self.plan.historic(source)
         names = target_names(source, self.taken) if chosen is None else [chosen]
         folder, there = folder_of(source, names, self.tables.find)
         if (other := self.taken.setdefault(folder, source)) != source:
             raise name_taken(source, folder, other)
         path, target, more = self.tables.path(folder), Target(source, folder, key_of(shape), shape.key, history=history), []
         if there is not None:
-            adopted = TargetProgress() if self.options.adopt else None
+            adopted = TargetProgress() if self.plan.options.adopt else None
             target = known_target(
                 source,
                 folder,
@@ -137,7 +137,7 @@ class _Found:
                 adopted=adopted,
                 kept=TargetProgress(),
                 cut=None,
-                declared=of_table(self.options.declared.keys, source),
+                declared=of_table(self.plan.declared.keys, source),
             )
             check_history(target, path=path, wanted=history, kept=self.keeps_history)
             more = new_columns(target, shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +15,6 @@ from ..targets import Target, TargetColumn, TargetOwner, TargetProgress, TargetR
 from .backend import Backend, check_done
 from .columns import batch_of, rows_schema
 
-_NAME = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _COLUMNS = (
     TargetColumn("topic", "string"),
     TargetColumn("life", "bigint"),
@@ -32,19 +30,6 @@ _COLUMNS = (
 )
 _KEY = ("topic", "life", "queue", "offset", "column")
 """The place of the event in the topic, and the column of the value. So rows that are written again are the same rows."""
-
-
-def check_aside_name(name: str) -> str:
-    """The same name. Raises `InvalidArgument` for one that is no folder's, or that a target could have."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "_delta_log":
-        raise InvalidArgument(
-            "bad name of the table of rejected events",
-            operation="sync",
-            object="rejected",
-            expected="_ and then letters, digits, '_', '-' and '.', as no target begins with _",
-            observed=repr(name),
-        )
-    return name
 
 
 class RejectedTable:

@@ -18,7 +18,8 @@ from ..cuts.cut import Cut
 from .backend import BackendOf
 from .engine import SyncEngine
 from .lease import SyncInUse, TableStop
-from .options import BatchReport, SyncOptions
+from .options import BatchReport
+from .plan import SyncPlan
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -61,15 +62,14 @@ class SyncRun:
 
     def __init__(
         self,
-        options: SyncOptions,
+        plan: SyncPlan,
         backend_of: BackendOf,
         *,
-        trigger: Duration | None = None,
         listener: Callable[[BatchReport], None] | None = None,
     ) -> None:
-        """Begin; without a ``trigger`` it ends with what is stored now. Raises the errors of `SyncEngine.open`."""
-        pause = optional_duration("trigger", trigger, most=WAIT_MAX, operation="sync")
-        self._options, self._backend_of = options, backend_of
+        """Begin. Raises the errors of `SyncEngine.open`."""
+        pause = plan.options.interval
+        self._plan, self._backend_of = plan, backend_of
         self._engine = self._opened()
         self._pause_s = None if pause is None else max(_POLL_S, pause.total_seconds())
         self._listener = listener
@@ -133,7 +133,7 @@ class SyncRun:
         self.stop()
 
     def _opened(self, halved: int = 0) -> SyncEngine:
-        engine = SyncEngine(self._options, self._backend_of(self._options))
+        engine = SyncEngine(self._plan, self._backend_of(self._plan))
         engine.open(halved=halved)
         return engine
 
@@ -160,7 +160,7 @@ class SyncRun:
             except MemoryError as error:
                 if not self._engine.halving.can_be_smaller:
                     raise
-                log.warning("sync %s ran out of memory and goes on with smaller batches: %s", self._options.name, error)
+                log.warning("sync %s ran out of memory and goes on with smaller batches: %s", self._plan.name, error)
                 self._engine.close()
                 self._engine = self._opened(self._engine.halving.times)
             else:
@@ -168,8 +168,8 @@ class SyncRun:
 
     def _begin_again(self, lost: PenstockError) -> None:
         """Begin again like a driver that is started anew. Raises `SyncInUse`, and the loss if there were too many, one after the other."""
-        clock = lakes.open(self._options.place).lake.runtime.clock
-        name, lost_s = self._options.name, clock.monotonic_s()
+        clock = lakes.open(self._plan.place).lake.runtime.clock
+        name, lost_s = self._plan.name, clock.monotonic_s()
         while not self._stop.is_set():
             self._losses += 1
             if self._losses > _LOSSES_MAX:

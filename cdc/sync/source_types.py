@@ -11,7 +11,7 @@ from ...log.stores.protocol import ObjectMissing, ObjectStore
 from ..events.sources import TableId
 from ..events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
 from ..fold.fold_result import RefusedEvent
-from .options import SyncOptions
+from .plan import SyncPlan
 
 log = logging.getLogger("penstock.cdc")
 
@@ -25,8 +25,8 @@ async def read_types(store: ObjectStore, topic: str, name: str) -> TableTypes:
 class SourceTypes:
     """Reads each object once. One that is not there, or cannot be read, stops nothing: then types are those of the values."""
 
-    def __init__(self, options: SyncOptions) -> None:
-        self._options = options
+    def __init__(self, plan: SyncPlan) -> None:
+        self._plan = plan
         self._known: dict[str, TableTypes | None] = {}
         self._warned = False
 
@@ -35,11 +35,11 @@ class SourceTypes:
         `StoreUnavailable`.
         """
         known = (self._of(name) for name in sorted(names) if is_types_name(name))
-        return self._options.types_of(source, joined_types(types for types in known if types is not None))
+        return self._plan.types_of(source, joined_types(types for types in known if types is not None))
 
     def told(self, source: TableId, refused: RefusedEvent) -> Mapping[str, str]:
         """The types of columns that a refused event names, or says itself."""
-        said = self._options.types_of(source, refused.types)
+        said = self._plan.types_of(source, refused.types)
         return {**said, **self.joined(source, [] if refused.types_name is None else [refused.types_name])}
 
     def _of(self, name: str) -> TableTypes | None:
@@ -48,7 +48,7 @@ class SourceTypes:
         return self._known[name]
 
     def _read(self, name: str) -> TableTypes | None:
-        topic, opened = self._options.topic, lakes.open(self._options.place.reading)
+        topic, opened = self._plan.topic, lakes.open(self._plan.place.reading)
         try:
             return opened.run(lambda: read_types(opened.lake.store, topic, name))
         except ObjectMissing:

@@ -14,7 +14,7 @@ from ...cdc.fold.fold import TargetResolver
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.sync.backend import FoldedBatch
 from ...cdc.sync.local import LocalFoldedBatch, at_once
-from ...cdc.sync.options import SyncOptions
+from ...cdc.sync.plan import SyncPlan
 from ...cdc.sync.scan import BatchScan, BatchScanResult
 from ...cdc.targets import Target
 from .driver_targets import DriverTargets
@@ -32,12 +32,12 @@ class SparkBackend:
 
     keeps_history = True
 
-    def __init__(self, spark: SparkSession, options: SyncOptions) -> None:
+    def __init__(self, spark: SparkSession, plan: SyncPlan) -> None:
         self._session = spark.newSession()
-        self._events_in_driver = options.events_in_driver
-        self.merges_at_once = options.merges_at_once or at_once()
-        small = DriverTargets.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
-        self.tables = SparkTargets(self._session, options.into, guard=options.guard, small=small)
+        self._events_in_driver = plan.options.events_in_driver
+        self.merges_at_once = plan.options.merges_at_once or at_once()
+        small = DriverTargets.of(self._session, plan.into, guard=plan.guard, bytes_max=plan.options.target_bytes_in_driver)
+        self.tables = SparkTargets(self._session, plan.into, guard=plan.guard, small=small)
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows

@@ -19,6 +19,7 @@ from penstock.cdc.sync import cut_recorder
 from penstock.cdc.sync.engine import SyncEngine
 from penstock.cdc.sync.local import LocalBackend
 from penstock.cdc.sync.options import SyncOptions
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.stores.counting import CountingStore
 from tests.benchmarks.figures import Figure, Options, by_verb
@@ -64,9 +65,7 @@ def _batches(tables: int, batches: int, *, cuts: bool) -> tuple[list[float], Cou
             opened.create_topic(TOPIC, queues=4, message_type="FIFO")
             with opened.producer(TOPIC, name="postgres/bench") as producer:
                 place = LakePlace.of(lake)
-                engine = SyncEngine(
-                    sync := SyncOptions(place=place, topic=TOPIC, into=into, name=TOPIC, cuts=cuts), LocalBackend(sync)
-                )
+                engine = SyncEngine(plan := SyncPlan.of(place, TOPIC, SyncOptions(into=into, cuts=cuts)), LocalBackend(plan))
                 _send(producer, 0, tables)
                 engine.open()
                 try:

@@ -27,10 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.freshness import commits_of, freshness, stored_ms, visible_ms
 from penstock.coordinator.lakes import LakePlace, lakes
 from penstock.log.stores.counting import CountingStore
-from penstock.spark import sync
 from tests.benchmarks.figures import Figure, Options
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _sync(lake: str, into: str, events: int, idle_s: float, parent: Connection) 
 
     memory_bytes = 0
     counted = [_counted(lake, read_only=read_only) for read_only in (False, True)]
-    with closing(parent), sync(None, lake, TOPIC, into=into, trigger=timedelta(0), listener=heard) as run:
+    with closing(parent), sync(lake, TOPIC, SyncOptions(into=into, trigger=timedelta(0)), listener=heard) as run:
         while not enough.wait(_LOOK_S):
             memory_bytes = max(memory_bytes, psutil.Process().memory_info().rss)
             run.await_termination(timedelta(0))  # raises what has ended it

@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 
 import penstock
 from examples.demo.shipped import PACKED, unpacked
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.freshness import commits_of, freshness, stored_ms, visible_ms
 from penstock.cdc.sync.options import NO_STEPS, Moment, SyncSteps
-from penstock.spark import sync
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import cpu_s, spark_session
 from tests.benchmarks.spark_sync import QUEUES, TABLES, TOPIC
@@ -184,7 +184,9 @@ def _follow(spark: SparkSession | None, lake: str, into: str, events: int, paren
 
     columns = {table: types for table, (_, types) in TABLES.items()}
     memory_bytes = 0
-    with sync(spark, lake, TOPIC, into=into, columns=columns, trigger=timedelta(0), listener=heard, steps=times) as run:
+    with sync(
+        lake, TOPIC, SyncOptions(into=into, columns=columns, trigger=timedelta(0)), spark=spark, listener=heard, steps=times
+    ) as run:
         while not enough.wait(_LOOK_S):
             memory_bytes = max(memory_bytes, _memory_bytes())
             run.await_termination(timedelta(0))  # raises what has ended it

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import penstock
 from examples.demo.shipped import PACKED, unpacked
-from penstock.spark import sync
+from penstock import SyncOptions, sync
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import CORES, cpu_s, spark_session
 
@@ -108,7 +108,9 @@ def _compare(spark: SparkSession, lake: str, folder: Path, total: int, events: i
 
 def _ours(spark: SparkSession | None, lake: str, into: Path, events: int) -> None:
     columns = {table: types for table, (_, types) in TABLES.items()}
-    run = sync(spark, lake, TOPIC, into=into, name=into.name.replace(" ", "-"), columns=columns, max_events_per_batch=events)
+    run = sync(
+        lake, TOPIC, SyncOptions(into=into, name=into.name.replace(" ", "-"), columns=columns, max_events=events), spark=spark
+    )
     run.await_termination()
     assert not run.stopped
 

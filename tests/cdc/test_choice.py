@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import SyncOptions
 from penstock.cdc.choice.columns import DisallowedEvent
 from penstock.cdc.choice.masks import Mask, MaskLike, last4, sha256
 from penstock.cdc.choice.renames import target_folder_of
@@ -150,14 +151,14 @@ def test_a_template_needs_what_the_events_say() -> None:
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
-        choices_of({"orders": TableOptions(**options)}, None)
+        choices_of({"orders": TableOptions(**options)}, {})
 
 
 def test_only_options_are_options() -> None:
     with pytest.raises(InvalidArgument, match=r"bad table_options .*object: orders; expected: TableOptions"):
-        choices_of({"orders": {"key": ["id"]}}, None)  # type: ignore[dict-item]
+        choices_of({"orders": {"key": ["id"]}}, {})  # type: ignore[dict-item]
     with pytest.raises(InvalidArgument, match="bad rename"):
-        choices_of(None, ["orders"])  # type: ignore[arg-type]
+        SyncOptions(into="t", rename=["orders"])  # type: ignore[arg-type]
 
 
 # --- Columns and masks ----------------------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ def test_only_options_are_options() -> None:
 def applied(one: dict[str, Any], options: TableOptions) -> ChangeEvent:
     change = parse_change(one)
     assert change is not None
-    rules = choices_of({"*": options}, None).rules(change.source, None, UnavailablePlaceholder.of())
+    rules = choices_of({"*": options}, {}).rules(change.source, None, UnavailablePlaceholder.of())
     assert rules is not None
     return rules.applied(change)
 
@@ -272,4 +273,4 @@ def test_the_last_four_characters_of_long_values() -> None:
 
 def test_tables_without_choices_have_no_rules() -> None:
     assert Choices().rules(ORDERS, None, UnavailablePlaceholder.of()) is None
-    assert choices_of({"crm.*": TableOptions(masks={"a": "null"})}, None).rules(ORDERS, None, UnavailablePlaceholder.of()) is None
+    assert choices_of({"crm.*": TableOptions(masks={"a": "null"})}, {}).rules(ORDERS, None, UnavailablePlaceholder.of()) is None

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import SyncOptions, sync
 from penstock.cdc.changes import ALWAYS, Key, NetChange
 from penstock.cdc.delta.key_ranges import RANGES_MAX, KeyRanges, Range, joined_ranges, key_ranges_of, table_of
 from penstock.cdc.delta.tables import DeltalakeTargets, key_condition
@@ -22,7 +23,6 @@ from penstock.cdc.fold.fold_result import FoldResult, LastTruncate
 from penstock.cdc.sync.columns import batch_of, rows_schema
 from penstock.cdc.sync.scan import BatchScanResult
 from penstock.cdc.targets import Target, TargetColumn, TargetOwner
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, send
 
 OWNER = TargetOwner("changes", 1, "s")
@@ -200,11 +200,11 @@ def test_a_sync_merges_scattered_keys_of_a_row_of_files(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for first in (0, 1_000, 2_000, -5_000):
         send(lake, [event("c", "t", {"id": n}, {"id": n, "v": 0}) for n in range(first, first + 20)], queues=1)
-        assert sync(None, lake, TOPIC, into=into).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     keys = [-5_000, 19, 1_000, 2_019]
     send(lake, [event("u", "t", {"id": n}, {"id": n, "v": 1}) for n in keys], queues=1)
     send(lake, [event("d", "t", {"id": 0}, None, before={"id": 0})], queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     rows = DeltaTable(str(into / "t")).to_pyarrow_table().to_pylist()
     assert len(rows) == 79
     assert sorted(row["id"] for row in rows if row["v"] == 1) == keys

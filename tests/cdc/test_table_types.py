@@ -8,6 +8,7 @@ import pytest
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
 from penstock.cdc.sync.options import SyncOptions
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.source_types import SourceTypes
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import DataDamaged, NewerFormatError
@@ -55,9 +56,9 @@ def test_what_is_no_object_s_name_is_not_looked_for(tmp_path: Path, caplog: pyte
     lake = tmp_path / "lake"
     (lake / "captures" / "t" / "types").mkdir(parents=True)
     (lake / "captures" / "t" / TABLE.name).write_bytes(TABLE.data)
-    options = SyncOptions(place=LakePlace.of(lake), topic="t", into=str(tmp_path), name="t")
+    plan = SyncPlan.of(LakePlace.of(lake), "t", SyncOptions(into=tmp_path))
     for name in (f"../{TABLE.name}", "/", "\ud800", "x" * 5_000):
-        assert SourceTypes(options).joined(TableId("public", "a"), [name]) == {}
+        assert SourceTypes(plan).joined(TableId("public", "a"), [name]) == {}
     assert caplog.messages == []
-    assert SourceTypes(options).joined(TableId("public", "a"), [TABLE.name]) == {}
+    assert SourceTypes(plan).joined(TableId("public", "a"), [TABLE.name]) == {}
     assert "is not there" in caplog.text

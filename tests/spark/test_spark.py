@@ -14,9 +14,9 @@ import penstock
 from examples.demo.checks.capture import event_of, key_columns
 from examples.demo.checks.compare import TableDifference, compare_tables
 from examples.demo.tables import infer_targets
+from penstock import SyncOptions, sync
 from penstock.cdc.events.debezium import parse_change
 from penstock.log.message.routing import queue_of
-from penstock.spark import sync
 from tests.demo.captures import CAPTURE, DUMPS, dropped, dumps_of
 from tests.servers import moto_server
 
@@ -37,7 +37,7 @@ def run(spark: SparkSession, folder: Path, lines: Sequence[bytes]) -> list[Table
             for line in lines:
                 producer.send(penstock.Message(line, message_group="-".join(event_of(line).row)))
     columns = {target.table: target.columns for target in TARGETS}
-    sync(spark, str(folder / "lake"), "shop", into=folder / "targets", columns=columns).await_termination()
+    sync(str(folder / "lake"), "shop", SyncOptions(into=folder / "targets", columns=columns), spark=spark).await_termination()
     return compare_tables(dumps_of(DUMPS), key_columns(map(event_of, CAPTURE)), str(folder / "targets"))
 
 

@@ -11,10 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock import SyncOptions, sync
 from penstock.cdc.scratch import scratch_folder
 from penstock.cdc.sync.options import NO_STEPS
 from penstock.log.errors import PenstockError
-from penstock.spark import S3, session, sync
+from penstock.spark import S3, session
 from penstock.spark.warm_up import train
 
 from .child import Parent
@@ -79,13 +80,10 @@ def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
 
     def begin(trigger: timedelta | Literal["available_now"]) -> SyncRun:
         return sync(
-            spark,
             task.lake,
             task.topic,
-            into=task.into,
-            columns=task.columns,
-            trigger=trigger,
-            max_events_per_batch=task.events_per_batch,
+            SyncOptions(into=task.into, columns=task.columns, trigger=trigger, max_events=task.events_per_batch),
+            spark=spark,
             listener=halt.note if halt else None,
             steps=halt or NO_STEPS,
         )

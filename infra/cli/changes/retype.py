@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,8 @@ from ...console.exit_codes import OTHER
 from ...console.session import CommandSession, confirmed
 
 if TYPE_CHECKING:
-    from ....spark import RetypedTable
-
-
-_TAKEN = ("into", "name", "tables", "columns", "unfit_times", "unavailable_value", "coordination")
-"""The options of a sync that mean something here."""
+    from ....cdc.retype.retype import RetypedTable
+    from ....cdc.sync.options import SyncOptions
 
 _UNTOLD = (
     "nothing in the lake tells the types of its source's columns; the line that the sync says where the table stands still has those of the "
@@ -27,19 +25,17 @@ _UNTOLD = (
 
 
 def retype_targets(
-    session: CommandSession, topic: str, *, given: Mapping[str, Any], s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
+    session: CommandSession, topic: str, options: SyncOptions, *, s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
 ) -> int:
-    """Say what would be done, ask, and do it. ``given``: the options of the sync. Returns the exit code."""
-    from ....spark import TableOptions, retype
+    """Say what would be done, ask, and do it. ``options``: those of the sync. Returns the exit code."""
+    from ....change_data import retype
 
-    options = {name: given[name] for name in _TAKEN}
-    options["table_options"] = {table: TableOptions(**one) for table, one in given["table_options"].items()}
-
+    retyped = partial(retype, session.lake_url, topic, options, coordination=session.coordination)
     if s3 is not None:  # deltalake takes them from there
         environment = {"AWS_ENDPOINT_URL_S3": s3["endpoint"], "AWS_REGION": s3["region"]}
         os.environ |= {name: value for name, value in environment.items() if value}
     if dry_run or not yes:
-        planned = retype(session.lake_url, topic, dry_run=True, **options)
+        planned = retyped(dry_run=True)
         if dry_run:
             return _shown(session, planned, dry_run=True)
         if not any(one.changes and one.refused is None for one in planned):
@@ -47,7 +43,7 @@ def retype_targets(
         for line in _lines(planned, dry_run=True):
             click.echo(line, err=True)
         confirmed("Go on?", yes=False)
-    return _shown(session, retype(session.lake_url, topic, **options), dry_run=False)
+    return _shown(session, retyped(), dry_run=False)
 
 
 def _shown(session: CommandSession, tables: Sequence[RetypedTable], *, dry_run: bool) -> int:

@@ -23,8 +23,8 @@ from ....log import PenstockError, TopicNotFound
 from ...console import completion, output
 from ...console.exit_codes import OTHER
 from ...console.session import CommandSession, group_options
-from ...console.values import DurationParam, SizeParam
 from ..lake.stored_topics import run_async
+from .sync_options import options_from, sync_options, values_of
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -60,130 +60,8 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     metavar="FILE",
     help="Settings and options of tables, in TOML. What is given here beside it goes before it.",
 )
-@click.option("--into", metavar="URL", help="The folder of the target tables: a path, or s3://bucket/prefix.")
-@click.option("--name", metavar="NAME", help="The sync's name; by default the topic's.")
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    metavar="TABLE",
-    help="Only this table, as table or schema.table, or all that a pattern means, such as 'sales.*'; with ! before it, not these; may be repeated.",
-)
-@click.option(
-    "--rename",
-    "renames",
-    multiple=True,
-    metavar="TABLE=NAME",
-    help="What a table's target is called, such as 'sales.*={schema}_{table}'; may be repeated.",
-)
-@click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="TABLE.COLUMN=TYPE",
-    help="A column's type, such as orders.amount=decimal(12,2) or orders.tags=array<string>. How events write it may follow: 'decimal(12,2) "
-    "from base64'.",
-)
-@click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table, in place of its events' key.")
-@click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")
-@click.option(
-    "--guard",
-    type=click.Choice(["position", "offset"]),
-    default="position",
-    show_default=True,
-    help="How older events are told from newer ones.",
-)
-@click.option(
-    "--truncates",
-    type=click.Choice(["ordered", "queue", "ignore"]),
-    default="ordered",
-    show_default=True,
-    help="Which truncates count: those with a position; also others, where all events of a table come by one queue; or none.",
-)
-@click.option(
-    "--unfit-times",
-    type=click.Choice(["stop", "null"]),
-    default="stop",
-    show_default=True,
-    help="What infinite times, years before 1 and after 9999, and nanoseconds do, in columns of times: go by --policy, or become NULL unnoted.",
-)
-@click.option(
-    "--policy",
-    type=click.Choice(["stop", "null", "reject"]),
-    default="stop",
-    show_default=True,
-    help="What an event does that cannot be applied: stop its table; leave NULL in place of values that do not fit; or be passed over. The "
-    "last two are written to a table beside the targets.",
-)
-@click.option(
-    "--rejected",
-    default="_rejected",
-    show_default=True,
-    metavar="NAME",
-    help="The name of that table; it begins with _, as no target does.",
-)
-@click.option(
-    "--unavailable-value",
-    "unavailable_values",
-    multiple=True,
-    metavar="TEXT",
-    help="The connector's unavailable.value.placeholder, where it is not Debezium's own; may be repeated.",
-)
-@click.option("--adopt", is_flag=True, help="Write to targets that something else has written.")
-@click.option(
-    "--widen",
-    is_flag=True,
-    help="Let columns become wider with their source, by Delta's type widening: for targets that only Spark reads.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["spark", "deltalake"]),
-    default="spark",
-    show_default=True,
-    help="The engine: Spark, or one process without it, for small tables; no history then.",
-)
+@sync_options
 @click.option("--once", is_flag=True, help="End with what is stored now.")
-@click.option(
-    "--interval",
-    type=DurationParam(),
-    default="5s",
-    show_default=True,
-    help="The time between the beginnings of two batches.",
-)
-@click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most events of one batch.")
-@click.option(
-    "--max-bytes",
-    type=SizeParam(),
-    default="256MiB",
-    show_default=True,
-    help="The most bytes of one batch, by the bodies of its events; one event is always taken.",
-)
-@click.option(
-    "--merges-at-once",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="How many targets are merged into side by side; by default 2 to 4, by the machine's cores.",
-)
-@click.option(
-    "--compact-every",
-    type=click.IntRange(min=0),
-    default=100,
-    show_default=True,
-    metavar="COMMITS",
-    help="Put a target's small files together after so many commits to it, beside the sync; 0: never.",
-)
-@click.option(
-    "--cuts",
-    is_flag=True,
-    help="Record cuts: the versions of all targets that together equal the source between two of its transactions. See penstock cuts.",
-)
-@click.option(
-    "--keep-cuts",
-    type=DurationParam(),
-    default="7d",
-    show_default=True,
-    help="How long cuts are kept at least.",
-)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -210,48 +88,21 @@ def command(session: CommandSession, /, **given: Any) -> int:  # noqa: ANN401 - 
     if not given["into"]:
         raise click.UsageError("Where to? Give --into URL.")
     config: SyncFile | None = given["config"]
-    task = {
-        "lake": session.lake_url,
-        "topic": topic,
-        "engine": given["engine"],
-        "s3": _s3(given["into"]),
-        "interval_s": None if given["once"] else given["interval"].total_seconds(),
-        "options": {
-            "into": given["into"].partition("?")[0],
-            "name": name,
-            "coordination": session.coordination,
-            "tables": list(given["tables"]) or None,
-            "columns": _columns(given["columns"]),
-            "keys": _keys(given["keys"]),
-            "rename": {**(config.rename if config else {}), **_renames(given["renames"])},
-            "table_options": config.tables if config else {},
-            "history": True if "all" in given["history"] else list(given["history"]),
-            "guard": given["guard"],
-            "truncates": given["truncates"],
-            "unfit_times": given["unfit_times"],
-            "policy": given["policy"],
-            "rejected": given["rejected"],
-            "unavailable_value": list(given["unavailable_values"]),
-            "adopt": given["adopt"],
-            "widen": given["widen"],
-            "max_events_per_batch": given["max_events"],
-            "max_bytes_per_batch": given["max_bytes"],
-            "merges_at_once": given["merges_at_once"],
-            "compact_every": given["compact_every"],
-            "cuts": given["cuts"],
-            "keep_cuts": given["keep_cuts"].total_seconds(),
-        },
-    }
+    values = values_of(given, config.rename if config else {}, config.tables if config else {})
+    values |= {"into": given["into"].partition("?")[0], "name": name}
+    s3 = _s3(given["into"])
     if given["retype"]:
         from .retype import retype_targets
 
-        return retype_targets(session, topic, given=task["options"], s3=task["s3"], yes=given["yes"], dry_run=given["dry_run"])
+        return retype_targets(session, topic, options_from(values), s3=s3, yes=given["yes"], dry_run=given["dry_run"])
     if given["yes"]:
         raise click.UsageError("--yes belongs to --retype.")
     if given["dry_run"]:
         from .sync_preview import show_preview
 
-        return show_preview(session, topic, given["into"], given["engine"], task["options"])
+        return show_preview(session, topic, options_from({**values, "into": given["into"]}), given["engine"])
+    place = {"lake": session.lake_url, "topic": topic, "coordination": session.coordination}
+    task = {**place, "engine": given["engine"], "s3": s3, "options": values}
     with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):
         return _follow(session, job, given["into"])
 
@@ -425,37 +276,6 @@ def _show_status(session: CommandSession, topic: str, name: str) -> int:
         _show_behind(behind(record.progress))
         _show_stopped({table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()})
     return OTHER if record.stopped else 0
-
-
-def _columns(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    columns: dict[str, dict[str, str]] = {}
-    for one in given:
-        place, equals, kind = one.partition("=")
-        table, dot, column = place.rpartition(".")
-        if not equals or not dot or not table or not column:
-            raise click.UsageError(f"--column is TABLE.COLUMN=TYPE, not {one!r}.")
-        columns.setdefault(table, {})[column] = kind
-    return columns
-
-
-def _keys(given: tuple[str, ...]) -> dict[str, list[str]]:
-    keys = {}
-    for one in given:
-        table, equals, columns = one.partition("=")
-        if not equals or not table or not columns:
-            raise click.UsageError(f"--key is TABLE=COLUMN,COLUMN,…, not {one!r}.")
-        keys[table] = [column.strip() for column in columns.split(",")]
-    return keys
-
-
-def _renames(given: tuple[str, ...]) -> dict[str, str]:
-    renames = {}
-    for one in given:
-        table, equals, name = one.partition("=")
-        if not equals or not table or not name:
-            raise click.UsageError(f"--rename is TABLE=NAME, not {one!r}.")
-        renames[table] = name
-    return renames
 
 
 def _s3(into: str) -> dict[str, Any] | None:

@@ -15,57 +15,19 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ....cdc.choice.option_types import Period, Whole
 from ....cdc.choice.tables import TableOptions
 from ....cdc.targets import TableDeclarations
 from ....log.errors import InvalidArgument
+from .sync_options import SETTINGS
 
-_TEXT: tuple[Callable[[object], bool], str] = (lambda value: isinstance(value, str), "text")
-_NUMBER: tuple[Callable[[object], bool], str] = (
-    lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "a whole number",
-)
-_FLAG: tuple[Callable[[object], bool], str] = (lambda value: isinstance(value, bool), "true or false")
-_SIZE: tuple[Callable[[object], bool], str] = (
-    lambda value: _TEXT[0](value) or _NUMBER[0](value),
-    "a number of bytes, or text such as 64MiB",
-)
-_TEXTS: tuple[Callable[[object], bool], str] = (
-    lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    "a list of texts",
-)
-_HISTORY: tuple[Callable[[object], bool], str] = (
-    lambda value: isinstance(value, bool) or _TEXTS[0](value),
-    "true, false or a list of tables",
-)
-SETTINGS = {
-    "into": ("into", _TEXT),
-    "name": ("name", _TEXT),
-    "tables": ("tables", _TEXTS),
-    "history": ("history", _HISTORY),
-    "guard": ("guard", _TEXT),
-    "truncates": ("truncates", _TEXT),
-    "unfit_times": ("unfit_times", _TEXT),
-    "policy": ("policy", _TEXT),
-    "rejected": ("rejected", _TEXT),
-    "unavailable_values": ("unavailable_values", _TEXTS),
-    "widen": ("widen", _FLAG),
-    "cuts": ("cuts", _FLAG),
-    "keep_cuts": ("keep_cuts", _TEXT),
-    "engine": ("engine", _TEXT),
-    "interval": ("interval", _TEXT),
-    "max_events": ("max_events", _NUMBER),
-    "max_bytes": ("max_bytes", _SIZE),
-    "merges_at_once": ("merges_at_once", _NUMBER),
-    "compact_every": ("compact_every", _NUMBER),
-}
-"""The settings of the file: the option of the command that each stands for, and what its value must be."""
 _RENAME, _TABLE = "rename", "table"
 
 
@@ -100,24 +62,21 @@ class _Reader:
         for name in found:
             self._check_known("setting", name, [*SETTINGS, _RENAME, _TABLE], [])
         return SyncFile(
-            {SETTINGS[name][0]: self._setting(name, value) for name, value in found.items() if name in SETTINGS},
+            {name: self._setting(name, value) for name, value in found.items() if name in SETTINGS},
             self._rename(found.get(_RENAME, {})),
             self._tables(found.get(_TABLE, {})),
         )
 
     def _setting(self, name: str, value: object) -> object:
-        option, (check, expected) = SETTINGS[name]
-        if not check(value):
-            raise self._wrong(f"bad {name}", [name], expected=expected, observed=value)
-        if name == "history":
-            value = value if isinstance(value, list) else ["all"] if value else []
-        param = self._params[option]
-        try:
-            for one in value if isinstance(value, list) else [value]:
-                param.type.convert(one, param, None)
-        except click.UsageError as error:
-            raise self._wrong(f"bad {name}", [name], expected=error.message, observed=value) from error
-        return value
+        type_, param = SETTINGS[name], self._params[name]
+        if isinstance(value, str) and isinstance(type_, Period | Whole):  # as on the command line: 7d, 64MiB
+            try:
+                return param.type.convert(value, param, None)
+            except click.UsageError as error:
+                raise self._wrong(f"bad {name}", [name], expected=error.message, observed=value) from error
+        if isinstance(type_, Period) or not type_.accepts(value):
+            raise self._wrong(f"bad {name}", [name], expected=type_.expected, observed=value)
+        return (["all"] if value else []) if name == "history" and isinstance(value, bool) else value
 
     def _rename(self, found: object) -> Mapping[str, str]:
         if not isinstance(found, dict) or not all(isinstance(target, str) for target in found.values()):

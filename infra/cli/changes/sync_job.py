@@ -14,13 +14,15 @@ import pickle
 import sys
 import threading
 from dataclasses import asdict
-from datetime import timedelta
 from typing import Any
 
 from ....cdc.scratch import scratch_folder
-from ....spark import S3, SyncRun, TableOptions, session, sync
+from ....cdc.sync.run import SyncRun
+from ....change_data import sync
+from ....spark.session import S3, session
 from ...console.parent_input import ParentInput
 from .sync_error import as_ours
+from .sync_options import options_from
 
 
 def main() -> int:
@@ -42,26 +44,24 @@ def main() -> int:
     words = _Words(heard)
     try:
         with scratch_folder("penstock-sync-") as scratch:
-            interval_s = task["interval_s"]
+            options = options_from(task["options"])
             s3 = S3(**task["s3"]) if task["s3"] is not None else None
             spark = None
             if task["engine"] == "spark":
                 # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
                 conf = {"spark.sql.warehouse.dir": scratch}
                 # A sync that runs for days needs the second compiler.
-                spark = session("penstock-sync", s3=s3, conf=conf, quick_start=interval_s is None, source=False)
+                spark = session("penstock-sync", s3=s3, conf=conf, quick_start=options.interval is None, source=False)
             elif s3 is not None:
                 environment = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
                 os.environ |= {name: value for name, value in environment.items() if value}
-            options = task["options"]
-            options["table_options"] = {table: TableOptions(**one) for table, one in options["table_options"].items()}
             run = sync(
-                spark,
                 task["lake"],
                 task["topic"],
-                trigger="available_now" if interval_s is None else timedelta(seconds=interval_s),
+                options,
+                spark=spark,
+                coordination=task["coordination"],
                 listener=lambda batch: tell("batch", **asdict(batch)),
-                **options,
             )
             words.follow(run)
             tell("running")
@@ -71,7 +71,7 @@ def main() -> int:
             cut = status.cut
             tell(
                 "end",
-                cuts=options.get("cuts", False),
+                cuts=options.cuts,
                 cut=None if cut is None else cut.number,
                 places={} if cut is None else cut.places,
                 batches=status.batches,

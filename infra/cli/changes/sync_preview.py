@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,17 +23,18 @@ _WHAT = {
 }
 
 
-def show_preview(session: CommandSession, topic: str, into: str, engine: str, given: Mapping[str, Any]) -> int:
-    """Show what a sync would do. ``given``: the options as `penstock.spark.sync` takes them."""
+def show_preview(session: CommandSession, topic: str, options: SyncOptions, engine: str) -> int:
+    """Show what a sync would do."""
     from ....cdc.delta.tables import DeltalakeTargets
+    from ....cdc.sync.plan import SyncPlan
     from ....cdc.sync.preview import preview
-    from ....spark.sync.start import check_without_spark
+    from ....coordinator.lakes import LakePlace
 
-    options = _options(session, topic, into, given)
+    plan = SyncPlan.of(LakePlace.of(session.lake_url, read_only=True), topic, options)
     if engine != "spark":
-        check_without_spark(options)
+        plan.check_without_spark()
     with output.progress(f"reading {topic}"):
-        found = preview(options, DeltalakeTargets(options.into, guard=options.guard), keeps_history=engine == "spark")
+        found = preview(plan, DeltalakeTargets(plan.into, guard=plan.guard), keeps_history=engine == "spark")
     if session.as_json:
         output.emit(
             {
@@ -48,37 +48,6 @@ def show_preview(session: CommandSession, topic: str, into: str, engine: str, gi
     else:
         _show(found)
     return OTHER if found.broken or any(one.what == "refuse" for one in found.tables) else 0
-
-
-def _options(session: CommandSession, topic: str, into: str, given: Mapping[str, Any]) -> SyncOptions:
-    from ....cdc.choice.tables import TableOptions, choices_of
-    from ....cdc.events.placeholders import UnavailablePlaceholder
-    from ....cdc.fold.row_reader import ValueOptions
-    from ....cdc.sync.options import SyncOptions
-    from ....cdc.sync.rejected_table import check_aside_name
-    from ....cdc.targets import TableDeclarations
-    from ....coordinator.lakes import LakePlace
-    from ....spark.sync.start import sync_name, target_folder
-
-    choices = choices_of({table: TableOptions(**one) for table, one in given["table_options"].items()}, given["rename"])
-    declared = TableDeclarations.of(*choices.declared(given["columns"], given["keys"]))
-    return SyncOptions(
-        place=LakePlace.of(session.lake_url, read_only=True),
-        topic=topic,
-        into=target_folder(into),
-        name=sync_name(given["name"], topic),
-        tables=None if given["tables"] is None else frozenset(given["tables"]),
-        history=given["history"] if isinstance(given["history"], bool) else frozenset(given["history"]),
-        declared=declared,
-        reading=ValueOptions(UnavailablePlaceholder.of(given["unavailable_value"]), given["unfit_times"], declared.forms),
-        guard=given["guard"] == "position",
-        truncates=given["truncates"],
-        choices=choices,
-        policy=given["policy"],
-        rejected=check_aside_name(given["rejected"]),
-        adopt=given["adopt"],
-        widen=given["widen"],
-    )
 
 
 def _show(found: SyncPreview) -> None:

@@ -12,8 +12,8 @@ import signal
 import sys
 from collections import Counter
 
+from penstock import SyncOptions, sync
 from penstock.coordinator import coordination
-from penstock.spark import sync
 
 LEASE_S = 2.0
 """So that whoever is killed is replaced soon."""
@@ -35,14 +35,9 @@ if __name__ == "__main__":
     setattr(coordination, "LEASE_S", LEASE_S)  # noqa: B010 - it is not exported from there
     lake, into, fatal, max_events, *once = sys.argv[1:]
     run = sync(
-        None,
         lake,
         "changes",
-        into=into,
-        trigger="available_now" if once else 0.1,
-        max_events_per_batch=int(max_events),
-        cuts=True,
-        compact_every=20,
+        SyncOptions(into=into, trigger="available_now" if once else 0.1, max_events=int(max_events), cuts=True, compact_every=20),
         steps=Fatal(fatal),
     )
     signal.signal(signal.SIGTERM, lambda *_: run.stop())

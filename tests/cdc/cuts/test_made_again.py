@@ -75,10 +75,10 @@ def test_a_driver_that_ends_while_a_table_is_made_again(tmp_path: Path, step: st
             synced(tmp_path)
         shutil.rmtree(tmp_path / "into" / "a")
         with suppress(OSError):
-            synced(tmp_path, steps=Ends(step, moment), max_events_per_batch=1, cuts=cuts)
+            synced(tmp_path, steps=Ends(step, moment), max_events=1, cuts=cuts)
         source.send(("b", 1, 6))
         for _ in range(2):
-            synced(tmp_path, max_events_per_batch=1)
+            synced(tmp_path, max_events=1)
     assert DeltaTable(str(tmp_path / "into" / "a")).to_pyarrow_table()["v"].to_pylist() == [5]
     assert {table: rows(cut_of(tmp_path), table) for table in ("a", "b")} == {"a": {1: 5}, "b": {1: 6}}
 

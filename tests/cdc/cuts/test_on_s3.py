@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import penstock
-from penstock import NoCut
+from penstock import NoCut, SyncOptions, sync
 from penstock.infra.cli import main
-from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, rows, shop
 from tests.servers import S3Server
 
@@ -30,7 +29,7 @@ def test_cuts_on_s3_are_recorded_listed_read_and_exported(
     with shop(tmp_path, lake_url=lake) as source:
         for value in (10, 11):
             source.send(("a", 1, value), ("b", 1, value))
-            run = sync(None, lake, TOPIC, into=into, cuts=True)
+            run = sync(lake, TOPIC, SyncOptions(into=into, cuts=True))
             assert run.await_termination()
     for number, value in ((1, 10), (2, 11)):
         found = penstock.at_cut(into, number)

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import penstock
-from penstock import CutTooOld, InvalidArgument, NoCut, StoreUnavailable, TableNotInCut
+from penstock import CutTooOld, InvalidArgument, NoCut, StoreUnavailable, SyncOptions, TableNotInCut, sync
 from penstock.cdc.cuts import segment
 from penstock.cdc.cuts.cut import Cut, TableVersion
 from penstock.cdc.cuts.cut_history import kept_cuts
@@ -27,7 +27,6 @@ from penstock.cdc.sync.engine import SyncEngine
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
 from penstock.log.stores import open_store
-from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, Change, numbers, rows, shop, synced
 from tests.cdc.mapped import map_columns
 from tests.cdc.sync.losing import Loses
@@ -120,9 +119,9 @@ def test_no_cut_amid_a_transaction_nor_where_nothing_tells_its_end(tmp_path: Pat
 def test_a_cut_waits_for_all_batches_and_older_ones_stay(tmp_path: Path) -> None:
     with shop(tmp_path) as source:
         source.send(*[("a", n, 1) for n in range(5)], *[("b", n, 1) for n in range(5)])
-        one = synced(tmp_path, max_events_per_batch=2)
+        one = synced(tmp_path, max_events=2)
         source.send(*[("a", n, None) for n in range(3)], ("c", 1, 7))
-        two = synced(tmp_path, max_events_per_batch=1)
+        two = synced(tmp_path, max_events=1)
     assert one.status.batches > 3
     assert one.status.cut is not None
     assert two.status.cut is not None
@@ -158,7 +157,7 @@ def test_cuts_are_true_wherever_a_driver_ends(tmp_path: Path, step: str, moment:
         synced(tmp_path)
         source.send(*[("a", n, 2) for n in range(4)], *[("b", n, 2) for n in range(4)])
         with pytest.raises(OSError, match="ends here"):
-            synced(tmp_path, max_events_per_batch=2 if step != "cut" else 100, steps=Ends() if step != "cut" else _First(moment))
+            synced(tmp_path, max_events=2 if step != "cut" else 100, steps=Ends() if step != "cut" else _First(moment))
         source.send(("b", 3, 3))
         synced(tmp_path)
     found = numbers(tmp_path)
@@ -192,7 +191,7 @@ def test_drawn_transactions_with_truncates_equal_a_plain_model(tmp_path: Path, s
                     rows[key] = number
             states[f"0/{source.send(*changes):X}"] = {table: dict(rows) for table, rows in tables.items()}
             if chance.random() < 0.6:
-                synced(tmp_path, max_events_per_batch=chance.choice((1, 3, 100)))
+                synced(tmp_path, max_events=chance.choice((1, 3, 100)))
         synced(tmp_path)
     kept = kept_cuts(str(tmp_path / "into")).cuts
     assert len(kept) > 5
@@ -463,8 +462,8 @@ def test_a_sync_of_another_topic_does_not_go_on_with_these_cuts(tmp_path: Path) 
         with lake.producer("other", name="postgres/penstock") as producer:
             type(source)(producer).send(("z", 1, 1))
         with pytest.raises(InvalidArgument, match="of another topic, keeps its cuts here"):
-            sync(None, str(tmp_path / "lake"), "other", into=tmp_path / "into", name=TOPIC, cuts=True)
-        assert sync(None, str(tmp_path / "lake"), "other", into=tmp_path / "into", cuts=True).await_termination()
+            sync(str(tmp_path / "lake"), "other", SyncOptions(into=tmp_path / "into", name=TOPIC, cuts=True))
+        assert sync(str(tmp_path / "lake"), "other", SyncOptions(into=tmp_path / "into", cuts=True)).await_termination()
     with pytest.raises(InvalidArgument, match="several syncs have recorded cuts"):
         cut_of(tmp_path)
     assert rows(penstock.at_cut(tmp_path / "into", sync="other"), "z") == {1: 1}

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 import penstock
+from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.events.stop_message import STOPPED
 from penstock.cdc.postgres.positions import base_of, split
-from penstock.spark import SyncRun, sync
+from penstock.cdc.sync.options import NO_STEPS, SyncSteps
 
 TOPIC = "shop"
 Change = tuple[str, int | None, int | None]
@@ -79,9 +80,9 @@ def shop(folder: Path, *, queues: int = 3, name: str = "postgres/penstock", lake
             yield Source(producer)
 
 
-def synced(folder: Path, **options: Any) -> SyncRun:
+def synced(folder: Path, *, steps: SyncSteps = NO_STEPS, **options: Any) -> SyncRun:
     """To the end of the topic, with cuts."""
-    run = sync(None, str(folder / "lake"), TOPIC, into=folder / "into", **{"cuts": True, **options})
+    run = sync(str(folder / "lake"), TOPIC, SyncOptions(into=folder / "into", **{"cuts": True, **options}), steps=steps)
     assert run.await_termination()
     return run
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock import SyncOptions, sync
 from penstock.infra.cli import main
-from penstock.spark import sync
 from tests.cdc.debezium.conftest import TOPIC, Capturing, counted
 from tests.cdc.debezium.judge import check_stream
 from tests.cdc.sync.streams import rows
@@ -44,7 +44,7 @@ def test_rows_and_changes_come_once_and_a_sync_makes_the_same_table(capture: Cap
     assert counted(capture.events()) == {"r": 3, "u": 1, "d": 2, "c": 4}
     check_stream(capture.events())
 
-    sync(None, lake=capture.lake, topic=TOPIC, into=tmp_path / "tables").await_termination()
+    sync(capture.lake, TOPIC, SyncOptions(into=tmp_path / "tables")).await_termination()
     columns = "id, name, amount, big, at, day, picture, weight, flag, kind, later"
     there = capture.server.ask(f"SELECT {columns} FROM {capture.database}.things ORDER BY id")
     names = columns.split(", ")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.events.stop_message import stop_reason
-from penstock.spark import sync
 from tests.cdc.debezium.commands import Commands
 from tests.cdc.debezium.conftest import TOPIC, Capturing
 from tests.cdc.debezium.test_told import TWO, captured
@@ -112,7 +112,7 @@ def test_a_cut_does_not_have_a_table_that_stands_still_until_it_is_read_again(do
 
     def synced(*options: str) -> penstock.AtCut:
         dotted("--heartbeat", *options)
-        assert sync(None, dotted.lake, TOPIC, into=into, cuts=True).await_termination()
+        assert sync(dotted.lake, TOPIC, SyncOptions(into=into, cuts=True)).await_termination()
         return penstock.at_cut(into)
 
     dotted.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in ("a", "`t.u`", "`g.o`")))

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.mongodb import follower, rows, server
 from penstock.cdc.mongodb.documents import key_of
 from penstock.cdc.mongodb.server import MongoServer
 from penstock.log import InvalidArgument
-from penstock.spark import sync
 from tests.cdc.mongodb.conftest import TOPIC, Capturing
 
 pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
 
 def synced(capture: Capturing, folder: Path) -> dict[str, dict[str, Any]]:
     """The documents of the newest cut by collection and id."""
-    assert sync(None, capture.lake, TOPIC, into=folder, cuts=True).await_termination()
+    assert sync(capture.lake, TOPIC, SyncOptions(into=folder, cuts=True)).await_termination()
     tables = {name: table.to_pylist() for name, table in dict(penstock.at_cut(folder)).items()}
     return {name: {row["_id"]: json.loads(row["document"]) for row in rows} for name, rows in tables.items()}
 

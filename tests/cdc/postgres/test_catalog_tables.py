@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.events.stop_message import stop_reason
 from penstock.cdc.postgres import PostgresCapture
-from penstock.spark import sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
 
@@ -354,7 +354,7 @@ def test_a_cut_does_not_have_a_table_that_stands_still(database: Database, captu
 
     def synced() -> penstock.AtCut:
         capture("--heartbeat")
-        assert sync(None, capture.lake, TOPIC, into=into, cuts=True).await_termination()
+        assert sync(capture.lake, TOPIC, SyncOptions(into=into, cuts=True)).await_termination()
         return penstock.at_cut(into)
 
     assert {*synced()} == {"t"}

@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, SyncRun, TableOptions, sync
 from penstock.cdc.events.table_types import TableTypes, types_key
 from penstock.cdc.postgres import PostgresCapture
 from penstock.cdc.sync import source_types
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import ObjectStore
-from penstock.spark import SyncRun, TableOptions, sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.sync.streams import rows
 
@@ -68,7 +68,7 @@ def types(target: Path) -> dict[str, str]:
 
 
 def applied(capture: Capturing, into: Path, **options: Any) -> SyncRun:
-    run = sync(None, capture.lake, TOPIC, into=into, **options)
+    run = sync(capture.lake, TOPIC, SyncOptions(into=into, **options))
     assert run.await_termination()
     return run
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from psycopg.sql import SQL, Composable, Identifier
 
+from penstock import SyncOptions, sync
 from penstock.infra.cli import main
-from penstock.spark import sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
 from tests.cdc.postgres.shapes import TYPES_OF_OUR_OWN, Typed, columns, server_rows, value
@@ -178,7 +178,7 @@ def assert_verified(database: Database, capture: Capturing, typed: list[Typed], 
     """Targets of a sync are equal by ``verify-sync``, which sees a change of any column."""
     into, database.connection.autocommit = str(folder / "targets"), True
     declared = {"*": {column.name: "string" for column in typed if not fits(column)}}
-    assert sync(None, capture.lake, TOPIC, into=into, columns=declared).await_termination()
+    assert sync(capture.lake, TOPIC, SyncOptions(into=into, columns=declared)).await_termination()
     named = [word for shape in SHAPES for word in ("--table", shape.name)]
     said = penstock("verify-sync", database.dsn, into, *named)
     assert said.count(": equal (") == len(SHAPES), said

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock import SyncOptions, sync
 from penstock.cdc.postgres.values import UNAVAILABLE
 from penstock.infra.cli import main
-from penstock.spark import sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -31,7 +31,7 @@ def penstock(*args: str, code: int = 0) -> str:
 
 
 def applied(capture: Capturing, into: str, columns: dict[str, dict[str, str]] | None = None) -> None:
-    assert sync(None, capture.lake, TOPIC, into=into, columns=columns).await_termination()
+    assert sync(capture.lake, TOPIC, SyncOptions(into=into, columns=columns or {})).await_termination()
 
 
 def test_times_that_no_timestamp_holds_are_equal_as_text(database: Database, capture: Capturing, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.delta.tables import existing_target_of
 from penstock.cdc.events.table_types import TableTypes, types_key
 from penstock.cdc.targets import TargetProgress
-from penstock.spark import SyncRun, sync
 from tests.cdc.sync.streams import TOPIC, Row, event, send
 
 TYPES = TableTypes("public", "bills", {"id": "int", "amount": "decimal(12,2)", "day": "date", "note": "string"})
@@ -32,8 +32,8 @@ def keep(lake: str, types: TableTypes) -> None:
     path.write_bytes(types.data)
 
 
-def applied(lake: str, into: Path, **options: Any) -> SyncRun:
-    run = sync(None, lake, TOPIC, into=into, **options)
+def applied(lake: str, into: Path, *, coordination: str | None = None, **options: Any) -> SyncRun:
+    run = sync(lake, TOPIC, SyncOptions(into=into, **options), coordination=coordination)
     assert run.await_termination()
     return run
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from penstock import RetypedTable, SyncOptions, TableOptions, retype, sync
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.retype import retype as retyping
 from penstock.cdc.sync.lease import SyncInUse
 from penstock.cdc.targets import PROPERTY
 from penstock.log import InvalidArgument, TopicNotFound
-from penstock.spark import RetypedTable, TableOptions, retype, sync
 from tests.cdc.retype.older import TYPES, applied, bill, files, keep, kinds, make_older, progress
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
@@ -50,7 +50,7 @@ ROWS: list[Row] = [
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(lake: str, into: Path) -> None:
     before = files(into)
-    (said,) = retype(lake, TOPIC, into=into, dry_run=True)
+    (said,) = retype(lake, TOPIC, SyncOptions(into=into), dry_run=True)
     assert [(one.column, one.old, one.new) for one in said.changes] == [
         ("amount", "string", "decimal(12,2)"),
         ("day", "string", "date"),
@@ -64,7 +64,7 @@ def test_a_target_gets_the_source_s_types_in_one_commit_and_the_sync_goes_on(lak
     table = DeltaTable(str(into / "bills"))
     table.alter.add_constraint({"known": "id > 0"})
     before, first = DeltaTable(str(into / "bills")), progress(into)
-    (done,) = retype(lake, TOPIC, into=into)
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into))
     after = DeltaTable(str(into / "bills"))
     assert done.version == after.version() == before.version() + 1
     assert kinds(into) == TYPED
@@ -72,7 +72,7 @@ def test_a_target_gets_the_source_s_types_in_one_commit_and_the_sync_goes_on(lak
     assert after.metadata().configuration == before.metadata().configuration
     assert PROPERTY in after.metadata().configuration
     assert progress(into) == replace(first, commits=first.commits + 1)
-    assert [one.changes for one in retype(lake, TOPIC, into=into)] == [()]
+    assert [one.changes for one in retype(lake, TOPIC, SyncOptions(into=into))] == [()]
     assert DeltaTable(str(into / "bills")).version() == after.version()
     send(lake, [bill(1, "7.00", at=4, types=TYPES), bill(4, at=5, types=TYPES)])
     run = applied(lake, into)
@@ -84,13 +84,13 @@ def test_a_target_gets_the_source_s_types_in_one_commit_and_the_sync_goes_on(lak
 def test_wherever_it_ends_the_target_has_one_form_or_the_other(lake: str, into: Path, moment: Any) -> None:
     version = DeltaTable(str(into / "bills")).version()
     with pytest.raises(Crash):
-        retype(lake, TOPIC, into=into, steps=CrashAt("retype", moment))
+        retype(lake, TOPIC, SyncOptions(into=into), steps=CrashAt("retype", moment))
     done = moment == "after"
     assert DeltaTable(str(into / "bills")).version() == version + done
     assert (kinds(into)["amount"] == "decimal128(12, 2)") is done
     send(lake, [bill(4, at=6, types=TYPES)])
     assert not applied(lake, into).stopped
-    (again,) = retype(lake, TOPIC, into=into)
+    (again,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert (again.version is None) is done
     assert kinds(into) == TYPED
     assert rows(into / "bills") == [*ROWS, {**ROWS[0], "id": 4}]
@@ -103,14 +103,14 @@ def test_wherever_it_ends_the_target_has_one_form_or_the_other(lake: str, into: 
 @pytest.mark.parametrize("moment", [*(pytest.param(one, marks=pytest.mark.thorough) for one in ("before", "after")), "in"])
 def test_a_process_that_is_killed_leaves_one_form_or_the_other(lake: str, into: Path, moment: str) -> None:
     version = DeltaTable(str(into / "bills")).version()
-    call = f"retype({lake!r}, {TOPIC!r}, into={str(into)!r}, steps=CrashAt('retype', {moment!r}, kill=os.getpgid(0)))"
-    program = f"import os; from penstock.spark import retype; from tests.cdc.sync.crashes import CrashAt; {call}"
+    call = f"retype({lake!r}, {TOPIC!r}, SyncOptions(into={str(into)!r}), steps=CrashAt('retype', {moment!r}, kill=os.getpgid(0)))"
+    program = f"import os; from penstock import SyncOptions, retype; from tests.cdc.sync.crashes import CrashAt; {call}"
     ended = subprocess.run([sys.executable, "-c", program], start_new_session=True, check=False)
     assert ended.returncode == -signal.SIGKILL
     assert DeltaTable(str(into / "bills")).version() == version + (moment == "after")
     send(lake, [bill(4, at=6, types=TYPES)])
     assert not applied(lake, into).stopped
-    (again,) = retype(lake, TOPIC, into=into)
+    (again,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert (again.version is None) is (moment == "after")
     assert rows(into / "bills") == [*ROWS, {**ROWS[0], "id": 4}]
 
@@ -120,7 +120,7 @@ def test_a_value_that_does_not_fit_refuses_the_whole_and_nothing_is_written(lake
     applied(lake, into)
     before = files(into)
     for dry_run in (True, False):
-        (refused,) = retype(lake, TOPIC, into=into, dry_run=dry_run)
+        (refused,) = retype(lake, TOPIC, SyncOptions(into=into), dry_run=dry_run)
         assert refused.refused == (
             "row id=4: column amount: 'much' does not fit decimal(12,2): if these are bytes, as decimal.handling.mode=precise writes them, "
             "declare 'decimal(12,2) from base64'. Text holds it: --column public.bills.amount=string"
@@ -129,12 +129,12 @@ def test_a_value_that_does_not_fit_refuses_the_whole_and_nothing_is_written(lake
     assert files(into) == before
     send(lake, [bill(4, "4.00", at=6, types=TYPES)])
     applied(lake, into)
-    (done,) = retype(lake, TOPIC, into=into)
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert (done.refused, kinds(into)) == (None, TYPED)
 
 
 def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: str, into: Path) -> None:
-    retype(lake, TOPIC, into=into)
+    retype(lake, TOPIC, SyncOptions(into=into))
     wider = TableTypes("public", "bills", {**TYPES.columns, "amount": "decimal(14,2)"})
     keep(lake, wider)
     send(lake, [bill(4, "1.00", at=4, types=wider), bill(5, "12345678901.25", at=5, types=wider)])
@@ -143,7 +143,7 @@ def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: s
         "column amount: '12345678901.25' does not fit decimal(12,2). The source's column calls for decimal(14,2), the target's has decimal(12,2): "
         f"penstock sync changes --lake {lake} --into {into} --retype --table public.bills"
     )
-    (done,) = retype(lake, TOPIC, into=into, tables=["public.bills"])
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into, tables=["public.bills"]))
     assert [(one.column, one.new) for one in done.changes] == [("amount", "decimal(14,2)")]
     assert not applied(lake, into).stopped
     assert rows(into / "bills")[3:] == [
@@ -154,7 +154,7 @@ def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: s
 
 def test_the_line_to_run_keeps_what_the_user_has_declared(lake: str, into: Path) -> None:
     columns = {"bills": {"day": "string", "amount": "decimal(12,2)"}}
-    retype(lake, TOPIC, into=into, columns=columns)
+    retype(lake, TOPIC, SyncOptions(into=into, columns=columns))
     wider = TableTypes("public", "bills", {**TYPES.columns, "amount": "decimal(14,2)"})
     keep(lake, wider)
     send(lake, [bill(4, "12345678901.25", at=4, types=wider, day="infinity")])
@@ -168,12 +168,12 @@ def test_the_line_to_run_keeps_what_the_user_has_declared(lake: str, into: Path)
     assert stop.reason.endswith(
         f" (with the same --config): penstock sync changes --lake {lake} --into {into} --retype --table public.bills"
     )
-    (done,) = retype(lake, TOPIC, into=into, columns={"public.bills": {"day": "string"}})
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into, columns={"public.bills": {"day": "string"}}))
     assert [(one.column, one.new) for one in done.changes] == [("amount", "decimal(14,2)")]
 
 
 def test_a_value_that_the_source_s_type_has_beside_is_told_too(lake: str, into: Path) -> None:
-    retype(lake, TOPIC, into=into)
+    retype(lake, TOPIC, SyncOptions(into=into))
     send(lake, [bill(4, at=4, types=TYPES, day="infinity")])
     (stop,) = applied(lake, into).stopped["public.bills"]
     assert stop.reason == (
@@ -181,20 +181,20 @@ def test_a_value_that_the_source_s_type_has_beside_is_told_too(lake: str, into: 
         f"penstock sync changes --lake {lake} --into {into} --retype --table public.bills --column public.bills.day=string; or start the sync "
         "with --unfit-times null, which makes such times NULL"
     )
-    (done,) = retype(lake, TOPIC, into=into, columns={"bills": {"day": "string"}})
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into, columns={"bills": {"day": "string"}}))
     assert done.version is not None
     assert not applied(lake, into).stopped
     assert [row["day"] for row in rows(into / "bills")] == ["2026-11-22"] * 3 + ["infinity"]
-    assert [one.changes for one in retype(lake, TOPIC, into=into, columns={"bills": {"day": "string"}})] == [()]
+    assert [one.changes for one in retype(lake, TOPIC, SyncOptions(into=into, columns={"bills": {"day": "string"}}))] == [()]
 
 
 def test_without_types_of_the_source_columns_have_to_be_named(tmp_path: Path, into: Path) -> None:
     lake = str(tmp_path / "lake")
     send(lake, [bill(1, at=1)])
     applied(lake, into)
-    (said,) = retype(lake, TOPIC, into=into)
+    (said,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert (said.unknown, said.changes) == (True, ())
-    (done,) = retype(lake, TOPIC, into=into, columns={"public.bills": {"amount": "decimal(5,1)", "id": "int"}})
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into, columns={"public.bills": {"amount": "decimal(5,1)", "id": "int"}}))
     assert not done.unknown
     assert kinds(into) == {"id": "int32", "amount": "decimal128(5, 1)", "day": "string", "note": "string"}
     send(lake, [bill(1, "9.5", at=2)])
@@ -213,7 +213,7 @@ def test_a_compaction_meanwhile_makes_it_begin_again(lake: str, into: Path, monk
             if len(times) == 1:
                 DeltaTable(str(into / "bills")).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
 
-    (done,) = retype(lake, TOPIC, into=into, steps=Compacting())
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into), steps=Compacting())
     assert len(times) == 2
     assert done.version == DeltaTable(str(into / "bills")).version()
     assert rows(into / "bills") == ROWS
@@ -225,7 +225,7 @@ def test_rows_that_others_change_meanwhile_are_not_lost(lake: str, into: Path) -
             if moment == "in":
                 DeltaTable(str(into / "bills")).update(updates={"note": "'theirs'"}, predicate="id = 1")
 
-    (refused,) = retype(lake, TOPIC, into=into, steps=Foreign())
+    (refused,) = retype(lake, TOPIC, SyncOptions(into=into), steps=Foreign())
     assert "somebody else has changed the target's rows" in str(refused.refused)
     assert kinds(into)["amount"] == "string"
     assert rows(into / "bills")[0]["note"] == "theirs"
@@ -233,41 +233,41 @@ def test_rows_that_others_change_meanwhile_are_not_lost(lake: str, into: Path) -
 
 def test_a_sync_that_runs_is_not_disturbed(lake: str, into: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retyping, "_PATIENCE_S", 0.0)
-    run = sync(None, lake, TOPIC, into=into, trigger=0.1)
+    run = sync(lake, TOPIC, SyncOptions(into=into, trigger=0.1))
     with run:
         with pytest.raises(SyncInUse):
-            retype(lake, TOPIC, into=into)
-        assert retype(lake, TOPIC, into=into, dry_run=True)
-    assert retype(lake, TOPIC, into=into)[0].version
+            retype(lake, TOPIC, SyncOptions(into=into))
+        assert retype(lake, TOPIC, SyncOptions(into=into), dry_run=True)
+    assert retype(lake, TOPIC, SyncOptions(into=into))[0].version
 
 
 def test_two_rows_that_would_become_one(tmp_path: Path, into: Path) -> None:
     lake = str(tmp_path / "lake")
     send(lake, [event("c", "a", {"id": id_}, {"id": id_}, at=at) for at, id_ in enumerate(("1", "01", "2"))])
     applied(lake, into)
-    (refused,) = retype(lake, TOPIC, into=into, columns={"a": {"id": "int"}})
+    (refused,) = retype(lake, TOPIC, SyncOptions(into=into, columns={"a": {"id": "int"}}))
     assert refused.refused == "1 rows would have the key (id) of another row"
     assert kinds(into, "a") == {"id": "string"}
 
 
 def test_what_is_no_target_of_the_sync(lake: str, into: Path, tmp_path: Path) -> None:
     with pytest.raises(TopicNotFound, match="there is no such sync"):
-        retype(lake, TOPIC, into=into, name="another")
+        retype(lake, TOPIC, SyncOptions(into=into, name="another"))
     with pytest.raises(InvalidArgument, match="a sync of this name writes elsewhere"):
-        retype(lake, TOPIC, into=tmp_path / "other")
+        retype(lake, TOPIC, SyncOptions(into=tmp_path / "other"))
     with pytest.raises(InvalidArgument, match=r"the sync has no such table.*bils.*expected: public.bills; observed: 1 tables"):
-        retype(lake, TOPIC, into=into, tables=["bils"])
+        retype(lake, TOPIC, SyncOptions(into=into, tables=["bils"]))
     with pytest.raises(InvalidArgument, match=r"the sync has no such table.*bils"):
-        retype(lake, TOPIC, into=into, columns={"bils": {"id": "int"}})
+        retype(lake, TOPIC, SyncOptions(into=into, columns={"bils": {"id": "int"}}))
     with pytest.raises(InvalidArgument, match="no type that a column of a target can have"):
-        retype(lake, TOPIC, into=into, columns={"bills": {"id": "money"}})
-    (refused,) = retype(lake, TOPIC, into=into, columns={"bills": {"idd": "int"}})
+        retype(lake, TOPIC, SyncOptions(into=into, columns={"bills": {"id": "money"}}))
+    (refused,) = retype(lake, TOPIC, SyncOptions(into=into, columns={"bills": {"idd": "int"}}))
     assert "the target has no such column" in str(refused.refused)
 
 
 def test_a_target_that_others_have_written_is_left_alone(lake: str, into: Path) -> None:
     write_deltalake(str(into / "bills"), DeltaTable(str(into / "bills")).to_pyarrow_table(), mode="overwrite")
-    (refused,) = retype(lake, TOPIC, into=into)
+    (refused,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert "somebody else has changed the target's rows" in str(refused.refused)
 
 
@@ -276,7 +276,7 @@ def test_a_target_that_has_gone_holds_up_no_other(lake: str, into: Path) -> None
     applied(lake, into)
     for path in files(into / "bills"):
         path.unlink()
-    gone, other = retype(lake, TOPIC, into=into, columns={"other": {"id": "int"}})
+    gone, other = retype(lake, TOPIC, SyncOptions(into=into, columns={"other": {"id": "int"}}))
     assert (gone.table, gone.refused) == ("public.bills", "the target has gone")
     assert other.version is not None
 
@@ -292,8 +292,8 @@ def test_masked_columns_keep_their_types_and_a_table_has_options_of_its_own(tmp_
     keep(lake, TYPES)
     send(lake, [bill(3, at=3, types=TYPES)])
     applied(lake, into, table_options=options)
-    (done,) = retype(lake, TOPIC, into=into, table_options=options)
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into, table_options=options))
     assert [one.column for one in done.changes] == ["day"]
     assert [row["day"] for row in rows(into / "bills")] == [DAY, None, DAY]
-    (said,) = retype(lake, TOPIC, into=into, dry_run=True)
+    (said,) = retype(lake, TOPIC, SyncOptions(into=into), dry_run=True)
     assert "column amount" in str(said.refused), "a hash is no decimal"

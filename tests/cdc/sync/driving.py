@@ -12,11 +12,11 @@ from penstock.spark.sync.backend import SparkBackend
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.cdc.sync.options import SyncOptions
+    from penstock.cdc.sync.plan import SyncPlan
 
 
-def drive_to_the_end(spark: SparkSession | None, options: SyncOptions) -> SyncRun:
+def drive_to_the_end(spark: SparkSession | None, plan: SyncPlan) -> SyncRun:
     """Until all of the topic is applied. Raises what ends it before."""
-    run = SyncRun(options, LocalBackend if spark is None else partial(SparkBackend, spark))
+    run = SyncRun(plan, LocalBackend if spark is None else partial(SparkBackend, spark))
     assert run.await_termination()
     return run

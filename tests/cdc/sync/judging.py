@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.cdc.events.debezium import position_of
-from penstock.cdc.sync.options import ASIDE
+from penstock.cdc.sync.options import REJECTED
 from penstock.cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, decode_metadata
 from tests.cdc.reference import MARKER, Message, Reference, Table
 from tests.cdc.sync.crashes import is_spoilt
@@ -88,7 +88,7 @@ class Check:
 
     def _aside(self, *, complete: bool) -> int:
         """Each spoilt event that its target has passed over stands aside, and nothing else does; none twice."""
-        found = rows(self.into / ASIDE) if DeltaTable.is_deltatable(str(self.into / ASIDE)) else []
+        found = rows(self.into / REJECTED) if DeltaTable.is_deltatable(str(self.into / REJECTED)) else []
         there = {(row["queue"], row["offset"]): row for row in found}
         assert len(there) == len(found), "an event stands aside twice"
         spoilt = set[tuple[int, int]]()

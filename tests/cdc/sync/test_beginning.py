@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
-from penstock.spark import sync
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send
 
@@ -42,19 +42,19 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 def test_a_table_that_was_not_asked_for_before_begins_at_the_beginning(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, of_both(0, 3), queues=1)
-    assert sync(None, lake, TOPIC, into=into, tables=["a"]).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, tables=["a"])).await_termination()
     send(lake, of_both(3, 1), queues=1)
-    assert sync(None, lake, TOPIC, into=into, tables=["b", "a"]).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, tables=["b", "a"])).await_termination()
     assert ids(into / "b") == ids(into / "a") == [0, 1, 2, 3]
 
 
 def test_a_target_that_was_deleted_is_made_from_the_beginning(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, of_both(0, 3), queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     shutil.rmtree(into / "a")
     send(lake, of_both(3, 1), queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     assert ids(into / "b") == ids(into / "a") == [0, 1, 2, 3]
 
 
@@ -63,17 +63,17 @@ def test_a_target_that_was_deleted_stands_still_when_retention_has_cut_off_its_b
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, of_both(0, 3), queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     shutil.rmtree(into / "a")
     cut[0] = 2
     send(lake, of_both(3, 1), queues=1)
     for _ in range(2):
-        run = sync(None, lake, TOPIC, into=into)
+        run = sync(lake, TOPIC, SyncOptions(into=into))
         assert run.await_termination()
         assert "the target has gone, and retention has removed events" in run.stopped["public.a"][0].reason
         assert not (into / "a").exists()
     assert ids(into / "b") == [0, 1, 2, 3]
-    adopted = sync(None, lake, TOPIC, into=into, adopt=True)
+    adopted = sync(lake, TOPIC, SyncOptions(into=into, adopt=True))
     assert adopted.await_termination()
     assert adopted.stopped == {}
     assert ids(into / "a") == [1, 2, 3]
@@ -84,11 +84,11 @@ def test_a_target_behind_what_retention_left_stands_still_when_nothing_else_tell
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, of_both(0, 3), queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     send(lake, of_both(3, 3), queues=1)
-    assert sync(None, lake, TOPIC, into=into, tables=["a"]).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, tables=["a"])).await_termination()
     cut[0] = 9
-    run = sync(None, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into))
     assert run.await_termination()
     assert set(run.stopped) == {"public.b"}
     assert "retention has removed events that the target lacks" in run.stopped["public.b"][0].reason
@@ -98,39 +98,39 @@ def test_a_target_behind_what_retention_left_stands_still_when_nothing_else_tell
 def test_what_retention_took_from_all_tables_ends_the_run(tmp_path: Path, cut: dict[int, int]) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, of_both(0, 3), queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     send(lake, of_both(3, 3), queues=1)
     cut[0] = 9
     with pytest.raises(penstock.PenstockError, match="events were removed by retention before this sync applied them"):
-        sync(None, lake, TOPIC, into=into)
+        sync(lake, TOPIC, SyncOptions(into=into))
 
 
 def test_a_sync_of_the_same_name_does_not_write_elsewhere(tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     send(lake, of_both(0, 1), queues=1)
-    assert sync(None, lake, TOPIC, into=tmp_path / "targets").await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets")).await_termination()
     with pytest.raises(penstock.PenstockError, match="a sync of this name writes elsewhere"):
-        sync(None, lake, TOPIC, into=tmp_path / "others")
+        sync(lake, TOPIC, SyncOptions(into=tmp_path / "others"))
 
 
 def test_a_truncate_that_is_a_run_s_first_event_empties_the_target(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "t", {"id": 1}, {"id": 1}, at=1)], queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     send(lake, [event("t", "t", None, at=2)], queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     assert rows(into / "t") == []
 
 
 def test_a_truncate_before_anything_else_of_its_table_is_remembered_over_runs(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("t", "t", None, at=9)], groups=[group_for(0, 2)])
-    run = sync(None, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into))
     assert run.await_termination()
     assert not (into / "t").exists()
     late = [event("c", "t", {"id": 1}, {"id": 1}, at=5), event("c", "t", {"id": 2}, {"id": 2}, at=10)]
     send(lake, late, groups=[group_for(1, 2)] * 2)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     assert ids(into / "t") == [2]
 
 
@@ -140,7 +140,7 @@ def test_a_target_made_for_a_batch_with_a_truncate_has_the_rows_before_it_where_
     changes = [event("c", "t", {"id": n}, {"id": n}, at=n) for n in (1, 2)]
     send(lake, [*changes, event("t", "t", None, at=3), event("c", "t", {"id": 4}, {"id": 4}, at=4)], queues=1)
     with pytest.raises(Crash):
-        sync(None, lake, TOPIC, into=into, steps=CrashAt("create", "after")).await_termination()
+        sync(lake, TOPIC, SyncOptions(into=into), steps=CrashAt("create", "after")).await_termination()
     found = list[list[int]]()
-    sync(None, lake, TOPIC, into=into, max_events_per_batch=1, listener=lambda _: found.append(ids(into / "t"))).await_termination()
+    sync(lake, TOPIC, SyncOptions(into=into, max_events=1), listener=lambda _: found.append(ids(into / "t"))).await_termination()
     assert found == [[1], [1, 2], [], [4]]

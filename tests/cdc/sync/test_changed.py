@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from penstock import SyncOptions, sync
 from penstock.cdc.sync.run import SyncRun
-from penstock.spark import sync
 from tests.cdc.sync.forgetting import forget_commits
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
@@ -23,7 +23,7 @@ class Place:
 
     def sync(self, *events: Row, adopt: bool = False, keys: dict[str, list[str]] | None = None) -> SyncRun:
         send(self.lake, events, queues=1)
-        run = sync(None, self.lake, TOPIC, into=self.into, adopt=adopt, keys=keys)
+        run = sync(self.lake, TOPIC, SyncOptions(into=self.into, adopt=adopt, keys=keys or {}))
         assert run.await_termination()
         return run
 
@@ -83,7 +83,7 @@ def test_a_record_that_is_older_than_a_target_of_which_nothing_else_tells_does_n
     place.sync(row(1))
     send(place.lake, [row(2)], queues=1)
     with pytest.raises(RuntimeError, match="the driver ends"):
-        sync(None, place.lake, TOPIC, into=place.into, steps=Ends()).await_termination()
+        sync(place.lake, TOPIC, SyncOptions(into=place.into), steps=Ends()).await_termination()
     forget_commits(place.into / "t")
     version = place.table().version()
     for _ in range(2):
@@ -166,7 +166,7 @@ def test_a_lost_store_ends_the_sync(place: Place, monkeypatch: pytest.MonkeyPatc
     place.sync(row(1))
     monkeypatch.setattr(DeltaTable, "merge", merge)
     send(place.lake, [row(2)], queues=1)
-    run = sync(None, place.lake, TOPIC, into=place.into)
+    run = sync(place.lake, TOPIC, SyncOptions(into=place.into))
     with pytest.raises(OSError, match="connection refused"):
         run.await_termination()
     assert run.stopped == {}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock import SyncOptions, SyncRun, TableOptions, sync
 from penstock.cdc.choice.masks import MaskLike, sha256
 from penstock.log.errors import InvalidArgument, NotSupported
-from penstock.spark import SyncRun, TableOptions, sync
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
 
@@ -25,7 +25,7 @@ class Place:
 
     def sync(self, **options: Any) -> SyncRun:
         """All there is, to the end."""
-        run = sync(None, self.lake, TOPIC, into=self.into, **options)
+        run = sync(self.lake, TOPIC, SyncOptions(into=self.into, **options))
         assert run.await_termination()
         return run
 

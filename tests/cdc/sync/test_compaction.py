@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import FILES_MIN, NOTHING, TargetCompactionResult, TargetCompactor, file_bytes, is_due
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.options import Moment
 from penstock.cdc.targets import Target, TargetColumn, TargetProgress
 from penstock.log.errors import InvalidArgument
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.spark.sync.driver import Life, end_of
 from tests.thorough import thoroughly
@@ -134,7 +134,7 @@ def test_a_table_may_say_how_large_its_files_become(said: str, size: int) -> Non
 def many_batches(tmp_path: Path, batches: int, compact_every: int) -> Path:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "a", {"id": n}, {"id": n}, at=n + 1) for n in range(batches)], queues=1)
-    run = sync(None, lake, TOPIC, into=into, max_events_per_batch=1, compact_every=compact_every)
+    run = sync(lake, TOPIC, SyncOptions(into=into, max_events=1, compact_every=compact_every))
     assert run.await_termination()
     assert run.stopped == {}
     assert [row["id"] for row in rows(into / "a")] == sorted(range(batches), key=lambda n: repr({"id": n}))
@@ -149,7 +149,7 @@ def test_a_sync_puts_small_files_together(tmp_path: Path) -> None:
     assert "OPTIMIZE" in {commit["operation"] for commit in table.history()}
     lake = str(tmp_path / "lake")
     send(lake, [event("u", "a", {"id": 3}, {"id": 3}, at=900), event("c", "a", {"id": 900}, {"id": 900}, at=901)], queues=1)
-    again = sync(None, lake, TOPIC, into=path.parent)
+    again = sync(lake, TOPIC, SyncOptions(into=path.parent))
     assert again.await_termination()
     assert again.stopped == {}
     assert len(rows(path)) == batches + 1
@@ -177,7 +177,7 @@ def test_large_files_are_not_written_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "often"])
 def test_a_wrong_number_is_refused(tmp_path: Path, wrong: int) -> None:
     with pytest.raises(InvalidArgument, match="bad compact_every"):
-        sync(None, str(tmp_path / "lake"), TOPIC, into=tmp_path / "targets", compact_every=wrong)
+        sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=tmp_path / "targets", compact_every=wrong))
 
 
 def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, 
     monkeypatch.setattr(DeltalakeTargets, "merge_into", beside_a_compaction)
     lake = str(tmp_path / "lake")
     send(lake, [event("d", "a", {"id": 3}, before={"id": 3}, at=900), event("c", "a", {"id": 900}, {"id": 900}, at=901)], queues=1)
-    run = sync(None, lake, TOPIC, into=path.parent)
+    run = sync(lake, TOPIC, SyncOptions(into=path.parent))
     assert run.await_termination()
     assert (run.stopped, len(attempts)) == ({}, 2)
     assert [commit["operation"] for commit in DeltaTable(str(path)).history(2)] == ["MERGE", "OPTIMIZE"]
@@ -207,7 +207,7 @@ def test_a_compaction_that_meets_a_merge_leaves_the_target_as_it_is(tmp_path: Pa
     assert read is not None
     lake = str(tmp_path / "lake")
     send(lake, [event("u", "a", {"id": 3}, {"id": 3, "n": 1}, at=900)], queues=1)
-    assert sync(None, lake, TOPIC, into=path.parent).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=path.parent)).await_termination()
     assert tables.compacted(read) is None
     assert DeltaTable(str(path)).history(1)[0]["operation"] == "MERGE"
     assert {row["id"]: row["n"] for row in rows(path)} == {**dict.fromkeys(range(FILES_MIN)), 3: 1}
@@ -223,6 +223,6 @@ def test_a_process_that_is_killed_around_a_compaction_has_lost_nothing(tmp_path:
             lake=lake, into=str(path.parent), name=TOPIC, engine="deltalake", batch=1, compact_every=2, dies=("compact", moment, 1)
         )
         assert end_of(life) == -signal.SIGKILL
-    assert sync(None, lake, TOPIC, into=path.parent).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=path.parent)).await_termination()
     assert {row["id"] for row in rows(path)} == set(range(9))
     assert "OPTIMIZE" in {commit["operation"] for commit in DeltaTable(str(path)).history()}

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.sync import engine
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, take_lease
@@ -17,7 +18,6 @@ from penstock.cdc.sync.options import BatchReport
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import StoreUnavailable
-from penstock.spark import SyncRun, sync
 from tests.cdc.sync.crashes import BATCH, POINTS, stream
 from tests.cdc.sync.judging import Check, stored
 from tests.cdc.sync.losing import Loses, lose_lease
@@ -44,14 +44,7 @@ def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
     loses, batches = Loses(lake, into, POINTS, under_way=at_once - 1), list[BatchReport]()
     with caplog.at_level(logging.WARNING, logger="penstock.cdc"):
         run = sync(
-            None,
-            lake,
-            TOPIC,
-            into=into,
-            max_events_per_batch=BATCH,
-            merges_at_once=at_once,
-            steps=loses,
-            listener=batches.append,
+            lake, TOPIC, SyncOptions(into=into, max_events=BATCH, merges_at_once=at_once), steps=loses, listener=batches.append
         )
         assert run.await_termination()
     assert set(loses.lost) == set(POINTS)
@@ -76,7 +69,7 @@ def test_a_run_whose_lease_another_driver_took_and_keeps_says_so_and_commits_not
 
     monkeypatch.setattr(engine, "take_lease", impatient)
     loses = Loses(lake, into, [("merge", "before")], meanwhile=lambda: others.append(taken_over(LakePlace.of(lake))))
-    run = sync(None, lake, TOPIC, into=into, steps=loses)
+    run = sync(lake, TOPIC, SyncOptions(into=into), steps=loses)
     try:
         with pytest.raises(SyncInUse, match="another driver took the sync over, after this one had lost its lease"):
             run.await_termination()
@@ -88,7 +81,7 @@ def test_a_run_whose_lease_another_driver_took_and_keeps_says_so_and_commits_not
     finally:
         for opened, _ in others:
             opened.close()
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     assert rows(into / "t") == [{"id": n} for n in range(3)]
 
 
@@ -103,11 +96,11 @@ def test_a_run_goes_on_from_what_another_driver_did_that_has_ended(
     def other() -> None:
         told = queue.SimpleQueue[SyncRun]()
         # It takes over from one that may have died of its batch, so it begins with a fourth of 16.
-        run = sync(None, lake, TOPIC, into=into, max_events_per_batch=16, listener=lambda _: told.get(timeout=60).stop())
+        run = sync(lake, TOPIC, SyncOptions(into=into, max_events=16), listener=lambda _: told.get(timeout=60).stop())
         told.put(run)
         assert run.await_termination()
 
-    run = sync(session, lake, TOPIC, into=into, steps=Loses(lake, into, [("merge", "in")], meanwhile=other))
+    run = sync(lake, TOPIC, SyncOptions(into=into), spark=session, steps=Loses(lake, into, [("merge", "in")], meanwhile=other))
     assert run.await_termination()
     assert (run.status.batches, run.status.events) == (1, 2)
     assert rows(into / "t") == [{"id": n} for n in range(6)]
@@ -128,12 +121,12 @@ def test_a_driver_that_stood_still_in_its_commit_while_another_went_on_begins_ag
             paused.append(target.name)
             lose_lease(lake)
             send(lake, [event("d", "t", {"id": 1}, before={"id": 1}, at=9)], queues=1)
-            assert sync(None, lake, TOPIC, into=into).await_termination()
+            assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
             return really(self, target, found, owner, **how)  # as if the look had come before
         return really(self, target, found, owner, check=check, **how)
 
     monkeypatch.setattr(DeltalakeTargets, "merge", merge)
-    run = sync(None, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into))
     assert run.await_termination()
     assert paused == ["t"]
     assert rows(into / "t") == [{"id": n} for n in (0, 2, 3)]
@@ -143,12 +136,12 @@ def test_a_run_that_loses_its_lease_again_and_again_without_a_batch_between_ends
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "t", {"id": 1}, {"id": 1})])
     loses = Loses(lake, into, [("merge", "before")], always=True)
-    run = sync(None, lake, TOPIC, into=into, steps=loses)
+    run = sync(lake, TOPIC, SyncOptions(into=into), steps=loses)
     with pytest.raises(LeaseLost, match="the sync's lease was lost"):
         run.await_termination()
     assert loses.begun == 6
     assert rows(into / "t") == []
-    assert sync(None, lake, TOPIC, into=into).await_termination()  # it holds nothing any more
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()  # it holds nothing any more
     assert rows(into / "t") == [{"id": 1}]
 
 
@@ -166,7 +159,7 @@ def test_a_table_that_cannot_be_reached_when_the_lease_is_to_be_taken_again_is_a
         return await take_lease(opened, topic, name, patience_s=patience_s)
 
     monkeypatch.setattr(engine, "take_lease", takes)
-    run = sync(None, lake, TOPIC, into=into, steps=Loses(lake, into, [("merge", "before")]))
+    run = sync(lake, TOPIC, SyncOptions(into=into), steps=Loses(lake, into, [("merge", "before")]))
     assert run.await_termination()
     assert len(taken) == 3
     assert rows(into / "t") == [{"id": 1}]
@@ -177,7 +170,7 @@ def test_a_run_that_is_stopped_when_it_lost_its_lease_ends_in_order(tmp_path: Pa
     send(lake, [event("c", "t", {"id": 1}, {"id": 1})])
     told = queue.SimpleQueue[SyncRun]()
     loses = Loses(lake, into, [("merge", "before")], meanwhile=lambda: told.get(timeout=60).stop())
-    run = sync(None, lake, TOPIC, into=into, steps=loses)
+    run = sync(lake, TOPIC, SyncOptions(into=into), steps=loses)
     told.put(run)
     assert run.await_termination()
     assert (loses.begun, rows(into / "t")) == (1, [])

@@ -16,14 +16,15 @@ for name in ("pyspark", "delta", "py4j"):
     sys.modules[name] = None  # so that importing it fails
 from penstock.cdc.sync.local import LocalBackend
 from penstock.cdc.sync.options import SyncOptions
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.run import SyncRun
 from penstock.coordinator.lakes import LakePlace
 lake, topic, into = sys.argv[1:]
-options = SyncOptions(place=LakePlace.of(lake), topic=topic, into=into + "/by-the-loop", name="loop")
-assert SyncRun(options, LocalBackend).await_termination()
+options = SyncOptions(into=into + "/by-the-loop", name="loop")
+assert SyncRun(SyncPlan.of(LakePlace.of(lake), topic, options), LocalBackend).await_termination()
+from penstock import sync
+assert sync(lake, topic, SyncOptions(into=into + "/by-the-door", name="door")).await_termination()
 assert not [name for name in sys.modules if name.startswith("penstock.spark")]
-from penstock.spark import sync
-assert sync(None, lake, topic, into=into + "/by-the-door", name="door").await_termination()
 """
 
 

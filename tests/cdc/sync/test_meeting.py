@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from penstock import SyncOptions, sync
 from penstock.cdc.fold.fold import TargetResolver
 from penstock.cdc.sync.local import LocalBackend, LocalFoldedBatch
-from penstock.cdc.sync.options import SyncOptions
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.scan import BatchScan
 from penstock.coordinator.lakes import LakePlace
-from penstock.spark import sync
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send
 
@@ -41,7 +41,7 @@ def of_both() -> list[Row]:
 
 
 def run(lake: str, into: Path, **options: Any) -> dict[str, Any]:
-    done = sync(None, lake, TOPIC, into=into, **options)
+    done = sync(lake, TOPIC, SyncOptions(into=into, **options))
     assert done.await_termination()
     return dict(done.stopped)
 
@@ -85,7 +85,7 @@ def test_events_that_one_task_has_seen_are_folded_where_another_task_has_met_the
     run(lake, into)
     events = [event("t", "b", None, at=2), *(event("c", "b", {"id": n}, {"id": n}, at=n + 1) for n in (2, 3))]
     send(lake, events, groups=[here, here, there])
-    drive_to_the_end(None, SyncOptions(place=LakePlace.of(lake), topic=TOPIC, into=str(into), name=TOPIC, tasks=2))
+    drive_to_the_end(None, SyncPlan.of(LakePlace.of(lake), TOPIC, SyncOptions(into=into), tasks=2))
     assert ids(into / "b") == [2, 3]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.sync.options import BatchReport
 from penstock.cdc.targets import SourceWatermark, TargetProgress
-from penstock.spark import SyncRun, sync
 from tests.cdc.sync.streams import TOPIC, rows, send
 
 
@@ -32,7 +32,7 @@ def test_events_of_a_server_whose_log_begins_anew_are_told_of_until_the_guard_is
     def applied(*events: dict[str, Any], guard: Any = "position") -> list[dict[str, int]]:
         send(lake, events, queues=1)
         batches: list[BatchReport] = []
-        assert sync(None, lake, TOPIC, into=into, guard=guard, max_events_per_batch=2, listener=batches.append).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into, guard=guard, max_events=2), listener=batches.append).await_termination()
         return [dict(batch.behind) for batch in batches]
 
     with caplog.at_level(logging.WARNING, "penstock.cdc"):
@@ -59,7 +59,7 @@ def test_a_server_that_is_another_stops_the_table_unless_its_log_goes_on_behind_
 
     def applied(*events: dict[str, Any], **options: Any) -> SyncRun:
         send(lake, events, queues=1)
-        run = sync(None, lake, TOPIC, into=into, max_events_per_batch=2, policy="reject", **options)
+        run = sync(lake, TOPIC, SyncOptions(into=into, max_events=2, policy="reject", **options))
         assert run.await_termination()
         return run
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, sync
 from penstock.cdc.sync.run import SyncRun
 from penstock.cdc.targets import TargetRefused, folder_name
 from penstock.log.errors import InvalidArgument
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def upsert(op: str, table: str, names: list[str], value: str) -> Row:
 
 
 def run(spark: SparkSession | None, lake: str, into: Path) -> SyncRun:
-    found = sync(spark, lake, TOPIC, into=into, name="s")
+    found = sync(lake, TOPIC, SyncOptions(into=into, name="s"), spark=spark)
     assert found.await_termination()
     return found
 
@@ -99,9 +99,9 @@ def test_what_no_folder_can_be_called_stops_its_table_only(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["a#b", "a%20b", "a`b", "a?b"])
 def test_a_folder_of_targets_that_an_engine_would_take_for_another_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgument, match="not every engine can write tables into a folder of this name"):
-        sync(None, str(tmp_path / "lake"), TOPIC, into=tmp_path / name)
+        sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=tmp_path / name))
     with pytest.raises(InvalidArgument, match="not every engine"):
-        sync(None, str(tmp_path / "lake"), TOPIC, into=f"s3://bucket/{name.replace('?', '#')}")
+        sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=f"s3://bucket/{name.replace('?', '#')}"))
 
 
 @pytest.mark.thorough

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.cdc.sync.options import NO_STEPS, Moment, SyncOptions, SyncSteps
 from penstock.cdc.sync.parallel import run_in_parallel
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
 from tests.cdc.sync.crashes import Crash
 from tests.cdc.sync.driving import drive_to_the_end
@@ -87,20 +88,14 @@ class Together:
                 raise Crash(what)
 
 
-def options(tmp_path: Path, steps: SyncSteps) -> SyncOptions:
-    return SyncOptions(
-        place=LakePlace.of(str(tmp_path / "lake")),
-        topic=TOPIC,
-        into=str(tmp_path / "targets"),
-        name="s",
-        merges_at_once=2,
-        steps=steps,
-    )
+def plan(tmp_path: Path, steps: SyncSteps) -> SyncPlan:
+    place = LakePlace.of(str(tmp_path / "lake"))
+    return SyncPlan.of(place, TOPIC, SyncOptions(into=tmp_path / "targets", name="s", merges_at_once=2), steps=steps)
 
 
 def test_two_targets_are_merged_into_at_once(tmp_path: Path) -> None:
     send(str(tmp_path / "lake"), [event("c", table, {"id": n}, {"id": n}, at=n) for table in ("a", "b") for n in range(3)])
-    assert not drive_to_the_end(None, options(tmp_path, Together())).stopped
+    assert not drive_to_the_end(None, plan(tmp_path, Together())).stopped
     for table in ("a", "b"):
         assert rows(tmp_path / "targets" / table) == [{"id": 0}, {"id": 1}, {"id": 2}]
 
@@ -109,8 +104,8 @@ def test_a_driver_that_ends_in_one_merge_has_ended_the_other(tmp_path: Path) -> 
     """Its lease is given up behind both, so nobody writes beside its successor."""
     send(str(tmp_path / "lake"), [event("c", table, {"id": 1}, {"id": 1}, at=1) for table in ("a", "b")])
     with pytest.raises(Crash):
-        drive_to_the_end(None, options(tmp_path, Together(dies="a")))
+        drive_to_the_end(None, plan(tmp_path, Together(dies="a")))
     assert rows(tmp_path / "targets" / "a") == []
     assert rows(tmp_path / "targets" / "b") == [{"id": 1}]
-    assert not drive_to_the_end(None, options(tmp_path, NO_STEPS)).stopped
+    assert not drive_to_the_end(None, plan(tmp_path, NO_STEPS)).stopped
     assert rows(tmp_path / "targets" / "a") == [{"id": 1}]

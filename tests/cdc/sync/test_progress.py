@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.sync.options import NO_STEPS
-from penstock.spark import sync
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, event, send
 
@@ -23,7 +23,7 @@ def test_every_batch_of_a_run_shows_in_the_group(tmp_path: Path) -> None:
         with penstock.connect(lake, read_only=True) as reading:
             lags.append(reading.describe_group(f"sync-{TOPIC}").lag)
 
-    run = sync(None, lake, TOPIC, into=tmp_path / "targets", max_events_per_batch=3, listener=look)
+    run = sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets", max_events=3), listener=look)
     assert run.await_termination()
     assert lags == [6, 3, 0]
 
@@ -38,11 +38,11 @@ def test_the_group_is_told_behind_the_record_and_catches_up(tmp_path: Path) -> N
 
     for number in range(2):
         send(lake, [event("c", "bills", {"id": number}, {"id": number})])
-        run = sync(None, lake, TOPIC, into=into, steps=CrashAt("progress", "in") if number else NO_STEPS)
+        run = sync(lake, TOPIC, SyncOptions(into=into), steps=CrashAt("progress", "in") if number else NO_STEPS)
         with pytest.raises(Crash) if number else nullcontext():
             run.await_termination()
     assert lag() == 1
     send(lake, [event("c", "bills", {"id": 2}, {"id": 2})])
-    again = sync(None, lake, TOPIC, into=into)
+    again = sync(lake, TOPIC, SyncOptions(into=into))
     assert again.await_termination()
     assert (again.status.events, lag()) == (1, 0)

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.sync.options import BatchReport
 from penstock.cdc.sync.run import SyncRun
 from penstock.log import LogLake, open_store
@@ -19,7 +20,6 @@ from penstock.log.errors import InvalidArgument, OffsetOutOfRange
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import empty_table
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
 
@@ -35,7 +35,7 @@ class Place:
 
     def sync(self, *, into: Path | None = None, name: str = "s", adopt: bool = False) -> SyncRun:
         """All there is, to the end."""
-        run = sync(None, self.lake, TOPIC, into=into or self.into, name=name, adopt=adopt)
+        run = sync(self.lake, TOPIC, SyncOptions(into=into or self.into, name=name, adopt=adopt))
         assert run.await_termination()
         return run
 
@@ -125,7 +125,7 @@ def test_a_sync_of_a_name_writes_to_one_folder(place: Place, tmp_path: Path) -> 
 def test_spark_is_not_told_of_a_store_by_the_folder_s_url(place: Place) -> None:
     """Its paths know no options."""
     with pytest.raises(InvalidArgument, match=r"expected: s3://tables/shop; .*session\(s3=S3\(endpoint=…"):
-        sync(cast("Any", object()), place.lake, TOPIC, into="s3://tables/shop?endpoint=http://127.0.0.1:1")
+        sync(place.lake, TOPIC, SyncOptions(into="s3://tables/shop?endpoint=http://127.0.0.1:1"), spark=cast("Any", object()))
 
 
 def test_a_table_of_another_sync_is_not_written_to_until_it_is_adopted(place: Place) -> None:
@@ -156,7 +156,7 @@ def test_a_topic_that_is_made_again_under_a_sync_ends_it(place: Place) -> None:
         place.send(bill(2))
 
     place.send(bill(1))
-    run = sync(None, place.lake, TOPIC, into=place.into, name="s", trigger=timedelta(seconds=0.1), listener=listen)
+    run = sync(place.lake, TOPIC, SyncOptions(into=place.into, name="s", trigger=timedelta(seconds=0.1)), listener=listen)
     with pytest.raises(InvalidArgument, match="the topic was deleted and created again") as raised:
         run.await_termination(timedelta(minutes=2))
     assert raised.value.object == TOPIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import SyncOptions, TableOptions, sync
 from penstock.cdc.choice.tables import Policy
-from penstock.cdc.sync.options import BatchReport, Moment, PoisonEvent, SyncOptions
+from penstock.cdc.sync.options import NO_STEPS, BatchReport, Moment, PoisonEvent, SyncSteps
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.run import SyncRun
-from penstock.cdc.targets import TableDeclarations
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import InvalidArgument
-from penstock.spark import TableOptions, sync
 from tests.cdc.reference import Reference
 from tests.cdc.streams import Stream, streams
 from tests.cdc.sync.crashes import Crash, CrashAt
@@ -43,9 +43,10 @@ class Place:
     def send(self, *events: Row | bytes) -> None:
         send(self.lake, events, queues=1)
 
-    def sync(self, policy: Policy = "reject", **options: Any) -> SyncRun:
+    def sync(self, policy: Policy = "reject", *, listener: Callable[[BatchReport], None] | None = None, **options: Any) -> SyncRun:
         """All there is, to the end."""
-        run = sync(None, self.lake, TOPIC, **{"into": self.into, "policy": policy, "columns": TYPES, **options})
+        chosen = SyncOptions(**{"into": self.into, "policy": policy, "columns": TYPES, **options})
+        run = sync(self.lake, TOPIC, chosen, listener=listener)
         assert run.await_termination()
         return run
 
@@ -155,7 +156,7 @@ def test_whatever_cannot_be_applied_is_rejected_with_its_reason(place: Place) ->
 def test_batches_of_any_size_set_the_same_aside(place: Place, batch: int) -> None:
     events = unfit()
     sent(place, events)
-    assert place.sync(max_events_per_batch=batch).stopped == {}
+    assert place.sync(max_events=batch).stopped == {}
     assert len(place.aside("offset")) == len(events)
     assert len(rows(place.into / "bills")) == len(events) + 1
 
@@ -174,16 +175,9 @@ POINTS: list[tuple[str, Moment, str]] = [
 ]
 
 
-def options(place: Place, policy: Policy = "reject", **more: Any) -> SyncOptions:
-    return SyncOptions(
-        place=LakePlace.of(place.lake),
-        topic=TOPIC,
-        into=str(place.into),
-        name="s",
-        declared=TableDeclarations.of(TYPES, None),
-        policy=policy,
-        **more,
-    )
+def plan(place: Place, policy: Policy = "reject", *, steps: SyncSteps = NO_STEPS, **more: Any) -> SyncPlan:
+    chosen = SyncOptions(into=place.into, name="s", columns=TYPES, policy=policy, **more)
+    return SyncPlan.of(LakePlace.of(place.lake), TOPIC, chosen, steps=steps)
 
 
 def test_a_driver_that_ends_at_any_step_sets_each_event_aside_once(place: Place) -> None:
@@ -192,8 +186,8 @@ def test_a_driver_that_ends_at_any_step_sets_each_event_aside_once(place: Place)
     for number, (step, moment, what) in enumerate(POINTS):
         point = CrashAt(step, moment, target=what)
         with pytest.raises(Crash, match=f"{moment} {step}"):
-            drive_to_the_end(None, options(place, steps=point, max_events_per_batch=4 + number % 3))
-    drive_to_the_end(None, options(place))
+            drive_to_the_end(None, plan(place, steps=point, max_events=4 + number % 3))
+    drive_to_the_end(None, plan(place))
     assert len(place.aside("offset")) == len({*place.aside("offset", "column")}) == len(events)
     assert len(rows(place.into / "bills")) == len(events) + 1
 
@@ -204,8 +198,8 @@ def test_a_driver_that_ends_at_any_step_notes_each_null_once(place: Place) -> No
     for step, moment, what in POINTS:
         point = CrashAt(step, moment, target=what)
         with pytest.raises(Crash, match=f"{moment} {step}"):
-            drive_to_the_end(None, options(place, "null", steps=point, max_events_per_batch=4))
-    drive_to_the_end(None, options(place, "null"))
+            drive_to_the_end(None, plan(place, "null", steps=point, max_events=4))
+    drive_to_the_end(None, plan(place, "null"))
     assert place.aside("key", "column") == [(f'{{"id":{n}}}', column) for n in map(int, wrong) for column in ("amount", "n")]
     assert [row for row in rows(place.into / "bills") if 1 < row["id"] < 100] == [
         {"id": n, "amount": None, "n": None} for n in sorted(map(int, wrong), key=lambda n: repr({"id": n}))
@@ -215,10 +209,8 @@ def test_a_driver_that_ends_at_any_step_notes_each_null_once(place: Place) -> No
 def test_events_that_are_read_again_are_not_set_aside_again(place: Place) -> None:
     events = unfit()
     sent(place, events)
-    place.sync(max_events_per_batch=3, tables=["bills"])
-    again = place.sync(
-        max_events_per_batch=4, tables=["bills", "keyless"]
-    )  # one that was not asked for before: from the first event on
+    place.sync(max_events=3, tables=["bills"])
+    again = place.sync(max_events=4, tables=["bills", "keyless"])  # one that was not asked for before: from the first event on
     assert (again.status.events, again.stopped) == (2 * len(events) + 1, {})
     assert len(place.aside("offset")) == len(events)
 
@@ -226,7 +218,7 @@ def test_events_that_are_read_again_are_not_set_aside_again(place: Place) -> Non
 def test_a_run_that_loses_its_lease_around_the_side_table_goes_on(place: Place) -> None:
     sent(place, unfit())
     loses = Loses(place.lake, place.into, [(step, moment) for step, moment, _ in POINTS if step == "set aside"])
-    drive_to_the_end(None, options(place, steps=loses, max_events_per_batch=4, merges_at_once=1))
+    drive_to_the_end(None, plan(place, steps=loses, max_events=4, merges_at_once=1))
     assert len(loses.lost) == 3
     assert len(place.aside("offset")) == len(unfit())
 
@@ -340,7 +332,7 @@ def test_drawn_streams_with_spoiled_events_end_as_the_judge_says_without_these(
             one = told.told[at % len(told.told)]
             events.insert(at % len(events), (spoiled(one.body, kind), one.table, True))
         send(place.lake, [body for body, *_ in events], groups=[table for _, table, _ in events])
-        run = place.sync(columns=told.declared, truncates="queue", max_events_per_batch=batch)
+        run = place.sync(columns=told.declared, truncates="queue", max_events=batch)
         assert run.stopped == {}
         bad = {body for body, _, spoilt in events if spoilt}
         messages = stored(place.lake)
@@ -359,7 +351,7 @@ def test_drawn_streams_with_spoiled_events_end_as_the_judge_says_without_these(
 def test_a_batch_tells_what_it_set_aside(place: Place) -> None:
     place.send(bill(1, n="x"), bill(2, n="2"), bill(3, n="y"))
     told = list[BatchReport]()
-    place.sync(listener=told.append, max_events_per_batch=2)
+    place.sync(listener=told.append, max_events=2)
     assert [dict(batch.rejected) for batch in told] == [{"public.bills": 1}, {"public.bills": 1}]
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock import SyncOptions, sync
 from penstock.cdc.sync import columns, local
 from penstock.cdc.sync.engine import SyncEngine
 from penstock.cdc.sync.local import LocalBackend
-from penstock.cdc.sync.options import BatchReport, SyncOptions
+from penstock.cdc.sync.options import BatchReport
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import InvalidArgument
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def lake(tmp_path: Path) -> str:
 
 def engine(lake: str, into: Path, *, events: int = 100_000, size: int = 2**40) -> SyncEngine:
     place = LakePlace.of(lake)
-    limits = SyncOptions(place=place, topic=TOPIC, into=str(into), name="s", max_events_per_batch=events, max_bytes_per_batch=size)
+    limits = SyncPlan.of(place, TOPIC, SyncOptions(into=into, name="s", max_events=events, max_bytes=size))
     found = SyncEngine(limits, LocalBackend(limits))
     found.open()
     found.look()
@@ -51,7 +52,7 @@ def whole(into: Path) -> bool:
 )
 def test_batches_are_bounded_in_bytes(lake: str, tmp_path: Path, max_bytes: int, events_max: int) -> None:
     batches: list[BatchReport] = []
-    run = sync(None, lake, TOPIC, into=tmp_path / "targets", max_bytes_per_batch=max_bytes, listener=batches.append)
+    run = sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets", max_bytes=max_bytes), listener=batches.append)
     assert run.await_termination()
     assert sum(batch.events for batch in batches) == COUNT
     assert max(batch.events for batch in batches) <= events_max
@@ -85,7 +86,7 @@ def test_a_batch_that_ran_out_of_memory_is_taken_again_smaller(
 
     monkeypatch.setattr(local, "batch_of", out_of_memory)
     batches: list[BatchReport] = []
-    assert sync(None, lake, TOPIC, into=tmp_path / "targets", listener=batches.append).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets"), listener=batches.append).await_termination()
     assert whole(tmp_path / "targets")
     assert max(batch.events for batch in batches) <= 6
     assert "goes on with smaller batches" in caplog.text
@@ -99,7 +100,7 @@ def test_one_event_that_needs_more_memory_than_there_is_ends_the_run(
 
     monkeypatch.setattr(local, "batch_of", out_of_memory)
     with pytest.raises(MemoryError):
-        sync(None, lake, TOPIC, into=tmp_path / "targets").await_termination()
+        sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets")).await_termination()
 
 
 def test_what_failed_is_not_taken_again_at_its_size_by_the_next_run(
@@ -110,9 +111,9 @@ def test_what_failed_is_not_taken_again_at_its_size_by_the_next_run(
         broken.setattr(columns, "typed_batch", lambda *_: 1 / 0)
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
-                sync(None, lake, TOPIC, into=into).await_termination()
+                sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     batches: list[BatchReport] = []
-    assert sync(None, lake, TOPIC, into=into, listener=batches.append).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into), listener=batches.append).await_termination()
     assert [batch.events for batch in batches][:2] == [6, 12]  # 40, and then 12, were too many
     assert whole(into)
 
@@ -131,20 +132,18 @@ def test_after_a_death_a_driver_begins_small_and_grows(lake: str, tmp_path: Path
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "1"])
 def test_a_bad_limit_is_told(tmp_path: Path, value: int) -> None:
-    with pytest.raises(InvalidArgument, match=r"bad max_bytes_per_batch.*a whole number of 1 or more"):
-        sync(None, str(tmp_path / "lake"), TOPIC, into=tmp_path / "targets", max_bytes_per_batch=value)
+    with pytest.raises(InvalidArgument, match=r"bad max_bytes.*a whole number of 1 or more"):
+        sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=tmp_path / "targets", max_bytes=value))
 
 
 @pytest.mark.spark
 def test_batches_of_tasks_are_bounded_in_bytes(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     batches: list[BatchReport] = []
     run = sync(
-        spark,
         lake,
         TOPIC,
-        into=tmp_path / "targets",
-        events_in_driver=0,
-        max_bytes_per_batch=16 * (BODY + 400),
+        SyncOptions(into=tmp_path / "targets", events_in_driver=0, max_bytes=16 * (BODY + 400)),
+        spark=spark,
         listener=batches.append,
     )
     assert run.await_termination()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from penstock.spark import sync
+from penstock import SyncOptions, sync
 from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send
 
 
@@ -21,11 +21,11 @@ def test_a_table_that_stood_still_gets_what_came_meanwhile_by_all_queues(tmp_pat
     groups = [group_for(queue, 2) for queue in (0, 0, 1, 1, 0, 1)] * 2
     send(lake, events, groups=groups)
     for _ in range(2):  # the second run meets the same, and loses nothing by it
-        run = sync(None, lake, TOPIC, into=into, max_events_per_batch=3)
+        run = sync(lake, TOPIC, SyncOptions(into=into, max_events=3))
         assert run.await_termination()
         assert set(run.stopped) == {"public.keyless"}
         assert rows(into / "bills") == [{"id": n} for n in range(6)]
-    with sync(None, lake, TOPIC, into=into, max_events_per_batch=3, keys={"keyless": ["id"]}) as run:
+    with sync(lake, TOPIC, SyncOptions(into=into, max_events=3, keys={"keyless": ["id"]})) as run:
         assert run.await_termination()
     assert run.stopped == {}
     assert rows(into / "keyless") == rows(into / "bills") == [{"id": n} for n in range(6)]
@@ -38,7 +38,7 @@ def test_what_came_before_the_event_that_a_target_refuses_is_applied_and_that_ev
     events += [event("c", "t", {"id": 4}, {"id": 4, "name": "c"}), event("c", "u", {"id": 5}, {"id": 5})]
     send(lake, events, groups=[group_for(queue, 2) for queue in (0, 0, 1, 0, 1, 0)])
     for _ in range(2):
-        run = sync(None, lake, TOPIC, into=into)
+        run = sync(lake, TOPIC, SyncOptions(into=into))
         assert run.await_termination()
         ((_, (stop,)),) = run.stopped.items()
         assert (stop.queue, stop.offset) == (0, 2)
@@ -54,7 +54,7 @@ def test_a_type_that_became_wider_stops_the_table_until_its_target_is_rewritten(
     send(lake, [event("c", "bills", {"id": n}, {"id": n, "amount": amount}) for n, amount in enumerate(amounts)], queues=1)
     narrow, wide = ({"bills": {"amount": f"decimal({digits},2)"}} for digits in (4, 12))
     for _ in range(2):
-        with sync(None, lake, TOPIC, into=into, columns=narrow) as run:
+        with sync(lake, TOPIC, SyncOptions(into=into, columns=narrow)) as run:
             assert run.await_termination()
         (stop,) = run.stopped["public.bills"]
         assert stop.offset == 1
@@ -64,10 +64,10 @@ def test_a_type_that_became_wider_stops_the_table_until_its_target_is_rewritten(
     place = old.schema.get_field_index("amount")
     rewritten = old.set_column(place, "amount", old["amount"].cast(pa.decimal128(12, 2)))
     write_deltalake(path, rewritten, mode="overwrite", schema_mode="overwrite")
-    with sync(None, lake, TOPIC, into=into, columns=wide) as run:  # it is asked for: somebody else wrote last
+    with sync(lake, TOPIC, SyncOptions(into=into, columns=wide)) as run:  # it is asked for: somebody else wrote last
         assert run.await_termination()
     assert "changed the target's rows since the sync wrote it last" in run.stopped["public.bills"][0].reason
-    with sync(None, lake, TOPIC, into=into, columns=wide, adopt=True) as run:
+    with sync(lake, TOPIC, SyncOptions(into=into, columns=wide, adopt=True)) as run:
         assert run.await_termination()
     assert run.stopped == {}
     assert rows(path) == [{"id": n, "amount": Decimal(amount)} for n, amount in enumerate(amounts)]
@@ -82,7 +82,7 @@ def test_a_type_that_is_declared_when_the_target_is_there_already_is_not_passed_
     ):
         assert caplog.text == ""
         send(lake, [event("c", "t", {"id": number}, {"id": number, "at": "2026-11-26T10:00:00Z", "n": 1}, at=number)], queues=1)
-        run = sync(None, lake, TOPIC, into=into, columns={"t": columns})
+        run = sync(lake, TOPIC, SyncOptions(into=into, columns={"t": columns}))
         assert run.await_termination()
         assert run.stopped == {}
     (warning,) = caplog.messages
@@ -94,7 +94,7 @@ def test_what_came_before_the_event_that_stopped_a_new_table_is_there_though_a_t
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     changes = [event("c", "t", {"id": n}, {"id": n, "n": number}, at=n) for n, number in ((1, 5), (2, 2**40))]
     send(lake, [*changes, event("t", "t", None, at=3)], queues=1)
-    run = sync(None, lake, TOPIC, into=into, columns={"t": {"n": "int"}})
+    run = sync(lake, TOPIC, SyncOptions(into=into, columns={"t": {"n": "int"}}))
     assert run.await_termination()
     assert [stop.offset for stop in run.stopped["public.t"]] == [1]
     assert rows(into / "t") == [{"id": 1, "n": 5}]
@@ -104,13 +104,13 @@ def test_a_truncate_behind_the_event_that_stopped_a_table_without_a_target_count
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     changes = [event("c", "t", None, {"id": n}, at=n) for n in (1, 2)]
     send(lake, [*changes, event("t", "t", None, at=3)], queues=1)
-    run = sync(None, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into))
     assert run.await_termination()
     assert set(run.stopped) == {"public.t"}
     found = list[list[Row]]()
     keys = {"t": ["id"]}
     with sync(
-        None, lake, TOPIC, into=into, keys=keys, max_events_per_batch=1, listener=lambda _: found.append(rows(into / "t"))
+        lake, TOPIC, SyncOptions(into=into, keys=keys, max_events=1), listener=lambda _: found.append(rows(into / "t"))
     ) as run:
         assert run.await_termination()
     assert found == [[{"id": 1}], [{"id": 1}, {"id": 2}], []]

@@ -10,11 +10,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetProgress, encode_metadata
 from penstock.log.errors import ReopenError
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 
 OWNER = TargetOwner(TOPIC, 1, TOPIC)
@@ -66,13 +66,13 @@ def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_o
                 send(lake, [event("d", "t", {"id": 1}, before={"id": 1})], groups=groups[:1])
             super().reached(step, moment, what)
 
-    run = sync(session, lake, TOPIC, into=into, steps=OtherHasMore(into))
+    run = sync(lake, TOPIC, SyncOptions(into=into), spark=session, steps=OtherHasMore(into))
     with pytest.raises(ReopenError, match="the target is further than this driver knows"):
         run.await_termination()
     written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
     assert replace(written.progress, told={}) == TargetProgress({0: 2, 1: 1}, None, commits=1)
-    assert sync(session, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into), spark=session).await_termination()
     assert rows(into / "t") == [{"id": n} for n in (0, 2, 3)]
 
 
@@ -104,9 +104,9 @@ def test_of_two_syncs_that_make_a_target_at_once_one_has_it(tmp_path: Path) -> N
     class Another:
         def reached(self, step: str, moment: str, what: str = "") -> None:
             if (step, moment) == ("create", "before"):
-                assert sync(None, lake, TOPIC, into=into, name="another").await_termination()
+                assert sync(lake, TOPIC, SyncOptions(into=into, name="another")).await_termination()
 
-    run = sync(None, lake, TOPIC, into=into, name="one", steps=Another())
+    run = sync(lake, TOPIC, SyncOptions(into=into, name="one"), steps=Another())
     assert run.await_termination()
     assert "written by sync another of topic" in run.stopped["public.t"][0].reason
     written = DeltalakeTargets(str(into), guard=True).written("t")
@@ -117,16 +117,16 @@ def test_of_two_syncs_that_make_a_target_at_once_one_has_it(tmp_path: Path) -> N
 def test_a_topic_made_again_begins_anew_in_a_target_that_is_adopted(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "t", {"id": n}, {"id": n}) for n in range(5)], queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     with penstock.connect(lake) as opened:
         opened.delete_topic(TOPIC)
     send(lake, [event("c", "t", {"id": 100}, {"id": 100})], queues=1)
 
-    refused = sync(None, lake, TOPIC, into=into)
+    refused = sync(lake, TOPIC, SyncOptions(into=into))
     assert refused.await_termination()
     assert "written from an earlier topic of that name" in refused.stopped["public.t"][0].reason
 
-    adopted = sync(None, lake, TOPIC, into=into, adopt=True)
+    adopted = sync(lake, TOPIC, SyncOptions(into=into, adopt=True))
     assert adopted.await_termination()
     assert adopted.stopped == {}
     assert rows(into / "t") == sorted(({"id": n} for n in [*range(5), 100]), key=repr)
@@ -142,7 +142,7 @@ def test_a_batch_that_changes_no_row_is_remembered_by_the_target(tmp_path: Path)
         ([event("c", "t", {"id": 5}, {"id": 5}, at=10)], groups[1]),
     ):
         send(lake, events, groups=[group] * len(events))
-        assert sync(None, lake, TOPIC, into=into).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     assert rows(into / "t") == []
     written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
@@ -152,7 +152,7 @@ def test_a_batch_that_changes_no_row_is_remembered_by_the_target(tmp_path: Path)
 def test_a_target_with_history_is_left_to_spark(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", name, {"id": 1}, {"id": 1}, at=1) for name in "tu"], queues=1)
-    assert sync(None, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
     kept = encode_metadata(written.owner, replace(TARGET, history=True, progress=written.progress))
@@ -163,7 +163,7 @@ def test_a_target_with_history_is_left_to_spark(tmp_path: Path) -> None:
         commit_properties=CommitProperties(custom_metadata={"userMetadata": kept}),
     )
     send(lake, [event("c", name, {"id": 3}, {"id": 3}, at=3) for name in "tu"], queues=1)
-    run = sync(None, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into))
     assert run.await_termination()
     assert [(stop.queue, stop.offset) for stop in run.stopped["public.t"]] == [(0, 2)]
     assert "the target keeps history, and this engine does not" in run.stopped["public.t"][0].reason
@@ -185,6 +185,6 @@ def test_a_target_that_is_further_than_the_driver_knows_ends_the_run(tmp_path: P
                 assert found.written is not None
                 tables.merge(replace(TARGET).reached({7: 3}, None), nets(range(3)), found.written.owner)
 
-    run = sync(None, lake, TOPIC, into=into, steps=Other())
+    run = sync(lake, TOPIC, SyncOptions(into=into), steps=Other())
     with pytest.raises(penstock.PenstockError, match="the target is further than this driver knows"):
         run.await_termination()

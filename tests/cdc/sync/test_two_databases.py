@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock import SyncOptions, sync
 from penstock.cdc.events.sources import TableId, distinct_names, is_selected
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, rows, send
 
 
@@ -32,7 +32,7 @@ def test_rows_of_two_databases_and_of_two_servers_never_share_a_target(tmp_path:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for start in range(0, len(EVENTS), cut):
         send(lake, EVENTS[start : start + cut], queues=1)
-        run = sync(None, lake, TOPIC, into=into)
+        run = sync(lake, TOPIC, SyncOptions(into=into))
         assert run.await_termination()
         assert run.stopped == {}
     assert {folder.name: [row["v"] for row in rows(folder)] for folder in into.iterdir()} == {
@@ -45,9 +45,9 @@ def test_rows_of_two_databases_and_of_two_servers_never_share_a_target(tmp_path:
 def test_a_lost_record_does_not_mix_them_up(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, EVENTS, queues=1)
-    assert sync(None, lake, TOPIC, into=into, coordination=f"sqlite:///{tmp_path / 'first.db'}").await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into), coordination=f"sqlite:///{tmp_path / 'first.db'}").await_termination()
     send(lake, [change(3, "of two", db="two"), change(3, "of one")], queues=1)
-    run = sync(None, lake, TOPIC, into=into, coordination=f"sqlite:///{tmp_path / 'second.db'}")
+    run = sync(lake, TOPIC, SyncOptions(into=into), coordination=f"sqlite:///{tmp_path / 'second.db'}")
     assert run.await_termination()
     assert run.stopped == {}
     assert {folder.name: len(rows(folder)) for folder in into.iterdir()} == {
@@ -63,13 +63,13 @@ def test_each_stands_still_by_itself_and_goes_on_from_where_it_stood(tmp_path: P
     told = [change(1, 1), change(1, 1, db="two"), change(2, "x", db="two"), change(3, 3, db="two"), change(4, 4)]
     send(lake, told, queues=1)
     for _ in range(2):
-        run = sync(None, lake, TOPIC, into=into, columns=bad, max_events_per_batch=2)
+        run = sync(lake, TOPIC, SyncOptions(into=into, columns=bad, max_events=2))
         assert run.await_termination()
         assert {table: [stop.offset for stop in stops] for table, stops in run.stopped.items()} == {"dbo.orders": [2]}
     assert [row["id"] for row in rows(into / "orders")] == [1, 4]
     both = [change(9, "y"), change(9, "y", db="two")]
     send(lake, both, queues=1)
-    run = sync(None, lake, TOPIC, into=into, columns=bad | {"orders": {"v": "int"}})
+    run = sync(lake, TOPIC, SyncOptions(into=into, columns=bad | {"orders": {"v": "int"}}))
     assert run.await_termination()
     assert {table: [stop.offset for stop in stops] for table, stops in run.stopped.items()} == {
         "one.dbo.orders": [5],

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.cdc.events import debezium
 from penstock.cdc.events.typed_events import fields_of_events
 from penstock.log.schema.arrow_types import arrow_fields
 from penstock.log.schema.ddl import parse_ddl
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, rows
 from tests.cdc.sync.streams import send as send_json
 
@@ -61,7 +61,7 @@ def send(lake_url: str, events: Sequence[Event | None], columns: str = COLUMNS) 
 
 
 def applied(lake: str, into: Path) -> Any:
-    run = sync(None, lake, TOPIC, into=into, trigger="available_now", name=into.name)
+    run = sync(lake, TOPIC, SyncOptions(into=into, trigger="available_now", name=into.name))
     assert run.await_termination()
     return run
 

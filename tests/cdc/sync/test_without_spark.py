@@ -15,14 +15,14 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.delta import tables
 from penstock.cdc.events.types import exact_json
-from penstock.cdc.sync.options import NO_STEPS, BatchReport, SyncOptions, SyncSteps
-from penstock.cdc.targets import TableDeclarations
+from penstock.cdc.sync.options import NO_STEPS, BatchReport, SyncSteps
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import NotSupported
-from penstock.spark import SyncRun, sync
 from tests.cdc import nasty
 from tests.cdc.reference import Reference
 from tests.cdc.streams import Stream, streams
@@ -45,18 +45,8 @@ def drive(
     **more: Any,
 ) -> SyncRun:
     place = LakePlace.of(lake)
-    options = SyncOptions(
-        place=place,
-        topic=TOPIC,
-        into=str(into),
-        name="s",
-        max_events_per_batch=batch,
-        declared=TableDeclarations.of(declared, None),
-        steps=steps,
-        truncates=truncates,
-        **more,
-    )
-    return drive_to_the_end(None, options)
+    options = SyncOptions(into=into, name="s", max_events=batch, columns=declared or {}, truncates=truncates, **more)
+    return drive_to_the_end(None, SyncPlan.of(place, TOPIC, options, steps=steps))
 
 
 def known(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,13 +129,13 @@ def test_a_run_by_name_ends_with_what_is_there_and_targets_may_be_compacted_mean
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for number in range(3):
         send(lake, [event("u", "t", {"id": 1}, {"id": 1, "n": number}, at=number)])
-        run = sync(None, lake, TOPIC, into=into, trigger="available_now")
+        run = sync(lake, TOPIC, SyncOptions(into=into, trigger="available_now"))
         assert run.await_termination()
         assert (run.status.events, run.stopped) == (1, {})
         DeltaTable(str(into / "t")).optimize.compact()
         DeltaTable(str(into / "t")).create_checkpoint()
     assert rows(into / "t") == [{"id": 1, "n": 2}]
-    running = sync(None, lake, TOPIC, into=into, trigger=timedelta(seconds=0.1))
+    running = sync(lake, TOPIC, SyncOptions(into=into, trigger=timedelta(seconds=0.1)))
     running.stop()
     assert rows(into / "t") == [{"id": 1, "n": 2}]
 
@@ -157,7 +147,7 @@ def test_a_listener_may_stop_the_run(tmp_path: Path) -> None:
     def enough(_batch: BatchReport) -> None:
         told.get(timeout=60).stop()
 
-    run = sync(None, lake, TOPIC, into=tmp_path / "targets", max_events_per_batch=3, trigger=timedelta(minutes=5), listener=enough)
+    run = sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets", max_events=3, trigger=timedelta(minutes=5)), listener=enough)
     told.put(run)
     assert run.await_termination(timedelta(minutes=2))
     assert run.status.events == 3
@@ -177,5 +167,5 @@ def test_history_needs_spark(tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     send(lake, [event("c", "t", {"id": 2}, {"id": 2, "n": 2}, at=1)])
     with pytest.raises(NotSupported, match="keeps no history"):
-        sync(None, lake, TOPIC, into=tmp_path / "targets", history=True)
+        sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets", history=True))
     assert not (tmp_path / "targets").exists()

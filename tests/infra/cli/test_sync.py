@@ -22,7 +22,7 @@ from tests.infra.cli.conftest import Penstock
     [
         ([], "Where to? Give --into URL."),
         (["--into", "x", "--column", "amount=int"], "--column is TABLE.COLUMN=TYPE, not 'amount=int'."),
-        (["--into", "x", "--key", "orders"], "--key is TABLE=COLUMN,COLUMN,…, not 'orders'."),
+        (["--into", "x", "--key", "orders"], "--key is TABLE=COLUMN,…, not 'orders'."),
     ],
 )
 def test_a_wrong_call_is_explained_before_spark_starts(penstock: Penstock, given: list[str], told: str) -> None:

@@ -78,8 +78,8 @@ def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_
 
 def test_a_word_to_stop_that_comes_before_the_sync_runs_is_heard(lake: Path, tmp_path: Path) -> None:
     send(str(lake), EVENTS)
-    options: dict[str, object] = {"into": str(tmp_path / "targets"), "name": "changes", "coordination": None, "table_options": {}}
-    task = {"lake": str(lake), "topic": TOPIC, "engine": "deltalake", "s3": None, "interval_s": 3600, "options": options}
+    options = {"into": str(tmp_path / "targets"), "trigger": 3600, "table_options": {}}
+    task = {"lake": str(lake), "topic": TOPIC, "coordination": None, "engine": "deltalake", "s3": None, "options": options}
     with TemporaryFile() as noise, _started(task, noise) as job:
         job.stop()  # right behind the task: the process has hardly begun
         kinds = [report["report"] for report in job.reports()]

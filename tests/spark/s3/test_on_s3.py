@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
+from penstock import SyncOptions, sync
 from penstock.aio import Lake
 from penstock.coordinator.lakes import lakes
 from penstock.infra.cli.lake.maintenance import maintain_once
 from penstock.log import open_store, queue_of
-from penstock.spark import ordered_writer, sync, write_ordered
+from penstock.spark import ordered_writer, write_ordered
 from penstock.spark.versions import STREAM_LIMITS, has
 from tests.cdc.sync.streams import TOPIC, event, send
 from tests.servers import S3Server
@@ -117,7 +118,7 @@ def test_a_sync_into_targets_there(spark: SparkSession, server: S3Server) -> Non
             row = wanted[number % 60] = {**key, "amount": f"{number}.50"}
             events.append(event("u", "bills", key, row, at=number))
     send(url, events)
-    run = sync(spark, url, TOPIC, into=into, columns={"bills": {"amount": "decimal(12,2)"}}, max_events_per_batch=150)
+    run = sync(url, TOPIC, SyncOptions(into=into, columns={"bills": {"amount": "decimal(12,2)"}}, max_events=150), spark=spark)
     assert run.await_termination()
     assert (run.status.events, run.status.batches, run.stopped) == (len(events), 2, {})
     found = spark.read.format("delta").load(f"{into}/bills").collect()

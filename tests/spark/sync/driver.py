@@ -14,11 +14,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock import SyncOptions, sync
 from penstock.cdc.choice.tables import Policy
 from penstock.cdc.delta import tables as delta
 from penstock.cdc.delta.compaction import TargetCompactionResult
 from penstock.cdc.sync.options import Moment, SyncSteps
-from penstock.spark import session, sync
+from penstock.spark import session
 from penstock.spark.sync.tables import SparkTargets
 from tests.cdc.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
 from tests.cdc.sync.streams import TOPIC
@@ -118,19 +119,21 @@ def main(life: Life) -> None:
             spark = _spark(life)
             cleanup.callback(spark.stop)
         run = sync(
-            spark,
             life.lake,
             TOPIC,
-            into=life.into,
-            name=life.name,
-            tables=life.tables,
-            history=life.history,
-            trigger=timedelta(0) if life.follow else "available_now",
-            max_events_per_batch=life.batch,
-            events_in_driver=life.events_in_driver,
-            target_bytes_in_driver=life.target_bytes_in_driver,
-            policy=life.policy,
-            compact_every=life.compact_every,
+            SyncOptions(
+                into=life.into,
+                name=life.name,
+                tables=life.tables,
+                history=life.history,
+                trigger=timedelta(0) if life.follow else "available_now",
+                max_events=life.batch,
+                events_in_driver=life.events_in_driver,
+                target_bytes_in_driver=life.target_bytes_in_driver,
+                policy=life.policy,
+                compact_every=life.compact_every,
+            ),
+            spark=spark,
             steps=life.steps,
         )
         run.await_termination()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock import SyncOptions, sync
 from penstock.cdc.events.placeholders import PLACEHOLDER
-from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def applied(engines: list[SparkSession | None], tmp_path: Path, *, history: bool
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for engine, batch in zip(engines, told(), strict=True):
         send(lake, batch, queues=1)
-        run = sync(engine, lake, TOPIC, into=into, columns={"t": TYPES}, history=["t"] if history else ())
+        run = sync(lake, TOPIC, SyncOptions(into=into, columns={"t": TYPES}, history=["t"] if history else ()), spark=engine)
         assert run.await_termination()
         assert run.stopped == {}
     return rows(into / "t", own=history)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, sync
 from penstock.cdc.sync.options import NO_STEPS, BatchReport, Moment
 from penstock.cdc.targets import decode_metadata
-from penstock.spark import sync
 from tests.cdc.sync.crashes import Crash
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.spark.sync.engines import BY_SPARK, IN_DRIVER, Way, in_each_way, merged_by
@@ -55,15 +55,12 @@ def test_each_target_gets_its_own_rows_and_progress(spark: SparkSession, tmp_pat
             queues=1,
         )
         run = sync(
-            spark,
             lake,
             TOPIC,
-            into=into,
-            history=["h"],
-            merges_at_once=len(TABLES),
+            SyncOptions(into=into, history=["h"], merges_at_once=len(TABLES), **way),
+            spark=spark,
             steps=Together(),
             listener=batches.append,
-            **way,
         )
         assert run.await_termination()
         assert run.stopped == {}
@@ -86,10 +83,10 @@ def test_a_driver_that_ends_in_one_merge_has_ended_the_other_which_is_not_made_a
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", table, {"id": 1}, {"id": 1}, at=1) for table in ("a", "b")])
-    run = sync(spark, lake, TOPIC, into=into, merges_at_once=2, steps=Together(2, dies="a"), **way)
+    run = sync(lake, TOPIC, SyncOptions(into=into, merges_at_once=2, **way), spark=spark, steps=Together(2, dies="a"))
     with pytest.raises(Crash):
         run.await_termination()
     assert (rows(into / "a"), rows(into / "b")) == ([], [{"id": 1}])
-    assert sync(spark, lake, TOPIC, into=into, **way).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, **way), spark=spark).await_termination()
     assert (rows(into / "a"), rows(into / "b")) == ([{"id": 1}], [{"id": 1}])
     assert (len(merged_by(into / "a")), len(merged_by(into / "b"))) == (1, 1)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException
 
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import TargetCompactionResult
 from penstock.cdc.sync.run import SyncRun
-from penstock.spark import sync
 from penstock.spark.sync.tables import SparkTargets, conflicts
 from tests.cdc.sync.forgetting import forget_commits
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
@@ -39,7 +39,7 @@ def test_what_one_target_does_not_take_stops_its_table_only(spark: SparkSession,
 
     def run(*events: Row) -> dict[str, tuple[int, str]]:
         send(lake, events, queues=1)
-        one = sync(spark, lake, TOPIC, into=into)
+        one = sync(lake, TOPIC, SyncOptions(into=into), spark=spark)
         assert one.await_termination()
         return reasons(one)
 
@@ -64,9 +64,9 @@ def test_what_one_target_does_not_take_stops_its_table_only(spark: SparkSession,
 def test_a_target_made_without_history_gets_none(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [row(0, "t")], queues=1)
-    assert sync(spark, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into), spark=spark).await_termination()
     send(lake, [row(1, "t")], queues=1)
-    run = sync(spark, lake, TOPIC, into=into, history=True)
+    run = sync(lake, TOPIC, SyncOptions(into=into, history=True), spark=spark)
     assert run.await_termination()
     assert reasons(run)["t"][0] == 1
     assert "the target was made without history" in reasons(run)["t"][1]
@@ -78,11 +78,11 @@ def test_times_of_all_years_are_what_others_read(spark: SparkSession, tmp_path: 
     times = ["0001-01-01T00:00:00Z", "1500-03-01T00:00:00.123456Z", "2300-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
     send(lake, [row(number, "t", at=time) for number, time in enumerate(times)])
     types = {"t": {"at": "timestamp"}}
-    assert sync(spark, lake, TOPIC, into=into, columns=types).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, columns=types), spark=spark).await_termination()
     wanted = [{"id": number, "at": datetime.fromisoformat(time)} for number, time in enumerate(times)]
     assert rows(into / "t") == wanted
     send(lake, [row(4, "t", at="2020-01-01T00:00:00Z")])
-    assert sync(None, lake, TOPIC, into=into, columns=types).await_termination()  # rewrites the file
+    assert sync(lake, TOPIC, SyncOptions(into=into, columns=types)).await_termination()  # rewrites the file
     assert rows(into / "t") == [*wanted, {"id": 4, "at": datetime(2020, 1, 1, tzinfo=UTC)}]
     assert spark.read.format("delta").load(str(into / "t")).where("at >= '2300-01-01'").count() == 2
 
@@ -92,7 +92,7 @@ def test_a_compaction_leaves_times_as_others_read_them(spark: SparkSession, tmp_
     times = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
     for number, time in enumerate(times):
         send(lake, [row(number, "t", at=time)])
-        assert sync(spark, lake, TOPIC, into=into, columns={"t": {"at": "timestamp"}}).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into, columns={"t": {"at": "timestamp"}}), spark=spark).await_termination()
     done = SparkTargets(spark.newSession(), str(into), guard=True, small=None).compact("t")
     assert done == TargetCompactionResult(2, 1)
     assert rows(into / "t") == [{"id": number, "at": datetime.fromisoformat(time)} for number, time in enumerate(times)]
@@ -101,10 +101,10 @@ def test_a_compaction_leaves_times_as_others_read_them(spark: SparkSession, tmp_
 def test_a_quiet_target_whose_log_was_cleaned_up_is_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [row(1, "t")])
-    assert sync(spark, lake, TOPIC, into=into).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into), spark=spark).await_termination()
     forget_commits(into / "t")
     send(lake, [row(2, "t")])
-    run = sync(spark, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into), spark=spark)
     assert run.await_termination()
     assert run.stopped == {}
     assert rows(into / "t") == [{"id": 1}, {"id": 2}]
@@ -121,7 +121,7 @@ def test_all_errors_of_lost_commits_are_known() -> None:
 def test_small_files_are_put_together_beside_a_sync(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [row(number, "a") for number in range(4)], queues=1)
-    one = sync(spark, lake, TOPIC, into=into, max_events_per_batch=1, compact_every=2, **BY_SPARK)
+    one = sync(lake, TOPIC, SyncOptions(into=into, max_events=1, compact_every=2, **BY_SPARK), spark=spark)
     assert one.await_termination()
     assert one.stopped == {}
     assert rows(into / "a") == [{"id": number} for number in range(4)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark import sync
+from penstock import SyncOptions, sync
 from tests.cdc.modes import MODES
 from tests.cdc.sync.streams import TOPIC, Row, rows, send
 from tests.cdc.test_conformance import COMMON
@@ -76,7 +76,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, list[
 
 
 def applied(spark: SparkSession | None, lake: str, into: Path) -> dict[str, list[Row]]:
-    run = sync(spark, lake, TOPIC, into=into, name="spark" if spark else "plain", columns={"forms": FORMS})
+    run = sync(lake, TOPIC, SyncOptions(into=into, name="spark" if spark else "plain", columns={"forms": FORMS}), spark=spark)
     assert run.await_termination()
     assert run.stopped == {}
     return {folder.name: rows(folder) for folder in into.iterdir()}

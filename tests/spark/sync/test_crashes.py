@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cdc.sync.options import NO_STEPS, Moment, SyncOptions, SyncSteps
+from penstock import SyncOptions, sync
+from penstock.cdc.sync.options import NO_STEPS, Moment, SyncSteps
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
-from penstock.spark import sync
 from tests.cdc.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.judging import Check, stored
@@ -36,18 +37,8 @@ class Place:
 
     def drive(self, spark: SparkSession, steps: SyncSteps = NO_STEPS, *, batch: int = BATCH, way: Way = IN_DRIVER) -> None:
         """To the end of the topic, in this process."""
-        options = SyncOptions(
-            place=LakePlace.of(self.lake),
-            topic=TOPIC,
-            into=str(self.into),
-            name="s",
-            history=frozenset({VERSIONED}),
-            max_events_per_batch=batch,
-            tasks=2,
-            steps=steps,
-            **way,
-        )
-        drive_to_the_end(spark, options)
+        options = SyncOptions(into=self.into, name="s", history=[VERSIONED], max_events=batch, **way)
+        drive_to_the_end(spark, SyncPlan.of(LakePlace.of(self.lake), TOPIC, options, tasks=2, steps=steps))
 
 
 ENDS: list[tuple[str, Moment, str, Way]] = [
@@ -84,7 +75,7 @@ def test_versions_before_a_truncate_are_kept_when_it_comes_with_the_first_of_the
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     events = [one for one in stream(15) if envelope(one)["source"]["table"] == VERSIONED]
     send(lake, events, groups=[grouped(one) for one in events])
-    assert sync(spark, lake, TOPIC, into=into, history=[VERSIONED]).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, history=[VERSIONED]), spark=spark).await_termination()
     assert Check(into, stored(lake), history={VERSIONED})(complete=True) == 30
 
 
@@ -101,7 +92,7 @@ def test_a_batch_without_rows_is_remembered_by_the_target(spark: SparkSession, t
             for table in ("t", VERSIONED)
         ]
         send(lake, events, groups=[group] * len(events))
-        assert sync(spark, lake, TOPIC, into=into, history=[VERSIONED]).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into, history=[VERSIONED]), spark=spark).await_termination()
     assert rows(into / "t") == []
     assert [(row["__op"], row["__current"]) for row in rows(into / VERSIONED, own=True)] == [("c", False)]
 

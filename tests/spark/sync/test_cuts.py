@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
-from penstock import CutTooOld, TableNotInCut
-from penstock.spark import FramesAtCut, at_cut, sync
+from penstock import CutTooOld, SyncOptions, TableNotInCut, sync
+from penstock.spark import FramesAtCut, at_cut
 from tests.cdc.cuts.topics import TOPIC, Change, rows, shop
 from tests.spark.sync.engines import BY_SPARK, IN_DRIVER
 from tests.thorough import thoroughly
@@ -37,7 +37,7 @@ def test_tables_at_cuts_that_spark_and_its_driver_have_made(spark: SparkSession,
         for number, way in enumerate(WAYS):
             kept: list[Change] = [("m", key, None if key < number else key) for key in range(4) if not number or key < number]
             source.send(("a", 1, number), ("a", number + 10, 0), ("b", 1, number), *kept)
-            run = sync(spark, str(tmp_path / "lake"), TOPIC, into=into, cuts=True, adopt=True, **way)
+            run = sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=into, cuts=True, adopt=True, **way), spark=spark)
             assert run.await_termination()
             assert run.status.cut is not None
             assert run.status.cut.number == number + 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark import sync
+from penstock import SyncOptions, sync
 from tests.cdc.streams import Stream, streams
 from tests.cdc.sync.streams import TOPIC, send
 from tests.cdc.sync.test_without_spark import check_rows
@@ -31,15 +31,10 @@ def test_drawn_streams_end_as_the_judge_says(spark: SparkSession, way: Way, told
         lake, into = f"{folder}/lake", Path(folder, "targets")
         send(lake, [one.body for one in told.told], groups=[one.table for one in told.told])
         run = sync(
-            spark,
             lake,
             TOPIC,
-            into=into,
-            columns=told.declared,
-            truncates="queue",
-            max_events_per_batch=batch,
-            compact_every=2,
-            **way,
+            SyncOptions(into=into, columns=told.declared, truncates="queue", max_events=batch, compact_every=2, **way),
+            spark=spark,
         )
         assert run.await_termination()
         assert run.stopped == {}

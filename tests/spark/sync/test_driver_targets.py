@@ -10,12 +10,12 @@ import pytest
 from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import FILES_MIN
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.targets import Target, TargetColumn, TargetOwner
 from penstock.log.errors import InvalidArgument
-from penstock.spark import sync
 from penstock.spark.sync.driver_targets import DriverTargets
 from penstock.spark.sync.tables import SparkTargets
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
@@ -36,7 +36,7 @@ def change(op: str, table: str, number: int, **more: object) -> Row:
 def applied(spark: SparkSession, tmp_path: Path, *events: Row, **given: Any) -> Path:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, events, queues=1)
-    run = sync(spark, lake, TOPIC, into=into, **given)
+    run = sync(lake, TOPIC, SyncOptions(into=into, **given), spark=spark)
     assert run.await_termination()
     assert run.stopped == {}
     return into
@@ -178,7 +178,7 @@ def test_a_new_target_is_made_without_spark_where_nothing_is(spark: SparkSession
 
 def test_small_files_are_put_together_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     events = [change("c", "t", n) for n in range(FILES_MIN + 4)]
-    into = applied(spark, tmp_path, *events, max_events_per_batch=1, compact_every=FILES_MIN)
+    into = applied(spark, tmp_path, *events, max_events=1, compact_every=FILES_MIN)
     assert made_by(into / "t", "OPTIMIZE") == ["deltalake"]
     assert rows(into / "t") == [{"id": n} for n in sorted(range(FILES_MIN + 4), key=lambda n: repr({"id": n}))]
     small = DriverTargets.of(spark, str(into), guard=True, bytes_max=1)
@@ -214,4 +214,4 @@ def test_stores_other_than_this_machines_files_are_left_to_spark(spark: SparkSes
 @pytest.mark.parametrize("limit", ["events_in_driver", "target_bytes_in_driver"])
 def test_a_bad_limit_is_told(tmp_path: Path, limit: Any, value: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"bad {limit}.*a whole number of 0 or more"):
-        sync(None, str(tmp_path / "lake"), TOPIC, into=tmp_path / "targets", **{limit: value})
+        sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=tmp_path / "targets", **{limit: value}))

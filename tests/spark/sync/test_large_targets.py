@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from deltalake import DeltaTable
 
+from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import TargetCompactionResult
-from penstock.spark import sync
 from penstock.spark.sync.tables import SparkTargets
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, Row, event, send
@@ -40,7 +40,7 @@ def test_a_merge_reads_no_file_between_its_keys(spark: SparkSession, tmp_path: P
 
     def applied(*events: Row) -> None:
         send(lake, events, queues=2)
-        run = sync(spark, lake, TOPIC, into=into, history=history, **way)
+        run = sync(lake, TOPIC, SyncOptions(into=into, history=history, **way), spark=spark)
         assert run.await_termination()
         assert run.stopped == {}
 
@@ -82,11 +82,11 @@ def test_a_driver_ends_beside_its_merge_into_what_spark_alone_writes(
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     spark.sql(f"CREATE TABLE delta.`{into / 't'}` (id BIGINT, v BIGINT) USING delta {ASKED[name]}")
     send(lake, [change("c", n, v=0) for n in range(20)], queues=1)
-    assert sync(spark, lake, TOPIC, into=into, adopt=True, compact_every=0, **BY_SPARK).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, adopt=True, compact_every=0, **BY_SPARK), spark=spark).await_termination()
     send(lake, [change("u", 3, v=1), change("d", 4), change("c", 99, v=2), change("u", 3, v=3)], queues=1)
     with pytest.raises(Crash):
-        sync(spark, lake, TOPIC, into=into, steps=CrashAt("merge", moment), **BY_SPARK).await_termination()
-    run = sync(spark, lake, TOPIC, into=into, compact_every=1, **BY_SPARK)
+        sync(lake, TOPIC, SyncOptions(into=into, **BY_SPARK), spark=spark, steps=CrashAt("merge", moment)).await_termination()
+    run = sync(lake, TOPIC, SyncOptions(into=into, compact_every=1, **BY_SPARK), spark=spark)
     assert run.await_termination()
     assert run.stopped == {}
     found = {row.id: row.v for row in spark.read.format("delta").load(str(into / "t")).collect()}
@@ -97,11 +97,11 @@ def test_the_engine_without_spark_sees_deletion_vectors(spark: SparkSession, tmp
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     spark.sql(f"CREATE TABLE delta.`{into / 't'}` (id BIGINT, v BIGINT) USING delta {ASKED['vectors']}")
     send(lake, [change("c", n, v=0) for n in range(20)], queues=1)
-    assert sync(spark, lake, TOPIC, into=into, adopt=True, **BY_SPARK).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, adopt=True, **BY_SPARK), spark=spark).await_termination()
     send(lake, [change("d", 4)], queues=1)
-    assert sync(spark, lake, TOPIC, into=into, **BY_SPARK).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, **BY_SPARK), spark=spark).await_termination()
     send(lake, [change("u", 5, v=7)], queues=1)
-    run = sync(None, lake, TOPIC, into=into)
+    run = sync(lake, TOPIC, SyncOptions(into=into))
     assert run.await_termination()
     assert run.stopped == {}
     found = {row.id: row.v for row in spark.read.format("delta").load(str(into / "t")).collect()}
@@ -112,7 +112,7 @@ def test_spark_puts_files_together_up_to_the_size_of_the_target(spark: SparkSess
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for number in range(2):
         send(lake, [change("c", number, v=0)], queues=1)
-        assert sync(spark, lake, TOPIC, into=into, **BY_SPARK).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into, **BY_SPARK), spark=spark).await_termination()
     tables = SparkTargets(spark.newSession(), str(into), guard=True, small=None)
     DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "100"})
     spark.catalog.clearCache()

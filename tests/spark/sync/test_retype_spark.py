@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import SyncOptions, retype, sync
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.sync.options import NO_STEPS, Moment, SyncSteps
 from penstock.log.errors import NotSupported
-from penstock.spark import retype, sync
 from tests.cdc.retype.older import TYPES, bill, keep, kinds
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.losing import Loses
@@ -28,7 +28,7 @@ def test_spark_goes_on_with_what_it_has_made(spark: SparkSession, tmp_path: Path
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
     def applied() -> dict[str, Any]:
-        run = sync(spark, lake, TOPIC, into=into, history=history)
+        run = sync(lake, TOPIC, SyncOptions(into=into, history=history), spark=spark)
         assert run.await_termination()
         return run.stopped
 
@@ -38,7 +38,7 @@ def test_spark_goes_on_with_what_it_has_made(spark: SparkSession, tmp_path: Path
     send(lake, [bill(3, "3.25", at=4, types=TYPES)])
     applied()
     before = rows(into / "bills", own=True)
-    (done,) = retype(lake, TOPIC, into=into)
+    (done,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert done.version is not None
     assert kinds(into) == {"id": "int64", "amount": "decimal128(12, 2)", "day": "date32[day]", "note": "string"}
     after = rows(into / "bills", own=True)
@@ -60,7 +60,7 @@ def test_a_captured_table_s_types_are_those_of_its_source_by_spark_too(spark: Sp
     send(lake, [bill(1, at=1, types=TYPES), bill(2, None, at=2, types=TYPES)])
     for events_in_driver in (0, 10_000):
         target = into / str(events_in_driver)
-        run = sync(spark, lake, TOPIC, into=target, name=target.name, events_in_driver=events_in_driver)
+        run = sync(lake, TOPIC, SyncOptions(into=target, name=target.name, events_in_driver=events_in_driver), spark=spark)
         assert run.await_termination()
         assert not run.stopped
         assert kinds(target) == {"id": "int32", "amount": "decimal128(12, 2)", "day": "date32[day]", "note": "string"}
@@ -71,8 +71,8 @@ def test_a_target_with_column_mapping_is_left_as_it_is(spark: SparkSession, tmp_
     made = bill(1, at=1)
     made["value"]["after"]["two words"] = "1"
     send(lake, [made])
-    assert sync(spark, lake, TOPIC, into=into).await_termination()
-    (refused,) = retype(lake, TOPIC, into=into, columns={"bills": {"two words": "int"}})
+    assert sync(lake, TOPIC, SyncOptions(into=into), spark=spark).await_termination()
+    (refused,) = retype(lake, TOPIC, SyncOptions(into=into, columns={"bills": {"two words": "int"}}))
     assert "column mapping" in str(refused.refused)
     assert "write it back in mode overwrite with overwriteSchema" in str(refused.refused)
 
@@ -82,7 +82,7 @@ def test_a_target_becomes_wider_with_its_source_if_it_may(spark: SparkSession, t
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
     def applied() -> dict[str, Any]:
-        run = sync(spark, lake, TOPIC, into=into, history=history, widen=True)
+        run = sync(lake, TOPIC, SyncOptions(into=into, history=history, widen=True), spark=spark)
         assert run.await_termination()
         return run.stopped
 
@@ -109,7 +109,7 @@ def test_a_target_becomes_wider_with_its_source_if_it_may(spark: SparkSession, t
 
 def test_widening_takes_spark(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="the sync without Spark cannot widen types"):
-        sync(None, str(tmp_path), TOPIC, into=tmp_path / "into", widen=True)
+        sync(str(tmp_path), TOPIC, SyncOptions(into=tmp_path / "into", widen=True))
 
 
 @pytest.mark.thorough  # a driver without Spark ends at every step; targets become wider above
@@ -117,7 +117,7 @@ def test_a_driver_that_ends_around_a_widening_and_one_that_loses_its_lease_there
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
     def applied(steps: SyncSteps = NO_STEPS) -> None:
-        run = sync(spark, lake, TOPIC, into=into, widen=True, steps=steps)
+        run = sync(lake, TOPIC, SyncOptions(into=into, widen=True), spark=spark, steps=steps)
         assert run.await_termination()
         assert not run.stopped
 
@@ -156,18 +156,18 @@ def test_a_retype_of_a_target_with_history_that_ends_leaves_one_form_and_spark_g
     keep(lake, TYPES)
     for events in ([bill(1, at=1), bill(1, "2.00", at=2)], [bill(2, "3.00", at=3, types=TYPES)]):
         send(lake, events)
-        assert sync(spark, lake, TOPIC, into=into, history=True).await_termination()
+        assert sync(lake, TOPIC, SyncOptions(into=into, history=True), spark=spark).await_termination()
     before = rows(into / "bills", own=True)
     with pytest.raises(Crash):
-        retype(lake, TOPIC, into=into, steps=CrashAt("retype", moment))
+        retype(lake, TOPIC, SyncOptions(into=into), steps=CrashAt("retype", moment))
     done = kinds(into)["amount"] == "decimal128(12, 2)"
     assert done is (moment == "after")
     assert len(rows(into / "bills", own=True)) == len(before) == 3
     send(lake, [bill(1, "7.00", at=4, types=TYPES)])
-    run = sync(spark, lake, TOPIC, into=into, history=True)
+    run = sync(lake, TOPIC, SyncOptions(into=into, history=True), spark=spark)
     assert run.await_termination()
     assert (run.stopped, run.status.events) == ({}, 1)
-    (again,) = retype(lake, TOPIC, into=into)
+    (again,) = retype(lake, TOPIC, SyncOptions(into=into))
     assert (again.version is None) is done
     versions = [(row["id"], row["amount"], row["__current"]) for row in rows(into / "bills", own=True)]
     assert sorted(versions) == [

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from penstock import SyncOptions, TableOptions, sync
 from penstock.cdc.sync.options import NO_STEPS, Moment, PoisonEvent
-from penstock.spark import TableOptions, sync
 from tests.cdc import nasty
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
@@ -39,7 +39,7 @@ def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, 
     )
     into = tmp_path / "targets"
     types = {"bills": {"amount": "decimal(12,2)"}}
-    first = sync(spark, lake, TOPIC, into=into, columns=types)
+    first = sync(lake, TOPIC, SyncOptions(into=into, columns=types), spark=spark)
     assert first.await_termination()
     assert (first.status.events, first.stopped) == (6, {})
     assert rows(into / "bills") == [{"id": 1, "amount": Decimal("9.99"), "note": "丁"}]
@@ -49,12 +49,12 @@ def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, 
         lake,
         [event("u", "bills", {"id": 1}, {"id": 1, "amount": "3.00", "note": "__debezium_unavailable_value", "paid": True}, at=5)],
     )
-    second = sync(spark, lake, TOPIC, into=into, columns=types)
+    second = sync(lake, TOPIC, SyncOptions(into=into, columns=types), spark=spark)
     assert second.await_termination()
     assert second.status.events == 1
     assert rows(into / "bills") == [{"id": 1, "amount": Decimal("3.00"), "note": "丁", "paid": True}]
 
-    third = sync(spark, lake, TOPIC, into=into, columns=types)
+    third = sync(lake, TOPIC, SyncOptions(into=into, columns=types), spark=spark)
     assert third.await_termination()
     assert third.status.batches == 0
 
@@ -64,13 +64,15 @@ def test_tasks_carry_functions_that_mask_columns(spark: SparkSession, tmp_path: 
     send(lake, [event("c", "people", {"id": n}, {"id": n, "age": 40 + n, "note": "x"}, at=n) for n in range(4)])
     options = TableOptions(masks={"age": lambda age: age * secret}, without_columns=["note"])
     run = sync(
-        spark,
         lake,
         TOPIC,
-        into=tmp_path / "targets",
-        rename={"public.*": "{schema}-{table}"},
-        table_options={"people": options},
-        events_in_driver=0,
+        SyncOptions(
+            into=tmp_path / "targets",
+            rename={"public.*": "{schema}-{table}"},
+            table_options={"people": options},
+            events_in_driver=0,
+        ),
+        spark=spark,
     )
     assert run.await_termination()
     assert run.stopped == {}
@@ -83,7 +85,7 @@ def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, 
     types = {"bills": {"amount": "decimal(12,2)"}}
     for engine in (spark, None, spark):
         send(lake, [event("c", "bills", {"id": n}, {"id": n, "amount": "1" if n % 2 else "many"}) for n in range(4)])
-        run = sync(engine, lake, TOPIC, into=into, columns=types, policy="reject", **way)
+        run = sync(lake, TOPIC, SyncOptions(into=into, columns=types, policy="reject", **way), spark=engine)
         assert run.await_termination()
         assert (run.stopped, run.status.rejected) == ({}, {"public.bills": 2})
     assert [row["id"] for row in rows(into / "bills")] == [1, 3]
@@ -112,10 +114,10 @@ def test_a_driver_of_spark_s_that_ends_around_the_side_table_sets_each_event_asi
     }
     moments: tuple[Moment, ...] = ("before", "in", "after")
     for step, moment in [*(("set aside", moment) for moment in moments), ("merge", "after")]:
-        run = sync(spark, lake, TOPIC, into=into, max_events_per_batch=8, steps=CrashAt(step, moment), **chosen)
+        run = sync(lake, TOPIC, SyncOptions(into=into, max_events=8, **chosen), spark=spark, steps=CrashAt(step, moment))
         with pytest.raises(Crash):
             run.await_termination()
-    last = sync(spark, lake, TOPIC, into=into, **chosen)
+    last = sync(lake, TOPIC, SyncOptions(into=into, **chosen), spark=spark)
     assert last.await_termination()
     assert last.stopped == {}
     aside = rows(into / "_rejected")
@@ -132,7 +134,7 @@ def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSessi
     for batch in nasty.batches():
         groups = [group_for(message.queue, 2) for message in batch]
         send(lake, [message.body for message in batch], groups=groups)
-        run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED, **way)
+        run = sync(lake, TOPIC, SyncOptions(into=into, columns=nasty.DECLARED, **way), spark=spark)
         assert run.await_termination()
         assert (run.stopped, run.status.batches) == ({}, 1)
     for table, wanted in nasty.expected().items():
@@ -153,7 +155,7 @@ def test_an_event_that_cannot_be_applied_stops_its_table_only_and_is_tried_again
         event("c", "lines", {"id": 1}, {"id": 1, "count": 2**70}),
     ]
     send(lake, events, queues=1)
-    first = sync(spark, lake, TOPIC, into=into, columns={"bills": {"amount": "decimal(12,2)"}})
+    first = sync(lake, TOPIC, SyncOptions(into=into, columns={"bills": {"amount": "decimal(12,2)"}}), spark=spark)
     assert first.await_termination()
     assert rows(into / "bills") == [{"id": 1, "amount": Decimal("1.00")}]
     assert rows(into / "lines") == [{"id": 1, "count": Decimal(2**70)}]
@@ -165,14 +167,17 @@ def test_an_event_that_cannot_be_applied_stops_its_table_only_and_is_tried_again
     assert "a Delta table that no sync has written" in first.stopped["public.foreign"][0].reason
 
     second = sync(
-        spark, lake, TOPIC, into=into, columns={"bills": {"amount": "decimal(12,3)"}}, keys={"keyless": ["id"]}, adopt=True
+        lake,
+        TOPIC,
+        SyncOptions(into=into, columns={"bills": {"amount": "decimal(12,3)"}}, keys={"keyless": ["id"]}, adopt=True),
+        spark=spark,
     )
     assert second.await_termination()
     assert set(second.stopped) == {"public.bills"}  # the target is there, and has the say
     assert rows(into / "keyless") == rows(into / "foreign") == [{"id": 1}]
 
     send(lake, [b"no json"], queues=1)
-    third = sync(spark, lake, TOPIC, into=into)
+    third = sync(lake, TOPIC, SyncOptions(into=into), spark=spark)
     with pytest.raises(PoisonEvent, match=r"this is no JSON: b'no json' \(operation: sync; object: changes, queue 0, offset 6\)"):
         third.await_termination()
 
@@ -198,7 +203,7 @@ def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_pa
     ]
     for part in (first, second):
         send(lake, part, queues=1)
-        run = sync(spark, lake, TOPIC, into=into, history=True, **way)
+        run = sync(lake, TOPIC, SyncOptions(into=into, history=True, **way), spark=spark)
         assert run.await_termination()
         assert run.stopped == {}
     found = [
@@ -227,11 +232,11 @@ def test_a_version_takes_what_it_lacks_from_the_newest_that_counts(spark: SparkS
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     groups = [group_for(queue, 2) for queue in (0, 1)]
     send(lake, [event("c", "bills", {"id": 1}, {"id": 1, "large": "new"}, at=12)], groups=groups[:1])
-    assert sync(spark, lake, TOPIC, into=into, history=True).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, history=True), spark=spark).await_termination()
     late = event("u", "bills", {"id": 1}, {"id": 1, "large": "old"}, at=10)
     last = event("u", "bills", {"id": 1}, {"id": 1, "large": "__debezium_unavailable_value"}, at=20)
     send(lake, [last, late], groups=groups)
-    assert sync(spark, lake, TOPIC, into=into, history=True).await_termination()
+    assert sync(lake, TOPIC, SyncOptions(into=into, history=True), spark=spark).await_termination()
     found = [(row["__op"], row["large"], row["__current"]) for row in rows(into / "bills", own=True)]
     assert sorted(found) == [("c", "new", False), ("u", "new", True)]
 
@@ -255,11 +260,11 @@ def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path,
         def __reduce__(self) -> tuple[object, ...]:
             return _no_steps, ()
 
-    run = sync(spark, lake, TOPIC, into=into, max_events_per_batch=20, steps=Compacting(), **way)
+    run = sync(lake, TOPIC, SyncOptions(into=into, max_events=20, **way), spark=spark, steps=Compacting())
     assert run.await_termination()
     assert compacted == ["bills"] * 3
     spark.sql(f"OPTIMIZE delta.`{into / 'bills'}`")
-    again = sync(spark, lake, TOPIC, into=into)
+    again = sync(lake, TOPIC, SyncOptions(into=into), spark=spark)
     assert again.await_termination()
     assert rows(into / "bills") == [{"id": n % 7, "n": n} for n in sorted(range(53, 60), key=lambda n: n % 7)]
 

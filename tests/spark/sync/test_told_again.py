@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.spark import sync
+from penstock import SyncOptions, sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def test_versions_of_a_row_that_is_gone_are_not_told_twice(spark: SparkSession, 
     found = []
     for cut in (5, 2):
         into = tmp_path / f"by-{cut}"
-        assert sync(spark, lake, TOPIC, into=into, name=f"by-{cut}", history=True, max_events_per_batch=cut).await_termination()
+        assert sync(
+            lake, TOPIC, SyncOptions(into=into, name=f"by-{cut}", history=True, max_events=cut), spark=spark
+        ).await_termination()
         found.append(rows(into / "a", own=True))
     assert found[0] == found[1]
     assert [(one["__position"] >> 20, one["__current"]) for one in found[0]] == [(1, False), (3, True)]
@@ -49,6 +51,8 @@ def test_a_transaction_of_one_position_makes_its_versions_once_however_it_is_cut
     send(lake, [*told, *told[2:], *told[3:]], queues=1, groups=["g"] * 7)
     for cut in (7, 1):
         into = tmp_path / f"by-{cut}"
-        assert sync(spark, lake, TOPIC, into=into, name=f"by-{cut}", history=True, max_events_per_batch=cut).await_termination()
+        assert sync(
+            lake, TOPIC, SyncOptions(into=into, name=f"by-{cut}", history=True, max_events=cut), spark=spark
+        ).await_termination()
         found = sorted((one["__valid_from"].microsecond, one["v"], one["__current"]) for one in rows(into / "a", own=True))
         assert found == [(100_000, 1, False), (100_000, 2, False), (200_000, 3, False), (300_000, 4, True)]
