@@ -15,7 +15,6 @@ from tests.tree import AREAS, CONFIG, DOOR, ROOT, absolute_imports, dotted, file
 LINES_MAX = 600
 # Longer ones, each with the reason why it is one thing.
 LONG = {
-    "cdc/sync/engine.py": "the loop of a sync's driver, one step after another",
     "tests/simulation/test_interleavings.py": "the interleavings of note 0001, one after another",
 }
 

@@ -107,7 +107,7 @@ class SyncRun:
     @property
     def stopped(self) -> dict[str, tuple[TableStop, ...]]:
         """Tables that stand still, and the events that cannot be applied; they are tried again by the next run."""
-        return self._engine.stopped
+        return self._engine.catalog.stopped.named
 
     @property
     def status(self) -> SyncStatus:
@@ -118,9 +118,9 @@ class SyncRun:
             self._batches,
             self._events,
             engine.position,
-            engine.stopped,
+            engine.catalog.stopped.named,
             self._last,
-            engine.unmatched,
+            engine.catalog.unmatched,
             dict(self._rejected),
             dict(self._nulled),
             engine.newest_cut,

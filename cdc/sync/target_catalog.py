@@ -1,0 +1,400 @@
+"""The targets of one driver: what each table's target is called, what it has, and which tables stand still."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from ...consumers.ranges.admission import Ranges
+from ...coordinator.lakes import lakes
+from ..changes import NEVER
+from ..cuts.alignment import AlignedTable
+from ..events.sources import TableId, distinct_names, is_selected, merged_declarations, named, of_table
+from ..fold.fold import FoldPlan
+from ..fold.fold_result import FoldResult, RefusedEvent, TableCoverage, TypesReference
+from ..fold.observed_columns import ObservedColumns
+from ..fold.shape import TableShape, new_columns
+from ..targets import (
+    POSITION,
+    ExistingTarget,
+    Target,
+    TargetColumn,
+    TargetOwner,
+    TargetProgress,
+    TargetRefused,
+    name_taken,
+    target_names,
+)
+from .backend import Backend, refusal_of
+from .error_hints import kept_types_hint, wider_columns, with_hints
+from .existing_targets import (
+    GONE,
+    check_history,
+    check_writable,
+    folder_of,
+    known_target,
+    new_target,
+    target_gone,
+    target_named_otherwise,
+)
+from .lease import SyncRecord, TableStop
+from .options import Moment
+from .plan import SyncPlan, unmatched
+from .source_types import SourceTypes
+from .stalled_tables import StalledTables
+
+log = logging.getLogger("penstock.cdc")
+
+
+class StepReached(Protocol):
+    """Is told of each step of a driver."""
+
+    def __call__(self, step: str, moment: Moment, what: str = "") -> None: ...
+
+
+class TargetCatalog:
+    """The targets that one driver knows, and makes."""
+
+    def __init__(
+        self,
+        plan: SyncPlan,
+        backend: Backend,
+        owner: TargetOwner,
+        record: SyncRecord | None,
+        *,
+        earliest: Mapping[int, int],
+        check: Callable[[], None],
+        reached: StepReached,
+    ) -> None:
+        """``record``: of the driver before; ``earliest``: where every queue begins; ``check`` raises where the lease is lost."""
+        self._plan, self._backend, self._owner, self._record = plan, backend, owner, record
+        self._tables, self._earliest, self._check, self._reached = backend.tables, earliest, check, reached
+        self._fold_plan = plan.fold_plan()
+        self._source_types = SourceTypes(plan)
+        self.stopped = StalledTables()
+        self._targets: dict[TableId, Target] = {}
+        self._names: dict[TableId, str] = {}
+        """The folders of tables, also of those without an event in this run: the state there is read when one comes."""
+        self._others: dict[TableId, frozenset[str]] = {}
+        self.progress: dict[str, TargetProgress] = {}
+        """The progress by folder: from the sync's record, and then from this run's merges."""
+        self._types: dict[str, TypesReference] = {}
+        """The types that a table's newest event named, by folder."""
+        self._left: dict[TableId, TableCoverage] = {}
+        """The tables that their capture has no more: what they have equals the source at no place."""
+        self._truncated: dict[TableId, int] = {}
+        """The highest position of a truncate, by table without a target yet."""
+        self._bars: dict[TableId, dict[int, RefusedEvent]] = {}
+        """The events of this batch that the targets say cannot be applied, by table and queue."""
+        self._columns: dict[TableId, frozenset[str]] = {}
+        """The columns that events of this run had, by table, of tables whose options name columns."""
+        self._unwritable: dict[TableId, dict[str, str]] = {}
+        """Columns that a target refuses, by table, with the reason, where events that have them are rejected."""
+        if record is not None:
+            self._names = {source: name for name, source in record.tables.items()}
+            self._truncated, self.progress = dict(record.truncated), dict(record.progress)
+            self._types, self._left = dict(record.types), dict(record.left)
+
+    # --- Beginning --------------------------------------------------------------------------------------------------------------
+
+    def check_names(self) -> None:
+        """Follow targets whose folders were renamed by hand as the options say. Raises `InvalidArgument` for those that were not."""
+        for source, name in list(self._names.items()):
+            chosen = self._plan.choices.folder(source) if self._is_selected(source) else None
+            if chosen is None or chosen == name:
+                continue
+            if self._tables.exists(name) or chosen in self._names.values():
+                raise target_named_otherwise(self._tables.path(name), chosen)
+            self._names[source] = chosen
+            if name in self.progress:
+                self.progress[chosen] = self.progress.pop(name)
+
+    def forget_gone(self) -> bool:
+        """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
+        gone = [source for source, name in self._names.items() if self._is_selected(source) and not self._tables.exists(name)]
+        trimmed = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
+        if trimmed and not self._plan.options.adopt:
+            for source in gone:
+                stops = [TableStop(queue, self._earliest[queue], GONE) for queue in trimmed]
+                self.stopped.keep(source, stops, self._earliest)
+            return False
+        for source in gone:
+            self.progress.pop(self._names.pop(source), None)
+        return bool(gone)
+
+    def keep_stopped(self, record: SyncRecord, lost: Mapping[str, Sequence[TableStop]]) -> None:
+        """Keep tables that cannot be tried again."""
+        for table, stops in lost.items():
+            schema, _, name = table.rpartition(".")
+            self.stopped.keep(record.sources.get(table, TableId(schema or None, name)), stops, record.resume.get(table, {}))
+
+    def _is_selected(self, source: TableId) -> bool:
+        return is_selected(self._plan.tables, source)
+
+    # --- What is known ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """The tables and columns that the options name, and no event has had."""
+        columns = {source: [column.name for column in target.columns] for source, target in self._targets.items()}
+        return unmatched(self._plan, {**dict.fromkeys((*self._names, *self.stopped), ()), **columns}, self._columns)
+
+    def recorded(self, record: SyncRecord) -> SyncRecord:
+        """The record with what is known of the targets."""
+        return replace(
+            record,
+            tables={name: source for source, name in self._names.items()},
+            truncated=dict(self._truncated),
+            left=dict(self._left),
+            stopped=self.stopped.named,
+            progress={name: self.progress[name] for name in self._names.values() if name in self.progress},
+            resume=self.stopped.resume,
+            sources=self.stopped.sources,
+            types={name: self._types[name] for name in self._names.values() if name in self._types},
+        )
+
+    def tables_of_cut(self) -> Iterator[AlignedTable]:
+        """The tables that a cut has, or names with the reason why it has not."""
+        exact = self._record is not None and self._record.exact
+        for source, name in self._names.items():
+            if source not in self.stopped and source not in self._left and self._is_selected(source):
+                known = exact or source in self._targets
+                yield AlignedTable(name, self.progress[name].commits if known and name in self.progress else None)
+        names = dict(self._names)
+        for source, left in self._left.items():
+            if source not in self.stopped and self._is_selected(source):
+                yield AlignedTable(self._name(source, names, named(source)), None, left.reason)
+        sources = self.stopped.sources
+        for table, stops in self.stopped.named.items():
+            yield AlignedTable(self._name(sources[table], names, table), None, stops[0].reason if stops else "it stands still")
+
+    def _name(self, source: TableId, names: dict[TableId, str], otherwise: str) -> str:
+        """The name of a table's target, or, noted among these ``names``, that which it would have. ``otherwise``: where it can have none."""
+        if source not in names:
+            try:
+                names[source] = self._folders(source, {name: one for one, name in names.items()})[0]
+            except TargetRefused:
+                return otherwise
+        return names[source]
+
+    # --- One batch --------------------------------------------------------------------------------------------------------------
+
+    def begin_batch(self) -> None:
+        """Forget what the targets refused of the batch before."""
+        self._bars = {}
+
+    def fold_plan(self, *, one_queue: bool) -> FoldPlan:
+        """The inputs of a fold, with the targets as they are."""
+        targets = {source: replace(target, stopped=source in self.stopped) for source, target in self._targets.items()}
+        return replace(self._fold_plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
+
+    def note_columns(self, folded: FoldResult) -> None:
+        """Note the columns that events had."""
+        self._columns |= {source: self._columns.get(source, frozenset()) | one for source, one in folded.columns.items()}
+
+    def note_left(self, folded: FoldResult) -> None:
+        """Note the tables that are not captured any more."""
+        for source, left in folded.left.items():
+            if (known := self._left.get(source)) is not None and known.position >= left.position:
+                continue
+            self._left.pop(source, None)
+            if left.reason is not None:
+                self._left[source] = left
+                log.warning("%s is not captured any more, and is in no cut: %s", named(source), left.reason)
+
+    def note_types(self, folded: FoldResult) -> None:
+        """Note the types that the newest events named."""
+        for source, types in folded.types.items():
+            name = self._targets[source].name
+            self._types[name] = max(self._types.get(name, types), types)
+
+    def to_merge(self, folded: FoldResult, position: Mapping[int, int], ranges: Ranges) -> list[Target]:
+        """The targets that a batch changes, each as it is once the batch is merged into it.
+
+        Small ones come first: a table with much to write keeps no other one waiting.
+        """
+        sources = sorted(folded.counts, key=lambda source: (folded.counts[source], self._targets[source].name))
+        return [self._after(source, folded, position, ranges) for source in sources]
+
+    def _after(self, source: TableId, folded: FoldResult, position: Mapping[int, int], ranges: Ranges) -> Target:
+        bars, truncate = folded.refused.get(source, {}), folded.truncates.get(source)
+        ends = {**position, **{queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}}
+        return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
+
+    def merged(self, target: Target) -> None:
+        """Note what a target has by now."""
+        self._targets[target.source], self.progress[target.name] = target, target.progress
+
+    def not_merged(self, target: Target, why: TargetRefused, position: Mapping[int, int], ranges: Ranges) -> None:
+        """Let a table stand still whose target takes nothing of the batch."""
+        done = self._targets[target.source].progress.offsets
+        starts = {queue: max(start, done.get(queue, 0)) for queue, (start, _) in ranges.items()}
+        self.stopped.add(target.source, [RefusedEvent(place, str(why)) for place in sorted(starts.items())], position)
+
+    def stop_refused(self, folded: FoldResult, reached: Mapping[int, int]) -> None:
+        """Let tables stand still at the events that cannot be applied."""
+        for source, bars in folded.refused.items():
+            table = distinct_names({*self._names, source})[source]
+            told = partial(self._source_types.told, source)
+            self.stopped.add(source, with_hints(self._plan, self._targets.get(source), table, bars.values(), told), reached)
+
+    # --- What targets lack ------------------------------------------------------------------------------------------------------
+
+    def add_missing(self, folded: FoldResult, position: Mapping[int, int]) -> bool:
+        """Give targets what they lack. False: they have everything that the events call for."""
+        # Another task has met their targets since.
+        changed = any(source in self._targets and source not in self.stopped for source in folded.unfolded)
+        for source, seen in sorted(folded.seen.items(), key=lambda one: one[1].place):  # however tasks shared them
+            if source in self.stopped:
+                continue
+            try:
+                shape = TableShape.of(source, seen, self._plan.declared, self._source_types.joined(source, seen.types))
+                if source in self._targets:
+                    changed |= self._add_columns(source, shape)
+                else:
+                    changed |= self._add_table(source, shape, seen, folded, position)
+            except Exception as error:
+                if (why := refusal_of(self._tables, self._names.get(source, source.table), error)) is None:
+                    raise
+                self._stop_before(source, seen, why, position)
+                changed = True
+        return changed
+
+    def resolve(self, source: TableId, seen: ObservedColumns) -> Target | None:
+        """The target of a table whose first event a fold has ``seen``, found or made, where that takes no guess at a column's type.
+
+        Then the batch is folded once. None, also for what is refused: that is left to the fold of the whole batch.
+        """
+        declared = merged_declarations(self._plan.declared.columns, source)
+        typed = source in self._names or seen.columns.keys() <= {*seen.connect, *declared}
+        if source in self.stopped or not typed:
+            return None
+        try:
+            self._add_table(source, TableShape.of(source, seen, self._plan.declared), seen, FoldResult(), {})
+        except Exception as error:
+            if refusal_of(self._tables, self._names.get(source, source.table), error) is None:
+                raise
+        return self._targets.get(source)
+
+    def widened(self, folded: FoldResult) -> bool:
+        """Give columns the wider types that their source has by now, where values call for these. False: there is nothing to be done."""
+        changed = False
+        for source, bars in folded.refused.items() if self._plan.options.widen else ():
+            target = self._targets.get(source)
+            if target is None or not (wider := wider_columns(target, bars.values(), partial(self._source_types.told, source))):
+                continue
+            self._reached("add columns", "before", target.name)
+            self._check()
+            try:
+                self._tables.widen(target, wider)
+            except Exception as error:
+                if refusal_of(self._tables, target.name, error) is None:
+                    raise
+                continue  # it stands still
+            self._reached("add columns", "after", target.name)
+            self._targets[source], changed = target.having(wider), True
+        return changed
+
+    def _stop_before(self, source: TableId, seen: ObservedColumns, error: TargetRefused, position: Mapping[int, int]) -> None:
+        """Let a table end before the events that its target refuses. The whole table stands still when the target refuses all."""
+        refused = [RefusedEvent(place, str(error)) for place in sorted(seen.first(error.columns).items())]
+        if not error.columns:
+            self.stopped.add(source, refused, position)
+            return
+        if self._fold_plan.policy_of(source) == "reject":
+            self._unwritable.setdefault(source, {}).update(dict.fromkeys(error.columns, str(error)))
+            return
+        bars = self._bars.setdefault(source, {})
+        for one in refused:
+            bars[one.place[0]] = min(one, bars.get(one.place[0], one), key=lambda refused: refused.place)
+
+    def _add_table(
+        self, source: TableId, shape: TableShape, seen: ObservedColumns, folded: FoldResult, position: Mapping[int, int]
+    ) -> bool:
+        """Find a table's target, or make it. False: there is nothing to be made."""
+        taken = {name: one for one, name in self._names.items()}
+        names = [self._names[source]] if source in self._names else self._folders(source, taken)
+        name, found = folder_of(source, names, self._tables.find)
+        if found is not None:
+            self._know(source, name, found, shape)
+            return True
+        if source in self._names:
+            raise target_gone(self._tables.path(name))
+        if not shape.key:
+            if source in folded.refused:  # its truncates come again, behind what is refused
+                self.stopped.add(source, folded.refused[source].values(), position)
+            elif seen.truncated is not None:
+                self._truncated[source] = max(self._truncated.get(source, NEVER), seen.truncated)
+            return False
+        # Not with this batch's truncates: what comes before them may be all that is applied next, by a smaller batch or up to a refused event.
+        truncated = self._truncated.get(source)
+        target = new_target(source, name, shape, truncated=truncated, history=self._plan.historic(source))
+        self._reached("create", "before", name)
+        self._check()
+        self._tables.create(target, self._owner)
+        self._reached("create", "after", name)
+        made = self._tables.find(name)  # another sync may have made it at the same time
+        assert made is not None, "it was made"
+        self._know(source, name, made, shape)
+        self._truncated.pop(source, None)
+        return True
+
+    def _folders(self, source: TableId, taken: Mapping[str, TableId]) -> Sequence[str]:
+        """The folders that a table may have. Raises `TargetRefused` when there is none."""
+        if (name := self._plan.choices.folder(source)) is None:
+            return target_names(source, taken)
+        if (other := taken.get(name, source)) != source:
+            raise name_taken(source, name, other)
+        return [name]
+
+    def _know(self, source: TableId, name: str, found: ExistingTarget, shape: TableShape) -> None:
+        """Add a target that is there. Raises `TargetRefused`."""
+        plan, path = self._plan, self._tables.path(name)
+        chosen = self._record is not None and is_selected(self._record.chosen, source)
+        target = known_target(
+            source,
+            name,
+            found,
+            shape,
+            path=path,
+            owner=self._owner,
+            adopted=TargetProgress(commits=commits_above(plan)) if plan.options.adopt else None,
+            kept=self.progress.get(name),
+            cut=None if chosen else self._earliest,
+            declared=of_table(plan.declared.keys, source),
+        )
+        check_history(target, path=path, wanted=plan.historic(source), kept=self._backend.keeps_history)
+        if kept := kept_types_hint(path, target, merged_declarations(plan.declared.columns, source)):
+            log.warning(kept)
+        if plan.guard and not target.history and POSITION not in found.others:
+            self._check()
+            self._tables.add_columns(target, [TargetColumn(POSITION, "bigint")])
+        self._targets[source], self._names[source] = target, name
+        self.progress[name] = target.progress  # a driver that died before it kept its progress may have gone further
+        self._others[source] = found.others
+
+    def _add_columns(self, source: TableId, shape: TableShape) -> bool:
+        target = self._targets[source]
+        columns = new_columns(target, shape)
+        check_writable(columns, self._others.get(source, frozenset()), path=self._tables.path(target.name))
+        if not columns:
+            return False
+        self._reached("add columns", "before", target.name)
+        self._check()
+        try:
+            self._tables.add_columns(target, columns)
+        except Exception as error:
+            if (why := refusal_of(self._tables, target.name, error)) is None:
+                raise
+            raise why.of(*(column.name for column in columns)) from error
+        self._reached("add columns", "after", target.name)
+        self._targets[source] = replace(target, columns=(*target.columns, *columns))
+        return True
+
+
+def commits_above(plan: SyncPlan) -> int:
+    """A number above that of any commit of a sync by now."""
+    return lakes.open(plan.place.reading).lake.runtime.clock.wall_ms()
