@@ -109,27 +109,27 @@ class TargetProgress:
     """The offset by queue before which everything is applied."""
     truncated: int | None = None
     """The highest position of a truncate: older events of other queues are dropped when they come."""
-    told: ByQueue = field(default_factory=dict)
+    watermarks: ByQueue = field(default_factory=dict)
     """How far the source's positions are, by queue."""
     commits: int = 0
     """The number of the commit that records this progress. A merge uses the next number, so that Delta passes it over if there is a commit
     of that number.
     """
 
-    def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> TargetProgress:
+    def reached(self, ends: Mapping[int, int], truncated: int | None, watermarks: ByQueue | None = None) -> TargetProgress:
         """The progress once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves no trace: it tells nothing
         of later events.
         """
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
         newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
-        return TargetProgress(offsets, newest, {**self.told, **(told or {})}, self.commits + 1)
+        return TargetProgress(offsets, newest, {**self.watermarks, **(watermarks or {})}, self.commits + 1)
 
     def document(self) -> dict[str, Any]:
         """The progress as JSON values."""
         offsets = {str(queue): offset for queue, offset in sorted(self.offsets.items())}
-        told = {str(queue): [one.position, one.behind] for queue, one in sorted(self.told.items())}
-        origins = {str(queue): list(one.origins) for queue, one in sorted(self.told.items()) if one.origins}
-        document = {"offsets": offsets, "truncated": self.truncated, "told": told, "commits": self.commits}
+        watermarks = {str(queue): [one.position, one.behind] for queue, one in sorted(self.watermarks.items())}
+        origins = {str(queue): list(one.origins) for queue, one in sorted(self.watermarks.items()) if one.origins}
+        document = {"offsets": offsets, "truncated": self.truncated, "told": watermarks, "commits": self.commits}
         return {**document, "origins": origins} if origins else document
 
     @classmethod
@@ -139,13 +139,13 @@ class TargetProgress:
             form = converted(document, _ProgressForm, str_keys=True)
         except msgspec.ValidationError as error:  # no ValueError in older versions
             raise ValueError(str(error)) from error
-        told = {queue: SourceWatermark(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
-        return cls(form.offsets, form.truncated, told, form.commits)
+        watermarks = {queue: SourceWatermark(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
+        return cls(form.offsets, form.truncated, watermarks, form.commits)
 
 
 def behind(progress: Mapping[str, TargetProgress]) -> dict[str, int]:
     """The number of each target's last events that lie behind what their queues had told before. Targets without such events are left out."""
-    found = {name: sum(told.behind for told in one.told.values()) for name, one in progress.items()}
+    found = {name: sum(watermark.behind for watermark in one.watermarks.values()) for name, one in progress.items()}
     return {name: events for name, events in found.items() if events}
 
 
@@ -189,8 +189,8 @@ class Target:
         others = {column.name: column for column in columns}
         return replace(self, columns=tuple(others.get(column.name, column) for column in self.columns))
 
-    def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Target:
-        return replace(self, progress=self.progress.reached(ends, truncated, told))
+    def reached(self, ends: Mapping[int, int], truncated: int | None, watermarks: ByQueue | None = None) -> Target:
+        return replace(self, progress=self.progress.reached(ends, truncated, watermarks))
 
 
 def encode_metadata(owner: TargetOwner, target: Target) -> str:

@@ -94,7 +94,7 @@ class Fold:
         self._rules: dict[TableId, ColumnRules | None] = {}
         self._truncates: dict[TableId, Truncates] = {}
         self._policies: dict[TableId | None, Policy] = {}
-        self._told: tuple[bytes | TypedEvent | None, int] = (None, 0)
+        self._event: tuple[bytes | TypedEvent | None, int] = (None, 0)
         """The event under way, and when it was stored."""
         self._folded = FoldResult()
         self._wanted: dict[TableId, bool] = {}
@@ -105,22 +105,22 @@ class Fold:
         """The columns whose names can be written."""
         self._keyless: dict[TableId, dict[int, RefusedEvent]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
-        self._keyless_aside: dict[TableId, list[RejectedEvent]] = {}
+        self._keyless_rejected: dict[TableId, list[RejectedEvent]] = {}
         """All of them, of tables whose events are rejected then."""
 
-    def add(self, queue: int, offset: int, told: bytes | TypedEvent | None, time_us: int = 0) -> None:
+    def add(self, queue: int, offset: int, body: bytes | TypedEvent | None, time_us: int = 0) -> None:
         """Take one event, as its message has it: a body, a typed row, or a tombstone. ``time_us`` is when it was stored."""
         folded = self._folded
         if queue in folded.broken:
             return
         event: object = None
-        self._told = told, time_us
+        self._event = body, time_us
         try:
-            if isinstance(told, TypedEvent):
-                event = told
-                change: ChangeEvent | None = told.change()
-            elif (change := standard_change(told or b"")) is None:
-                event = decode_event(told or b"")
+            if isinstance(body, TypedEvent):
+                event = body
+                change: ChangeEvent | None = body.change()
+            elif (change := standard_change(body or b"")) is None:
+                event = decode_event(body or b"")
                 change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
             self._no_change(event, queue, offset, error)
@@ -160,8 +160,8 @@ class Fold:
         folded = self._folded
         folded.columns = {source: rules.met for source, rules in self._rules.items() if rules is not None and rules.met}
         for source, keyless in self._keyless.items():
-            if not folded.seen[source].key and source in self._keyless_aside:
-                folded.aside += self._keyless_aside[source]
+            if not folded.seen[source].key and source in self._keyless_rejected:
+                folded.rejected += self._keyless_rejected[source]
             elif not folded.seen[source].key:
                 folded.refused[source] = folded.refused.get(source, {}) | keyless
         times = [change.time_us for table in self._tables.values() for change in table.last.values()]
@@ -177,8 +177,8 @@ class Fold:
                 folded.versions[source] = table.versions
             if table.count:
                 folded.counts[source] = table.count
-            if changed := table.told():
-                folded.told[source] = changed
+            if changed := table.watermarks():
+                folded.watermarks[source] = changed
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate
             named = [
@@ -219,7 +219,7 @@ class Fold:
         if is_control(event) or (source is not None and not is_selected(self._plan.tables, source)):
             self._folded.ignored += 1
         elif source is None and self._policy_of(None) == "reject":
-            self._folded.aside.append(self._aside(None, (queue, offset), _reason(error, hidden=hidden)))
+            self._folded.rejected.append(self._rejection(None, (queue, offset), _reason(error, hidden=hidden)))
         elif source is None:
             self._folded.broken[queue] = RefusedEvent((queue, offset), _reason(error, hidden=hidden))
         else:
@@ -263,7 +263,7 @@ class Fold:
     ) -> None:
         """Let an event that cannot be applied stop its table, or keep it aside."""
         if self._policy_of(source) == "reject":
-            self._folded.aside.append(self._aside(source, place, reason, change))
+            self._folded.rejected.append(self._rejection(source, place, reason, change))
         else:
             known = None if change is None else change.types_name
             said = {} if change is None or column is None else types_said(change)
@@ -271,14 +271,14 @@ class Fold:
 
     def _note_nulls(self, table: TableFold, change: ChangeEvent, place: Place) -> None:
         for column, reason in table.nulled:
-            aside = self._aside(change.source, place, f"column {column}: {reason}", change)
-            self._folded.aside.append(replace(aside, action="null", column=column))
+            rejected = self._rejection(change.source, place, f"column {column}: {reason}", change)
+            self._folded.rejected.append(replace(rejected, action="null", column=column))
         table.nulled.clear()
 
-    def _aside(self, source: TableId | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
-        told, time_us = self._told
+    def _rejection(self, source: TableId | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
+        event, time_us = self._event
         hidden = self._plan.choices.hides if source is None else self._rules_of(source) is not None
-        body = told.decode("utf-8", "replace") if isinstance(told, bytes) and not hidden else None
+        body = event.decode("utf-8", "replace") if isinstance(event, bytes) and not hidden else None
         return RejectedEvent(
             place, source, "rejected", reason, time_us, key=None if change is None else key_text(change.key), body=body
         )
@@ -304,7 +304,7 @@ class Fold:
             table.check_origin(place[0], change)
         self._apply(table, change, place, time_us)
         if change.position is not None and self._plan.guard:
-            table.tell(place[0], change.position, change.origin)
+            table.advance(place[0], change.position, change.origin)
         if table.nulled:
             self._note_nulls(table, change, place)
 
@@ -479,7 +479,7 @@ class Fold:
                 reason = "it has no key, and no key is declared for its table"
                 self._keyless.setdefault(source, {}).setdefault(place[0], RefusedEvent(place, reason))
                 if self._policy_of(source) == "reject":
-                    self._keyless_aside.setdefault(source, []).append(self._aside(source, place, reason, change))
+                    self._keyless_rejected.setdefault(source, []).append(self._rejection(source, place, reason, change))
             seen.note(change, place, known, unavailable)
 
     def _check_names(self, change: ChangeEvent) -> None:

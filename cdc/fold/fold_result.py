@@ -87,7 +87,7 @@ class FoldResult:
     """The number of events folded, by table."""
     ignored: int = 0
     """The number of events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
-    told: dict[TableId, dict[int, SourceWatermark]] = field(default_factory=dict)
+    watermarks: dict[TableId, dict[int, SourceWatermark]] = field(default_factory=dict)
     """How far the source's positions are, by table and by queue, where something new is known."""
     passed: int = 0
     """The number of events that are applied already."""
@@ -95,7 +95,7 @@ class FoldResult:
     """The tables whose capture has stopped, or begun anew."""
     columns: dict[TableId, frozenset[str]] = field(default_factory=dict)
     """The columns that events have, by table, of tables that get only some of them, or masked ones."""
-    aside: list[RejectedEvent] = field(default_factory=list)
+    rejected: list[RejectedEvent] = field(default_factory=list)
     """What is not applied, or not as it is."""
     types: dict[TableId, TypesReference] = field(default_factory=dict)
     """The types that the newest event of each table names, also one that cannot be applied."""
@@ -121,14 +121,14 @@ def combined(parts: list[FoldResult]) -> FoldResult:
             whole.left[source] = max(whole.left.get(source, left), left, key=lambda one: one.position)
         for source, count in part.counts.items():
             whole.counts[source] = whole.counts.get(source, 0) + count
-        for source, told in part.told.items():
-            whole.told.setdefault(source, {}).update(told)  # a queue is one task's
+        for source, watermarks in part.watermarks.items():
+            whole.watermarks.setdefault(source, {}).update(watermarks)  # a queue is one task's
         for source, columns in part.columns.items():
             whole.columns[source] = whole.columns.get(source, frozenset()) | columns
         for source, named in part.types.items():
             whole.types[source] = max(whole.types.get(source, named), named)
         whole.broken.update(part.broken)
-        whole.aside += part.aside
+        whole.rejected += part.rejected
         whole.newest_us = max((one for one in (whole.newest_us, part.newest_us) if one is not None), default=None)
         whole.ignored += part.ignored
         whole.passed += part.passed

@@ -25,8 +25,8 @@ class PreviewFold(Fold):
         self.events[source] += 1
         super()._see(source, change, place, known=known)
 
-    def _aside(self, source: TableId | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
-        return replace(super()._aside(source, place, reason, change), key=None, body=None)
+    def _rejection(self, source: TableId | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
+        return replace(super()._rejection(source, place, reason, change), key=None, body=None)
 
     def seen(self, source: TableId) -> ObservedColumns:
         """The columns and the key of a table that had events."""

@@ -34,20 +34,20 @@ class TableFold(RowReader):
         self.count = 0
         self.last: dict[int, ChangeEvent] = {}
         """The last event by queue."""
-        self.newest = {queue: told.position for queue, told in target.progress.told.items()}
-        """The highest position told, by queue."""
-        self.behind = {queue: told.behind if plan.guard else 0 for queue, told in target.progress.told.items()}
+        self.newest = {queue: one.position for queue, one in target.progress.watermarks.items()}
+        """The highest position, by queue."""
+        self.behind = {queue: one.behind if plan.guard else 0 for queue, one in target.progress.watermarks.items()}
         """The number of events that have come since then, by queue."""
-        self.origins = {queue: told.origins for queue, told in target.progress.told.items()}
+        self.origins = {queue: one.origins for queue, one in target.progress.watermarks.items()}
         """The servers whose positions these are, by queue."""
 
-    def told(self) -> dict[int, SourceWatermark]:
+    def watermarks(self) -> dict[int, SourceWatermark]:
         """How far the positions are, by queue, where something new is known."""
-        told = {
+        watermarks = {
             queue: SourceWatermark(position, self.behind[queue], self.origins.get(queue, ()))
             for queue, position in self.newest.items()
         }
-        return {queue: one for queue, one in told.items() if one != self.target.progress.told.get(queue)}
+        return {queue: one for queue, one in watermarks.items() if one != self.target.progress.watermarks.get(queue)}
 
     def check_origin(self, queue: int, change: ChangeEvent) -> None:
         """Raise `ForeignServerEvent` for a position of a server that has told none before, if it cannot be later than those of the others."""
@@ -60,7 +60,7 @@ class TableFold(RowReader):
                 "server, whose positions say nothing beside those. Let it send a new snapshot, and go on with guard='offset' (--guard offset)"
             )
 
-    def tell(self, queue: int, position: int, origin: str | None = None) -> None:
+    def advance(self, queue: int, position: int, origin: str | None = None) -> None:
         """Note that an event of this position, of this server's log, was applied."""
         if origin is not None and origin not in (known := self.origins.get(queue, ())):
             self.origins[queue] = (*known, origin)

@@ -323,8 +323,8 @@ class SyncEngine:
 
     def _merged(self, found: FoldedBatch, folded: FoldResult, ranges: Ranges) -> dict[str, int]:
         merged, catalog = {}, self.catalog
-        if folded.aside:
-            self._keep_rejected(folded.aside, ranges)
+        if folded.rejected:
+            self._keep_rejected(folded.rejected, ranges)
         catalog.note_types(folded)
         targets = catalog.to_merge(folded, self._position, ranges)
         refusals = run_in_parallel(lambda target: self._merge(found, target, folded), targets, self._backend.merges_at_once)

@@ -76,9 +76,9 @@ def preview(plan: SyncPlan, tables: TargetTables, *, keeps_history: bool) -> Syn
     for queue, offset, time_us, told, _ in events_of(task) if task.ranges else ():
         look.add(queue, offset, told, time_us)
     folded = look.result()
-    sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.aside if one.source is not None)})
+    sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.rejected if one.source is not None)})
     owner = TargetOwner(plan.topic, standing.life, plan.name)
-    rejected, names, types = Counter(one.source for one in folded.aside), distinct_names(sources), SourceTypes(plan)
+    rejected, names, types = Counter(one.source for one in folded.rejected), distinct_names(sources), SourceTypes(plan)
     found = _Found(plan, tables, owner, look, folded.refused, rejected, names, keeps_history, types)
     first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
     previews = {source: found.of(source) for source in first}  # in the order in which a sync gives names to targets

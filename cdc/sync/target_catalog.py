@@ -222,7 +222,7 @@ class TargetCatalog:
     def _after(self, source: TableId, folded: FoldResult, position: Mapping[int, int], ranges: Ranges) -> Target:
         bars, truncate = folded.refused.get(source, {}), folded.truncates.get(source)
         ends = {**position, **{queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}}
-        return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
+        return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.watermarks.get(source))
 
     def merged(self, target: Target) -> None:
         """Note what a target has by now."""

@@ -288,12 +288,12 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
                 fold.add(queue, offset, at(position))
             fold.add(queue, len(positions), changed("u", 1))  # of no position
             parts.append(fold.result())
-        return {queue: (one.position >> 44, one.behind) for queue, one in combined(parts).told.get(source, {}).items()}
+        return {queue: (one.position >> 44, one.behind) for queue, one in combined(parts).watermarks.get(source, {}).items()}
 
     target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "bigint")), ("id",))
     assert told(target, {0: [1, 2, 1, 2], 1: [412, 1, 2], 2: []}) == {0: (2, 0), 1: (412, 2)}
     before = replace(
-        target, progress=TargetProgress(told={0: SourceWatermark(412 << 44 | 4 << 12, 3), 3: SourceWatermark(7 << 44)})
+        target, progress=TargetProgress(watermarks={0: SourceWatermark(412 << 44 | 4 << 12, 3), 3: SourceWatermark(7 << 44)})
     )
     assert told(before, {0: [1]}) == {0: (412, 4)}
     assert told(before, {0: [1, 412]}) == {0: (412, 0)}
@@ -400,4 +400,4 @@ def test_a_null_of_an_event_that_is_not_applied_is_no_other_event_s() -> None:
     moved = event("u", "t", {"id": 1}, {"id": 1, "n": "x"}, before={"id": "bad", "n": 1})
     found = of_rows((0, 0, moved), (1, 0, event("c", "t", {"id": 5}, {"id": 5, "n": 5})), policy="null")
     assert list(found.refused[ROWS.source]) == [0]
-    assert found.aside == []
+    assert found.rejected == []

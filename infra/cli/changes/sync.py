@@ -188,7 +188,7 @@ def _show_batch(session: CommandSession, batch: Mapping[str, Any], *, after: int
     click.echo(
         f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come{cut}", err=True
     )
-    _show_aside(batch)
+    _show_rejected(batch)
     _show_behind(batch["behind"])
 
 
@@ -198,7 +198,7 @@ def _show_end(session: CommandSession, end: Mapping[str, Any]) -> int:
     else:
         click.echo(f"{end['events']:,} events in {end['batches']:,} batches.")
         _show_cut(end)
-        _show_aside(end)
+        _show_rejected(end)
         _show_stopped(end["stopped"])
         for name in end["unmatched"]:
             click.echo(f"{name} is named by an option, but no event has had it yet: is it misspelt?", err=True)
@@ -215,7 +215,7 @@ def _show_cut(end: Mapping[str, Any]) -> None:
         )
 
 
-def _show_aside(report: Mapping[str, Any]) -> None:
+def _show_rejected(report: Mapping[str, Any]) -> None:
     for table, count in report["rejected"].items():
         name = "events that name no table" if table == "?" else table
         click.echo(f"{name}: {count:,} rejected, as they cannot be applied; the table of rejected events says why", err=True)

@@ -82,4 +82,4 @@ def test_progress_of_before_has_no_servers_and_its_first_one_is_learned() -> Non
     assert TargetProgress.read(json.loads(json.dumps(progress.document()))) == progress
     before = progress.document()
     del before["origins"]
-    assert TargetProgress.read(before).told == {0: SourceWatermark(9, 1), 1: SourceWatermark(3)}
+    assert TargetProgress.read(before).watermarks == {0: SourceWatermark(9, 1), 1: SourceWatermark(3)}

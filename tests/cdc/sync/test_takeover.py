@@ -71,7 +71,7 @@ def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_o
         run.await_termination()
     written = DeltalakeTargets(str(into), guard=True).written("t")
     assert written is not None
-    assert replace(written.progress, told={}) == TargetProgress({0: 2, 1: 1}, None, commits=1)
+    assert replace(written.progress, watermarks={}) == TargetProgress({0: 2, 1: 1}, None, commits=1)
     assert sync(lake, TOPIC, SyncOptions(into=into), spark=session).await_termination()
     assert rows(into / "t") == [{"id": n} for n in (0, 2, 3)]
 
