@@ -24,7 +24,7 @@ from ..fold.shape import check_key, of_key
 from ..scratch import scratch_folder
 from ..sync.error_hints import as_text
 from ..sync.existing_targets import progress_unknown
-from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
+from ..sync.lease import SyncLease, SyncRecord, check_folder, read_record, take_lease
 from ..sync.plan import SyncPlan
 from ..sync.source_types import SourceTypes
 from ..targets import ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
@@ -67,9 +67,7 @@ def retype_targets(plan: SyncPlan, *, dry_run: bool) -> tuple[RetypedTable, ...]
         return _Retype(plan, _record(opened, plan), None).all()
     lease = opened.run(lambda: take_lease(opened, plan.topic, plan.name, patience_s=_PATIENCE_S))
     try:
-        where = record_key(plan.topic, plan.name)
-        record = None if lease.record is None else decode_record(lease.record, where=where)
-        return _Retype(plan, _there(record, plan), lease).all()
+        return _Retype(plan, _there(lease.record, plan), lease).all()
     finally:
         opened.run(lease.give_up)
 

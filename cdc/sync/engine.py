@@ -33,7 +33,7 @@ from ..targets import (
 from .backend import Backend, FoldedBatch, check_done, refusal_of
 from .batch_sizing import AFTER_DEATH, BatchSizing
 from .cut_recorder import CutRecorder
-from .lease import SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, resume_offsets, take_lease
+from .lease import SyncLease, SyncRecord, check_folder, covers, resume_offsets, take_lease
 from .options import BatchReport, PoisonEvent
 from .parallel import run_in_parallel
 from .plan import SyncPlan
@@ -127,8 +127,7 @@ class SyncEngine:
     def _begin(self, standing: TopicSnapshot) -> None:
         earliest = {queue: kept[0] for queue, kept in standing.kept.items()}
         self._position, self._partial = dict(earliest), any(earliest.values())
-        data = self._held.record
-        record = None if data is None else decode_record(data, where=record_key(self._plan.topic, self._plan.name))
+        record = self._held.record
         self._record = record = record if record is not None and record.life == standing.life else None
         self._catalog = catalog = TargetCatalog(
             self._plan,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
 from ...coordinator.cells.cells import CellChanged, Cells, StoredCell
-from ...coordinator.cells.document import WRITE_S
+from ...coordinator.cells.document import Codec, Document
 from ...coordinator.cells.keys import role_key
 from ...coordinator.coordination import Coordination
 from ...coordinator.lakes import OpenLake
@@ -186,6 +187,19 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
     )
 
 
+def _encode_present(record: SyncRecord | None) -> bytes:
+    assert record is not None, "a record is never removed"
+    return encode_record(record)
+
+
+def _decode_halved(data: bytes, *, where: str) -> int:
+    return int(data) if data.isdigit() and len(data) <= 2 else 0
+
+
+_RECORD: Codec[SyncRecord | None] = Codec(_encode_present, decode_record)
+_HALVED = Codec(lambda halved: b"%d" % halved, _decode_halved)
+
+
 async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
     """The record that a sync's holder wrote last."""
     key = record_key(topic, name)
@@ -285,13 +299,11 @@ class SyncLease:
         self._coordination = coordination
         self._cells = coordination.cells
         self._clock = runtime.clock
-        self._key = record_key(topic, name)
         self._role = role_key(topic, sync_group(name))
         self._member: SessionMember | None = None
         self._keeper: QueueKeeper | None = None
-        self._stored: StoredCell | None = None
-        self._size_key = size_key(topic, name)
-        self._size: StoredCell | None = None
+        self._record = Document(self._cells, self._clock, record_key(topic, name), _RECORD, absent=None)
+        self._halved = Document(self._cells, self._clock, size_key(topic, name), _HALVED, absent=0)
         self.after_death = False
         """Whether the holder before ended without giving it up."""
 
@@ -310,8 +322,12 @@ class SyncLease:
             worker.finished(1)
             await member.leave()
             raise
-        self._stored = await self._cells.read(self._key)
-        self._size = await self._cells.read(self._size_key)
+        try:
+            await self._record.read()
+            await self._halved.read()
+        except BaseException:
+            await self.give_up()
+            raise
 
     async def _taken(self, member: SessionMember, patience_s: float) -> QueueKeeper:
         watch = self._coordination.watch
@@ -356,43 +372,31 @@ class SyncLease:
         return self._keeper.epoch
 
     @property
-    def record(self) -> bytes | None:
+    def record(self) -> SyncRecord | None:
         """The record as it stands."""
-        return None if self._stored is None else self._stored.data
+        return self._record.value
 
     async def save(self, record: SyncRecord) -> None:
         """Keep the sync's progress. Raises `LeaseLost` or `OwnershipLost` when another holds it."""
-        data = encode_record(record)
-        if self._stored is not None and self._stored.data == data:
-            return
-        deadline_s = self._clock.monotonic_s() + WRITE_S
-        while True:
+        deadline_s = self._record.deadline_s()
+        while self._record.value != record:
+            if self._keeper is None or self._keeper.ended.is_set():
+                raise LeaseLost("the sync's lease was lost", operation="sync", object=self._record.key)
             try:
-                self._stored = await self._cells.write(self._key, data, on=self._stored, deadline_s=deadline_s)
-                return
-            except CellChanged as changed:
-                keeper = self._keeper
-                if keeper is None or keeper.ended.is_set():
-                    raise LeaseLost("the sync's lease was lost", operation="sync", object=self._key) from changed
-                await keeper.look()  # a write of the former holder may have come late; then this one stands above it
-                self._stored = changed.stored
+                await self._record.write(record, deadline_s=deadline_s)
+            except CellChanged:
+                await self._keeper.look()  # a write of the former holder may have come late; then this one stands above it
 
     @property
     def halved(self) -> int:
         """How many times the sync's batches were halved, as the last driver left it; 0 for text that is no such number."""
-        text = b"" if self._size is None else self._size.data
-        return int(text) if text.isdigit() and len(text) <= 2 else 0
+        return self._halved.value
 
     async def save_halved(self, halved: int) -> None:
         """Keep the number for the driver after this one."""
-        data = b"%d" % halved
-        if data == (b"0" if self._size is None else self._size.data):
-            return
-        try:
-            deadline_s = self._clock.monotonic_s() + WRITE_S
-            self._size = await self._cells.write(self._size_key, data, on=self._size, deadline_s=deadline_s)
-        except CellChanged as changed:
-            self._size = changed.stored  # another driver wrote it, and holds the sync by now
+        if halved != self._halved.value:
+            with suppress(CellChanged):  # another driver wrote it, and holds the sync by now
+                await self._halved.write(halved)
 
     async def give_up(self) -> None:
         """Release the hold, so that others may take it at once."""
