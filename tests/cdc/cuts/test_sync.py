@@ -266,14 +266,14 @@ def test_a_table_that_stands_still_is_named_and_comes_back(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("rename", "names"),
     [
-        (None, {"loose", "other.a"}),
+        ({}, {"loose", "other.a"}),
         ({"*": "{schema}_{table}"}, {"public_loose", "other_a"}),
         ({"*": "{table}"}, {"loose", "other.a"}),
         ({"*": "one"}, {"public.loose", "other.a"}),
     ],
 )
 def test_a_table_of_which_nothing_came_is_named_as_its_target_would_be(
-    tmp_path: Path, rename: dict[str, str] | None, names: set[str]
+    tmp_path: Path, rename: dict[str, str], names: set[str]
 ) -> None:
     """Where that is another table's, by its name in the source."""
     with shop(tmp_path) as source:
