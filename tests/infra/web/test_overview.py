@@ -15,10 +15,11 @@ from penstock import Message, connect
 from penstock.coordinator.operators.lake_view import LakeOverview
 from penstock.coordinator.tables.open import table_place
 from penstock.infra.cost import CellStorage
+from penstock.infra.operating import timers
 from penstock.infra.web.lakes.history import APART_S, HOUR_S, MetricsHistory, MetricsPoint, point_of
 from penstock.infra.web.lakes.source import LakeSnapshot
 from penstock.infra.web.server.jinja import live_document
-from penstock.infra.web.views import lake_problems, timers
+from penstock.infra.web.views import lake_problems
 from penstock.infra.web.views.charts import GAP_S, HEIGHT, THIN_S, WIDTH, charts, lines
 from penstock.infra.web.views.daily_cost import cells_of, money
 from penstock.infra.web.views.overview import PAGE, OverviewPage, overview_of
