@@ -13,7 +13,8 @@ from ..coordinator.groups.record import GroupDeleted, GroupNotFound, GroupRecord
 from ..coordinator.queues.keeper import QueueKeeper
 from ..coordinator.rebalance.assignment import Assignment
 from ..coordinator.rebalance.balance import Queue
-from ..coordinator.rebalance.ownership import GroupRecords, Ownership
+from ..coordinator.rebalance.member_context import GroupRecords, MemberContext
+from ..coordinator.rebalance.ownership import Ownership
 from ..coordinator.registry.groups import check_life
 from ..coordinator.workers.session import LeaseLost
 from ..coordinator.workers.worker import SessionMember
@@ -182,12 +183,18 @@ class Membership:
 
     def _ownership_of(self, member: SessionMember) -> Ownership | Assignment:
         assert self._joined is not None, "it has begun"
-        common = (self._coordination.cells, self._joined, self._coordination.watch, member, self._lake.runtime)
-        lease_s = self._coordination.worker.lease_s
+        context = MemberContext(
+            cells=self._coordination.cells,
+            groups=self._joined,
+            watch=self._coordination.watch,
+            member=member,
+            clock=self._lake.runtime.clock,
+            group=self._group,
+            lease_s=self._coordination.worker.lease_s,
+        )
         if self._assigned is None:
-            return Ownership(*common, group=self._group, queues=self.queues, lease_s=lease_s)
-        queues = [(topic, queue) for topic, numbers in self._assigned.items() for queue in numbers]
-        return Assignment(*common, group=self._group, queues=queues, lease_s=lease_s)
+            return Ownership(context, self.queues)
+        return Assignment(context, [(topic, queue) for topic, numbers in self._assigned.items() for queue in numbers])
 
     async def round(self) -> MembershipChange | None:
         """None: it failed and is to be tried again. Raises errors that make going on impossible."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 
-from ...log.errors import LimitExceeded, RetryError, TopicDeleted, UnknownOutcome
-from ...log.runtime.runtime import Runtime
-from ..cells.cells import Cells
+from ...log.errors import RetryError, TopicDeleted, UnknownOutcome
 from ..cells.keys import queue_key
 from ..groups.record import GroupDeleted, GroupNotFound, GroupRecord
 from ..queues.codec import decode_cell
 from ..queues.keeper import OwnershipLost, QueueKeeper, take
-from ..workers.lease import BEATS_PER_LEASE
-from ..workers.session import LeaseLost, SessionMember
-from ..workers.watch import LeaseWatch
 from .balance import Queue
-from .ownership import GroupRecords, RebalanceRound, beginning
+from .member_context import MemberContext
+from .owned_queues import beginning, unended
+from .ownership import RebalanceRound
 
 
 class Assignment:
@@ -26,53 +22,33 @@ class Assignment:
     expected: frozenset[Queue] = frozenset()
     """Always empty: an assignment does not know when queues will be released."""
 
-    def __init__(
-        self,
-        cells: Cells,
-        groups: GroupRecords,
-        watch: LeaseWatch,
-        member: SessionMember,
-        runtime: Runtime,
-        *,
-        group: str,
-        queues: Collection[Queue],
-        lease_s: float,
-    ) -> None:
-        self._cells = cells
-        self._groups = groups
-        self._watch = watch
-        self._member = member
-        self._clock = runtime.clock
-        self._group = group
+    def __init__(self, context: MemberContext, queues: Collection[Queue]) -> None:
+        self._context = context
         self._queues = tuple(queues)
-        self._lease_s = lease_s
         self._keepers: dict[Queue, QueueKeeper] = {}
         self._leaving = False
-        self._woken = asyncio.Event()
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
         """The keepers of the queues that it owns now."""
-        return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
+        return unended(self._keepers)
 
     def wake(self) -> None:
         """End the rest."""
-        self._woken.set()
+        self._context.woken.set()
 
     async def round(self) -> RebalanceRound:
         """Take the queues that are free. Raises as `Ownership.round` does."""
-        if self._member.ended.is_set():
-            for keeper in self._keepers.values():
-                keeper.lose()
-            raise LeaseLost("the member is over", operation="own queues", object=self._member.id) from self._member.error
+        context, me = self._context, self._context.member.id
+        context.check_lease(self._keepers.values())
         self._keepers = self.keepers
-        record = await self._groups.get(self._group)
+        record = await context.groups.get(context.group)
         if self._leaving:
             return RebalanceRound(record, {}, tuple(self._keepers))
-        if self._member.id not in record.assigned:  # it joins before it takes anything, so that nobody deletes the group under it
-            record = await self._join(record)
-        if over := await self._over([member for member in record.assigned if member != self._member.id]):
-            record = await self._groups.update(self._group, lambda before: before.left_by(*over))
+        if me not in record.assigned:  # it joins before it takes anything, so that nobody deletes the group under it
+            record = await context.join(record, lambda before: before.assigned_to(me))
+        if over := await context.find_over([member for member in record.assigned if member != me]):
+            record = await context.update(lambda before: before.left_by(*over))
         missing = [queue for queue in self._queues if queue not in self._keepers]
         found = {queue: await self._take(queue, record) for queue in missing}
         taken = {queue: keeper for queue, keeper in found.items() if keeper is not None}
@@ -81,11 +57,8 @@ class Assignment:
 
     async def rest(self) -> None:
         """Wait until a round may change something."""
-        events = [asyncio.ensure_future(event.wait()) for event in (self._woken, self._member.ended)]
-        await asyncio.wait(events, timeout=self._lease_s / BEATS_PER_LEASE, return_when=asyncio.FIRST_COMPLETED)
-        for one in events:
-            one.cancel()
-        self._woken.clear()
+        await self._context.sleep(self._context.beat_s)
+        self._context.woken.clear()
 
     async def give_up(self) -> None:
         """Begin to leave: the next round releases all queues."""
@@ -94,39 +67,24 @@ class Assignment:
 
     async def leave(self) -> None:
         """Release the queues that are still owned, in which nothing may be in flight, and leave."""
+        context = self._context
         try:
             for keeper in self.keepers.values():
                 with suppress(OwnershipLost, RetryError, UnknownOutcome):  # a member not listed any more is over with all it owned
                     await keeper.release()
             with suppress(GroupNotFound, GroupDeleted, TopicDeleted, RetryError, UnknownOutcome):
-                await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
+                await context.update(lambda before: before.left_by(context.member.id))
         finally:
-            await self._member.leave()
-
-    async def _join(self, record: GroupRecord) -> GroupRecord:
-        """Join the group; where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
-        try:
-            return await self._groups.update(self._group, lambda before: before.assigned_to(self._member.id))
-        except LimitExceeded:
-            if not (over := await self._over(record.all_members)):
-                raise
-            return await self._groups.update(self._group, lambda before: before.left_by(*over).assigned_to(self._member.id))
-
-    async def _over(self, others: Collection[str]) -> list[str]:
-        """The other members that are dead, and fenced."""
-        if others:
-            await self._watch.look(others)
-        return [other for other in others if self._watch.is_dead(other) and await self._watch.fence(other)]
+            await context.member.leave()
 
     async def _take(self, queue: Queue, record: GroupRecord) -> QueueKeeper | None:
+        context = self._context
         begin = beginning(record, queue)
         if begin is None:
             return None
-        key = queue_key(self._group, *queue)
-        found = await self._cells.read(key)
+        key = queue_key(context.group, *queue)
+        found = await context.cells.read(key)
         owner = decode_cell(found.data, where=key).owner if found is not None else ""
-        if owner and owner != self._member.id:
-            await self._watch.look((owner,))
-            if not self._watch.is_dead(owner) or not await self._watch.fence(owner):
-                return None
-        return await take(self._cells, self._member, key, begin=begin, found=found)
+        if owner and owner != context.member.id and owner not in await context.find_over((owner,)):
+            return None
+        return await take(context.cells, context.member, key, begin=begin, found=found)

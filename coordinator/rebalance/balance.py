@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +11,8 @@ import xxhash
 
 Queue: TypeAlias = tuple[str, int]
 """(topic, queue)."""
+Share: TypeAlias = tuple[tuple[str, ...], list[Queue]]
+"""Members, and the queues that they share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Balanc
     return BalancePlan(tuple(wanted[: max(0, aim - len(mine))]), tuple(liked[aim:]))
 
 
-def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[tuple[tuple[str, ...], list[Queue]]]:
+def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[Share]:
     """The groups of members that share queues. ``topics`` says what each member consumes, and ``queues`` how many queues each topic
     has.
 
@@ -57,6 +60,26 @@ def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) ->
         members = tuple(member for member, consumed in topics.items() if topic in consumed)
         found.setdefault(members, []).extend((topic, queue) for queue in range(count))
     return list(found.items())
+
+
+def lacking(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Share]:
+    """The shares of which a member has less than its part, with these queues as its own."""
+    return [
+        (members, queues) for members, queues in shared if sum(queue in mine for queue in queues) < shares(members, len(queues))[me]
+    ]
+
+
+def contested(me: str, shared: Sequence[Share], mine: Container[Queue], owners: Mapping[Queue, str]) -> frozenset[Queue]:
+    """The queues that are about to be released, where a member still lacks some: of owners with too many, and those that it tried to take
+    in vain. ``owners`` are those of others' queues as far as they are known.
+    """
+    found = set[Queue]()
+    for members, queues in lacking(me, shared, mine):
+        aims = shares(members, len(queues))
+        others = {queue: owners[queue] for queue in queues if queue in owners and queue not in mine}
+        counts = Counter(others.values())
+        found |= {queue for queue, owner in others.items() if counts[owner] > aims.get(owner, 0)}
+    return frozenset(found)
 
 
 def _liking(worker: str, queue: Queue) -> int:

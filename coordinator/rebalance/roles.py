@@ -23,6 +23,7 @@ from ..queues.keeper import OwnershipLost, QueueKeeper, take
 from ..workers.watch import LeaseWatch
 from ..workers.worker import LeaseLost, SessionMember, Worker
 from .balance import Queue
+from .member_context import MemberContext
 from .ownership import Ownership
 
 MAINTENANCE = "maintenance"
@@ -174,17 +175,17 @@ class _Player:
 
     async def live(self, member: SessionMember, stop: asyncio.Event, *, lease_s: float) -> None:
         """Play until told to stop. Raises `LeaseLost`; its plays have ended then too."""
-        ownership = Ownership(
-            self._cells,
-            Players(self._cells, self._runtime),
-            self._watch,
-            member,
-            self._runtime,
+        context = MemberContext(
+            cells=self._cells,
+            groups=Players(self._cells, self._runtime),
+            watch=self._watch,
+            member=member,
+            clock=self._runtime.clock,
             group=self._part.role,
-            queues={},
             lease_s=lease_s,
-            key=lambda role, topic, _: role_key(topic, role),
-            begin=lambda record, queue: QueueCell(),
+        )
+        ownership = Ownership(
+            context, {}, key=lambda role, topic, _: role_key(topic, role), begin=lambda record, queue: QueueCell()
         )
         beside = [asyncio.ensure_future(self._look_forever(ownership)), asyncio.ensure_future(_wake_on(stop, ownership))]
         try:

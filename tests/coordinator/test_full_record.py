@@ -13,6 +13,7 @@ from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.groups.codec import encode_group
 from penstock.coordinator.groups.record import GroupRecord
 from penstock.coordinator.rebalance.assignment import Assignment
+from penstock.coordinator.rebalance.member_context import MemberContext
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.registry import groups
 from penstock.coordinator.registry.groups import GroupRegistry
@@ -60,9 +61,16 @@ def test_members_that_died_make_room_for_who_joins(kind: Any, monkeypatch: pytes
         worker = stage.worker(process)
         member = await worker.join("billing", ["orders"])
         queues: Any = {"orders": 2} if kind is Ownership else [("orders", 0), ("orders", 1)]
-        owning = kind(
-            group.cells, group.records, stage.watch(process), member, process.runtime, group="billing", queues=queues, lease_s=5.0
+        context = MemberContext(
+            cells=group.cells,
+            groups=group.records,
+            watch=stage.watch(process),
+            member=member,
+            clock=process.runtime.clock,
+            group="billing",
+            lease_s=5.0,
         )
+        owning = kind(context, queues)
         async with asyncio.timeout(60):
             while len(owning.keepers) < 2:
                 await owning.round()

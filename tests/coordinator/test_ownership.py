@@ -17,6 +17,7 @@ from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.balance import Queue
+from penstock.coordinator.rebalance.member_context import MemberContext
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.workers.session import LeaseLost, SessionMember
 from penstock.coordinator.workers.watch import LeaseWatch
@@ -90,17 +91,16 @@ class Group:
         process = self.stage.process(name)
         cells = DoubtfulCells(self.stage.table.client(process), process.runtime)
         joined = await process.run(self.stage.worker(process, lease_s=LEASE_S).join(GROUP, [TOPIC]))
-        ownership = Ownership(
-            cells,
-            self.records,
-            LeaseWatch(cells, process.runtime),
-            joined,
-            process.runtime,
+        context = MemberContext(
+            cells=cells,
+            groups=self.records,
+            watch=LeaseWatch(cells, process.runtime),
+            member=joined,
+            clock=process.runtime.clock,
             group=GROUP,
-            queues={TOPIC: self.queues},
             lease_s=LEASE_S,
         )
-        return ownership, joined, cells
+        return Ownership(context, {TOPIC: self.queues}), joined, cells
 
     async def occupy(self, queue: int, owner: str) -> None:
         """Let a live member have a queue, whoever's it should be."""

@@ -15,6 +15,7 @@ from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import ALL, GroupRecord
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.rebalance.member_context import MemberContext
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.workers.lease import ListedMember
@@ -102,16 +103,16 @@ class Scene:
             self.records.record = self.records.record.joined_by(one)
         runtime = Runtime(clock=self.clock, random=random.Random(7), threads=False)
         self.cells = CountedCells(self.table, runtime)
-        self.ownership = Ownership(
-            self.cells,
-            self.records,
-            self.watch,
-            self.member,
-            runtime,
+        context = MemberContext(
+            cells=self.cells,
+            groups=self.records,
+            watch=self.watch,
+            member=self.member,
+            clock=self.clock,
             group=GROUP,
-            queues={TOPIC: queues} if consumed is None else consumed,
             lease_s=LEASE_S,
         )
+        self.ownership = Ownership(context, {TOPIC: queues} if consumed is None else consumed)
 
     async def own(self, owner: str, *queues: int) -> None:
         for queue in queues:

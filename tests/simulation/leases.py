@@ -18,6 +18,7 @@ from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.keeper import OwnershipLost, QueueKeeper
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.balance import Queue
+from penstock.coordinator.rebalance.member_context import MemberContext
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.coordinator.workers.watch import LeaseWatch
@@ -219,16 +220,16 @@ class Consumer:
             except LeaseLost:
                 self.fleet.counts["joining took a lease"] += 1
                 continue
-            self.ownership = Ownership(
-                self.cells,
-                self.groups,
-                self.watch,
-                self.member,
-                self.process.runtime,
+            context = MemberContext(
+                cells=self.cells,
+                groups=self.groups,
+                watch=self.watch,
+                member=self.member,
+                clock=self.process.runtime.clock,
                 group=GROUP,
-                queues=self.queues,
                 lease_s=self.worker.lease_s,
             )
+            self.ownership = Ownership(context, self.queues)
             with suppress(LeaseLost):
                 await self._consume(self.member, self.ownership)
                 return

@@ -23,7 +23,7 @@ from penstock.coordinator.queues import cell as cells
 from penstock.coordinator.queues import keeper
 from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.keeper import QueueKeeper
-from penstock.coordinator.rebalance.ownership import Ownership
+from penstock.coordinator.rebalance.owned_queues import OwnedQueues
 from penstock.coordinator.registry import groups
 from penstock.coordinator.workers.session import Session, SessionMember
 from penstock.coordinator.workers.watch import LeaseWatch
@@ -112,7 +112,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "doubt-kept": Mutant(
         guard="a take without an answer is looked for as long as it may arrive",
         rule="C10",
-        patch=attribute(Ownership, "_settle_doubts", patches.looked_at_once),
+        patch=attribute(OwnedQueues, "settle_doubts", patches.looked_at_once),
         scenario="overtaken",
         seeds=(21,),
     ),

@@ -22,7 +22,7 @@ from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.queues.keeper import Holder, QueueKeeper
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.coordinator.rebalance.ownership import Ownership
+from penstock.coordinator.rebalance.owned_queues import OwnedQueues
 from penstock.coordinator.workers.session import SessionMember
 from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.coordinator.workers.worker import Worker
@@ -66,7 +66,7 @@ async def giving_up_its_own(
 
 
 def looked_at_once(original: Any) -> Any:
-    async def settle_doubts(self: Ownership, record: GroupRecord) -> None:
+    async def settle_doubts(self: OwnedQueues, record: GroupRecord) -> None:
         """Forgets what a first look does not settle."""
         before = dict(self._doubtful)
         await original(self, record)

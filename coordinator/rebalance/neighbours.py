@@ -1,0 +1,57 @@
+"""The other members whose end one member watches for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import xxhash
+
+from .member_context import MemberContext
+
+_WATCHED = 7
+"""The number of others that a member watches closely when it has its share of queues. With less than its share it watches everybody, as
+it may take from anybody."""
+_LEASES_BETWEEN_LOOKS = 2
+"""The number of leases between looks at members that are not watched closely."""
+
+
+class Neighbours:
+    """The members that one watches closely, and the rest, at which it looks now and then."""
+
+    def __init__(self, context: MemberContext) -> None:
+        self._context = context
+        self.watched: frozenset[str] = frozenset()
+        """The other members whose end matters to this one."""
+        self._looked_at_all_s = -math.inf
+
+    async def find_over(self, others: Sequence[str], now_s: float, *, everybody: bool) -> set[str]:
+        """The other members that are over for certain. Those that live are watched from now on: all, or the neighbours on a ring."""
+        closely = others if everybody else _next_to(self._context.member.id, others)
+        looked_at = closely
+        if now_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._context.lease_s:
+            looked_at, self._looked_at_all_s = others, now_s
+        over = await self._context.find_over(looked_at)
+        self.watched = frozenset(closely) - over
+        return over
+
+    async def look(self) -> bool:
+        """Look at the watched members, and tell whether one is dead."""
+        await self._context.watch.look(self.watched)
+        return self.has_dead()
+
+    def has_dead(self) -> bool:
+        """Whether one of the watched members is dead, as far as is known."""
+        return any(self._context.watch.is_dead(other) for other in self.watched)
+
+    def due_s(self) -> float:
+        """The time of the next look."""
+        return self._context.watch.due_s(self.watched)
+
+
+def _next_to(me: str, others: Sequence[str]) -> Sequence[str]:
+    return sorted(others, key=lambda other: (_place(other) - _place(me)) % 2**64)[:_WATCHED]
+
+
+def _place(member: str) -> int:
+    return xxhash.xxh64_intdigest(member.encode())

@@ -1,0 +1,104 @@
+"""The owners of others' queues, and when their cells are read again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..cells.cells import StoredCell
+from .balance import Queue
+from .member_context import MemberContext
+from .owned_queues import OwnedQueues
+
+_POLL_S = 0.3
+_POLL_LATER_S = 0.7
+"""The time between looks at the cells of queues that another member is about to release: at first, and once that takes long."""
+_POLL_SOON_S = 10.0
+_SCAN_S = 0.7
+_LEASES_BETWEEN_SCANS = 6
+"""The longest time between scans, in leases. All cells of other owners are read again and again, less often the longer nothing changes
+in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPacing:
+    """When a member that has less than its share reads cells of others: all of them, or only those of contested queues."""
+
+    scan_s: float = -math.inf
+    """The time when all are to be read."""
+    pause_s: float = _SCAN_S
+    """The time between the next scan and the one after it."""
+    contested: frozenset[Queue] = frozenset()
+    """The queues that may be released any moment."""
+    contested_since_s: float = -math.inf
+    poll_s: float = math.inf
+    """The time when contested queues are to be read again."""
+
+    @property
+    def due_s(self) -> float:
+        return min(self.poll_s, self.scan_s)
+
+    def wanted(self, queues: Sequence[Queue], now_s: float) -> Sequence[Queue]:
+        """The queues whose cells are to be read now."""
+        if now_s >= self.scan_s:
+            return queues
+        return [queue for queue in queues if queue in self.contested] if now_s >= self.poll_s else ()
+
+    def scanned(self, now_s: float, lease_s: float) -> ScanPacing:
+        """The pacing after a look at the cells, of all or of some."""
+        if now_s < self.scan_s:
+            return self
+        return replace(self, scan_s=now_s + self.pause_s, pause_s=min(2 * self.pause_s, _LEASES_BETWEEN_SCANS * lease_s))
+
+    def changed(self, at_s: float) -> ScanPacing:
+        """The pacing after a change, which more may follow: the next scan is at ``at_s`` at the latest."""
+        return replace(self, pause_s=_SCAN_S, scan_s=min(self.scan_s, at_s))
+
+    def contesting(self, contested: frozenset[Queue], now_s: float) -> ScanPacing:
+        """The pacing after a look that found these queues contested."""
+        since_s = self.contested_since_s if contested == self.contested else now_s
+        pause_s = _POLL_S if now_s - since_s < _POLL_SOON_S else _POLL_LATER_S
+        poll_s = now_s + pause_s if contested else math.inf
+        return replace(self, contested=contested, contested_since_s=since_s, poll_s=poll_s)
+
+    def expected(self, now_s: float) -> frozenset[Queue]:
+        """The contested queues, unless they have been so for long."""
+        return self.contested if now_s - self.contested_since_s < _POLL_SOON_S else frozenset()
+
+
+class OwnerScan:
+    """Reads the cells of queues that others own."""
+
+    def __init__(self, context: MemberContext, owned: OwnedQueues) -> None:
+        self._context = context
+        self._owned = owned
+        self.owners: dict[Queue, str] = {}
+        """The owners of others' queues, as last read; empty for those whose owner is dead."""
+        self.pacing = ScanPacing()
+
+    async def read(self, queues: Sequence[Queue], now_s: float) -> dict[Queue, StoredCell | None]:
+        """Read cells of other owners if it is time to."""
+        wanted = [queue for queue in self.pacing.wanted(queues, now_s) if queue not in self._owned.keepers]
+        self.pacing = self.pacing.scanned(now_s, self._context.lease_s)
+        if not wanted:
+            return {}
+        stored = await asyncio.gather(*(self._owned.read(queue) for queue in wanted))
+        found = dict(zip(wanted, stored, strict=True))
+        owners = {queue: self._owner_in(queue, cell) for queue, cell in found.items()}
+        # Their names were read before this look, so that an owner that is not listed now is over.
+        free = {"", *await self._context.find_over(sorted({owner for owner in owners.values() if owner}))}
+        for queue, owner in owners.items():
+            now = "" if owner in free else owner
+            if self.owners.get(queue, "") != now:
+                self.pacing = self.pacing.changed(now_s + _SCAN_S)
+            self.owners[queue] = now
+        return found
+
+    def _owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
+        """The owner of a queue; nobody when it is this member without knowing: its take was carried out after all, and nothing
+        followed.
+        """
+        owner = self._owned.owner_in(queue, stored)
+        return "" if owner == self._context.member.id else owner
