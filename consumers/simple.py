@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from operator import methodcaller
 from typing import TypeAlias, TypeVar
 
 from ..coordinator.cells.keys import queue_key
@@ -19,7 +18,6 @@ from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, ReceiptRefused, is_genuine
 from ..coordinator.queues.remote_acks import RemoteAcks, UncertainWrite
 from ..coordinator.rebalance.balance import Queue
-from ..coordinator.transactions.members.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import LogLake
 from ..log.limits import MIB, Duration, checked_duration, is_positive
@@ -300,24 +298,19 @@ class SimpleConsumer(GroupMember):
         """Whether its group's cells are in this table, as an open lake has it."""
         return self._coordination is coordination
 
-    def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]:
-        """The receipt handles of messages that a transaction is to settle. Raises as `ack` does for bad receipts."""
-        return [self._handle(receipt, "ack in a transaction") for receipt in receipts]
+    def handles_of(self, receipts: Sequence[MessageView | str], operation: str) -> list[ReceiptHandle]:
+        """The receipt handles of messages, for `settle_by`. Raises as `ack` does for bad receipts."""
+        return [self._handle(receipt, operation) for receipt in receipts]
 
-    async def settle_for(self, transaction: str, handles: Sequence[ReceiptHandle]) -> None:
-        """Commit a transaction by the write that settles these messages of one queue: all of them, or none.
+    async def settle_by(self, topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
+        """Carry out a change of a queue's cell that settles these messages of the queue: all of them, or none.
 
-        Raises what `settled_by` raises, after which an earlier write may still settle them. Raises the table's errors, and `OwnershipLost`
+        Raises what ``change`` raises, after which an earlier write may still settle them. Raises the table's errors, and `OwnershipLost`
         or `UnknownOutcome` when nobody can tell.
         """
-        change = partial(settled_by, transaction=transaction, handles=handles, now_ms=self._clock.wall_ms())
-        _raise_first(await self._settle([(handles[0].topic, handles[0].queue, handles, change)]))
+        _raise_first(await self._settle([(topic, queue, handles, change)]))
         secret = self._membership.record.secret
         self._in_flight.end(handle.encode(secret) for handle in handles)
-
-    async def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
-        """Let the queue's cell forget a transaction that is noted as committed. Raises as `settle_for` does when nobody can tell."""
-        _raise_first(await self._settle([(topic, queue, (), methodcaller("without_transactions", (transaction,)))]))
 
     async def change_invisible_duration(
         self, receipt: ReceiptT, duration: Duration, *, holder: str | None = None, lets_go: bool = False

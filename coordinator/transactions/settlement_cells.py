@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from operator import methodcaller
 
 from ...log.errors import InternalError
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
 from ..cells.keys import queue_key
+from ..queues.cell import QueueCell
 from ..queues.codec import decode_cell
 from ..queues.receipt_handle import ForeignReceipt
 from ..queues.remote_acks import RemoteAcks
@@ -66,7 +66,7 @@ class SettlementCells:
     async def forget(self, transaction: str, acks: Acks) -> None:
         """Let the queue's cell forget a transaction, once its own row is committed."""
         with suppress(ForeignReceipt):
-            await self._receipts.change(_key(acks), methodcaller("without_transactions", (transaction,)))
+            await self._receipts.change(_key(acks), partial(QueueCell.without_transactions, noted=(transaction,)))
 
 
 def _key(acks: Acks) -> str:

@@ -60,7 +60,7 @@ MODULES = (
                 "SimpleConsumer",
                 ("penstock.consumers.simple",),
                 "SimpleConsumerFace",
-                without="is_of handles_of settle_for forget_noted",
+                without="is_of handles_of settle_by",
                 is_awaited=True,
             ),
             Face("BroadcastConsumer", ("penstock.consumers.broadcast",), "ConsumerFace", is_awaited=True),

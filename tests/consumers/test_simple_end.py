@@ -248,7 +248,7 @@ def test_a_handle_that_no_receive_gave_is_refused_before_anything_is_read() -> N
             with pytest.raises(ForeignReceipt, match=r"not made by this consumer group.*group audit gave"):
                 await one.run(operation)
         with pytest.raises(ForeignReceipt, match="not made by this consumer group"):
-            one.consumer.handles_of([forged])
+            one.consumer.handles_of([forged], "ack")
         assert await scene.cell() == before
         await one.ack(a1)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
-from penstock.coordinator.queues.cell import MessageState
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.receipt_handle import ReceiptExpired, ReceiptHandle
-from penstock.coordinator.transactions.members.acks import SettledElsewhere, Verdict, acks_of, verdict
+from penstock.coordinator.transactions.members.acks import SettledElsewhere, Verdict, acks_of, settled_by, verdict
 from penstock.log import MessageView
 from penstock.log.errors import ClosedError
 from tests.consumers.receiving import Member, Scene, bodies
@@ -21,7 +22,9 @@ both = pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
 
 async def settle(member: Member, messages: list[MessageView], transaction: str = TX) -> None:
     consumer = member.consumer
-    await member.run(consumer.settle_for(transaction, consumer.handles_of(messages)))
+    handles = consumer.handles_of(messages, "ack")
+    change = partial(settled_by, transaction=transaction, handles=handles, now_ms=member.process.runtime.clock.wall_ms())
+    await member.run(consumer.settle_by(handles[0].topic, handles[0].queue, handles, change))
 
 
 @both
@@ -114,7 +117,8 @@ def test_an_id_that_was_noted_leaves_the_cell_beside_other_changes(owned: bool) 
         assert not any(marker.tries.state is MessageState.OUT for marker in cell.markers.values())
 
     async def both_at_once(who: Member, message: MessageView) -> None:
-        await asyncio.gather(who.consumer.forget_noted(TX, "orders", 0), who.consumer.ack(message))
+        forgets = partial(QueueCell.without_transactions, noted=(TX,))
+        await asyncio.gather(who.consumer.settle_by("orders", 0, (), forgets), who.consumer.ack(message))
 
     scene.play(script)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from ....log.errors import InvalidArgument
 from ....log.message.message import MessageView
 from ....log.runtime.runtime import Clock
+from ...queues.cell import QueueCell
+from ...queues.keeper import Change
 from ...queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from ..errors import TransactionCommitted
 from ..ids import member_of
-from ..members.acks import Acks, Verdict, acks_of
+from ..members.acks import Acks, Verdict, acks_of, settled_by
 from ..members.member_cells import MemberCells
 from ..members.state import Decider, Decision, TransactionRow, check_open
 from ..settlement_cells import SettlementCells
@@ -25,11 +28,9 @@ class Settler(Protocol):
 
     async def ack(self, *receipts: MessageView | str) -> None: ...
 
-    def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]: ...
+    def handles_of(self, receipts: Sequence[MessageView | str], operation: str) -> list[ReceiptHandle]: ...
 
-    async def settle_for(self, transaction: str, handles: Sequence[ReceiptHandle]) -> None: ...
-
-    async def forget_noted(self, transaction: str, topic: str, queue: int) -> None: ...
+    async def settle_by(self, topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None: ...
 
 
 class Settlement:
@@ -50,7 +51,7 @@ class Settlement:
         """Settle these messages too. Adds all or, raising what `handles_of` and `acks_of` raise, none."""
         if not receipts:
             raise InvalidArgument("nothing to acknowledge", operation="ack in a transaction")
-        handles = [*self._handles, *self._settler.handles_of(receipts)]
+        handles = [*self._handles, *self._settler.handles_of(receipts, "ack in a transaction")]
         acks_of(handles)
         self._handles = handles
         self._receipts += receipts
@@ -73,7 +74,7 @@ class Settlement:
             check_open(row, operation="commit")
         if row.is_open:
             try:
-                await self._settler.settle_for(transaction, self._handles)
+                await self._settle(transaction, acks)
             except ReceiptRefused:
                 if not await self._was_committed(row, acks):
                     raise
@@ -81,6 +82,11 @@ class Settlement:
             member, lambda cell: cell.decided(transaction, Decision.COMMITTED, Decider.ACKS, now_ms=now_ms)
         )
         return cell.row(transaction)
+
+    async def _settle(self, transaction: str, acks: Acks) -> None:
+        """Commit by the write that settles the messages. Raises what `settled_by` and ``settle_by`` raise."""
+        change = partial(settled_by, transaction=transaction, handles=self._handles, now_ms=self._clock.wall_ms())
+        await self._settler.settle_by(acks.topic, acks.queue, self._handles, change)
 
     async def _was_committed(self, row: TransactionRow, acks: Acks) -> bool:
         """Whether a transaction has settled its messages before. If not, it is rolled back, as far as possible."""
@@ -103,4 +109,5 @@ class Settlement:
     async def forget(self, row: TransactionRow) -> None:
         """Let the queue's cell forget a committed transaction. Raises what the table raises."""
         if row.acks is not None:
-            await self._settler.forget_noted(row.id, row.acks.topic, row.acks.queue)
+            change = partial(QueueCell.without_transactions, noted=(row.id,))
+            await self._settler.settle_by(row.acks.topic, row.acks.queue, (), change)

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from penstock.coordinator.queues.keeper import Change
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.coordinator.transactions.errors import (
     TransactionCommitted,
@@ -183,13 +184,10 @@ class Settling:
         self.asked.set()
         await self.end.wait()
 
-    def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]:
+    def handles_of(self, receipts: Sequence[MessageView | str], operation: str) -> list[ReceiptHandle]:
         return [ReceiptHandle(group=self.group, topic="orders", queue=0, offset=0, generation=0, attempt=1, lane=None)]
 
-    async def settle_for(self, transaction: str, handles: Sequence[ReceiptHandle]) -> None:
-        raise AssertionError("nothing was sent")
-
-    async def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
+    async def settle_by(self, topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
         raise AssertionError("nothing was sent")
 
 

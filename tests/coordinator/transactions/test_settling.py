@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.coordinator.queues.keeper import Change
 from penstock.coordinator.queues.receipt_handle import ForeignReceipt, ReceiptExpired, ReceiptHandle
 from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionRolledBack
 from penstock.coordinator.transactions.finisher import END_AFTER_MS, LOOK_S
@@ -183,15 +184,15 @@ async def decided_by_its_cell(stage: Stage, one: Member, *, settles: bool) -> st
         transaction = begun(one, consumer)
         await transaction.send("paid", *(Message(body) for body in BODIES))
         transaction.ack(*messages)
-        settlement, settle_for = transaction._settlement, consumer.settle_for
+        settlement, settle_by = transaction._settlement, consumer.settle_by
         assert settlement is not None
 
-        async def dying(transaction: str, handles: Sequence[ReceiptHandle]) -> None:
+        async def dying(topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
             if settles:
-                await settle_for(transaction, handles)
+                await settle_by(topic, queue, handles, change)
             raise UnknownOutcome("the process dies here")
 
-        consumer.settle_for = dying  # type: ignore[method-assign]
+        consumer.settle_by = dying  # type: ignore[method-assign]
         with pytest.raises(UnknownOutcome):
             await transaction.commit()
         return transaction
@@ -287,15 +288,15 @@ def test_a_finisher_amid_a_commit_decides_nothing_else(settled: bool) -> None:
             transaction = begun(one, consumer)
             await transaction.send("paid", Message(b"x"))
             transaction.ack(*messages)
-            settle_for = consumer.settle_for
+            settle_by = consumer.settle_by
 
-            async def slow(transaction: str, handles: Sequence[ReceiptHandle]) -> None:
-                if settled:
-                    await settle_for(transaction, handles)
+            async def slow(topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
+                if settled and handles:
+                    await settle_by(topic, queue, handles, change)
                 await other.run(other.finisher().once(GROUP))
-                await settle_for(transaction, handles)
+                await settle_by(topic, queue, handles, change)
 
-            consumer.settle_for = slow  # type: ignore[method-assign]
+            consumer.settle_by = slow  # type: ignore[method-assign]
             receipt = await transaction.commit()
             assert receipt.topics["paid"].messages == 1
             assert await consumer.receive(4, TEN, timedelta(seconds=30)) == []

@@ -169,7 +169,7 @@ def test_one_that_settles_messages_is_only_rolled_back(paying: Penstock, lake: P
         async def dying(*_: object) -> None:
             raise CommittedNotVisible("the process dies before it settles the message")
 
-        monkeypatch.setattr(consumer.on_loop(), "settle_for", dying)
+        monkeypatch.setattr(consumer.on_loop(), "settle_by", dying)
         with pytest.raises(CommittedNotVisible):
             transaction.commit()
         known = transaction.id

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from penstock.aio import Lake
 from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.transactions.checking.checker import CheckedTransaction, TransactionResolution
 from penstock.coordinator.transactions.ids import member_of
-from penstock.coordinator.transactions.members.acks import acks_of
+from penstock.coordinator.transactions.members.acks import acks_of, settled_by
 from penstock.coordinator.transactions.members.state import Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.infra.deploy.access import ProcessRole
@@ -106,8 +107,9 @@ async def _settled(lake: Lake, dies: str | None) -> None:
 async def _half_committed(tx: Transaction, consumer: SimpleConsumer, received: list[MessageView], *, decides: bool) -> None:
     """As `Settlement.commit` begins: what is to be settled is in the transaction's row, and with ``decides`` it is settled too."""
     assert tx.id is not None
-    handles, now_ms = consumer.handles_of(received), tx._runtime.clock.wall_ms()
+    handles, now_ms = consumer.handles_of(received, "ack"), tx._runtime.clock.wall_ms()
     transaction, acks = tx.id, acks_of(handles)
     await tx._transactions.cells.change(member_of(transaction), lambda cell: cell.with_acks(transaction, acks, now_ms=now_ms))
     if decides:
-        await consumer.settle_for(transaction, handles)
+        change = partial(settled_by, transaction=transaction, handles=handles, now_ms=now_ms)
+        await consumer.settle_by(acks.topic, acks.queue, handles, change)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import TRANSACTIONS
 from penstock.coordinator.transactions import held_uploads, service, transaction_linker
@@ -12,6 +11,7 @@ from penstock.coordinator.transactions.members.own_members import OwnMembers
 from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
 from penstock.coordinator.transactions.sending import transaction
 from penstock.coordinator.transactions.sending.half_message_sender import HalfMessageSender
+from penstock.coordinator.transactions.sending.settlement import Settlement
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.append import in_flight
 from penstock.log.format import fold
@@ -185,7 +185,7 @@ MUTANTS: dict[str, Mutant] = {
     "noted-first": Mutant(
         guard="a queue's cell forgets a transaction when that is noted, not before",
         rule="T8",
-        patch=attribute(SimpleConsumer, "settle_for", patches.forgotten_first),
+        patch=attribute(Settlement, "_settle", patches.forgotten_first),
         scenario="pricings",
         calm=False,
     ),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells.cells import CellChanged
 from penstock.coordinator.cells.keys import PRODUCER_GROUPS, producers_key
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.invisibility import acknowledged
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.coordinator.transactions.finisher import Finisher
 from penstock.coordinator.transactions.members.acks import AckedDelivery, Acks, Verdict
 from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
 from penstock.coordinator.transactions.members.state import Decision, TransactionRow
+from penstock.coordinator.transactions.sending.settlement import Settlement
 from penstock.coordinator.transactions.sending.transaction import Transaction
 
 
@@ -98,12 +100,12 @@ def unasked(_: Any) -> Any:
 
 
 def forgotten_first(original: Any) -> Any:
-    async def settle_for(self: SimpleConsumer, transaction: str, handles: list[ReceiptHandle]) -> None:
+    async def settle(self: Settlement, transaction: str, acks: Acks) -> None:
         """Lets the queue's cell forget the transaction before its row says that it is committed."""
-        await original(self, transaction, handles)
-        await self.forget_noted(transaction, handles[0].topic, handles[0].queue)
+        await original(self, transaction, acks)
+        await self._settler.settle_by(acks.topic, acks.queue, (), partial(QueueCell.without_transactions, noted=(transaction,)))
 
-    return settle_for
+    return settle
 
 
 def one_by_one(original: Any) -> Any:
