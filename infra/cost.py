@@ -14,7 +14,20 @@ from enum import StrEnum
 from itertools import accumulate
 
 from ..log.errors import InvalidArgument, LimitExceeded
-from ..log.limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, LINGER_MAX, MEMORY_BYTES_MAX, MIB, QUEUES_MAX, WAIT_MAX, plain
+from ..log.limits import (
+    CHECKPOINT_ENTRIES,
+    ENTRY_INLINE_BYTES_MAX,
+    LINGER_MAX,
+    MEMORY_BYTES_MAX,
+    MIB,
+    QUEUES_MAX,
+    WAIT_MAX,
+    DurationField,
+    check_count,
+    field_default,
+    plain,
+    set_durations,
+)
 from ..log.produce.accumulator import ProducerOptions, linger_s
 from ..log.table.compactor import FAN_IN, SPAN_MS, TARGET_BYTES
 from ..log.table.delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS
@@ -98,9 +111,9 @@ class Workload:
     """The processes of each group."""
     readers: int = 0
     """Further processes that follow each topic: readers, Spark streams, syncs."""
-    linger: timedelta = ProducerOptions().linger
-    publish_interval: timedelta = MaintenanceOptions().publish_interval
-    retention: timedelta = timedelta(days=3)
+    linger: DurationField = field_default(ProducerOptions().linger)
+    publish_interval: DurationField = field_default(MaintenanceOptions().publish_interval)
+    retention: DurationField = field_default(timedelta(days=3))
     cells: CellStorage = CellStorage.DYNAMODB
     maintained: bool = True
     """Whether one process maintains all topics."""
@@ -118,10 +131,10 @@ class Workload:
             ("workers", 1, MANY_MAX),
             ("readers", 0, MANY_MAX),
         ):
-            _check_whole(name, getattr(self, name), least=least, most=most)
-        _check_time("linger", self.linger, most=LINGER_MAX, may_be_zero=True)
-        _check_time("publish_interval", self.publish_interval, most=WAIT_MAX)
-        _check_time("retention", self.retention, most=RETENTION_MAX)
+            check_count(name, getattr(self, name), least=least, most=most, operation=_OPERATION)
+        set_durations(self, "linger", most=LINGER_MAX, operation=_OPERATION)
+        set_durations(self, "publish_interval", most=WAIT_MAX, operation=_OPERATION, above_zero=True)
+        set_durations(self, "retention", most=RETENTION_MAX, operation=_OPERATION, above_zero=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -408,18 +421,3 @@ def _check_number(name: str, value: object, *, most: float) -> None:
         raise InvalidArgument(f"{name} must be a number, not negative", operation=_OPERATION, observed=plain(value))
     if value > most:
         raise LimitExceeded(f"{name} is too much", operation=_OPERATION, expected=f"at most {most:,.0f}", observed=plain(value))
-
-
-def _check_whole(name: str, value: object, *, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgument(f"{name} must be a whole number from {least}", operation=_OPERATION, observed=plain(value))
-    if value > most:
-        raise LimitExceeded(f"{name} is too much", operation=_OPERATION, expected=f"at most {most:,}", observed=plain(value))
-
-
-def _check_time(name: str, value: object, *, most: timedelta, may_be_zero: bool = False) -> None:
-    if not isinstance(value, timedelta) or value < timedelta(0) or not (value or may_be_zero):
-        wanted = "not negative" if may_be_zero else "above zero"
-        raise InvalidArgument(f"{name} must be a duration, {wanted}", operation=_OPERATION, observed=plain(value))
-    if value > most:
-        raise LimitExceeded(f"{name} is too long", operation=_OPERATION, expected=f"at most {most}", observed=str(value))

@@ -180,11 +180,11 @@ def is_positive(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def check_count(name: str, value: object, *, most: int, operation: str) -> None:
-    """Raise `InvalidArgument` unless the value is a whole number above zero, and `LimitExceeded` above ``most``."""
-    if not is_positive(value):
-        raise InvalidArgument(f"{name} must be a positive whole number", operation=operation, observed=plain(value))
-    assert isinstance(value, int), "as was seen"
+def check_count(name: str, value: object, *, most: int, operation: str, least: int | None = None) -> None:
+    """Raise `InvalidArgument` unless the value is a whole number from ``least`` (None: above zero), and `LimitExceeded` above ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < (1 if least is None else least):
+        wanted = "positive whole number" if least is None else f"whole number from {least}"
+        raise InvalidArgument(f"{name} must be a {wanted}", operation=operation, observed=plain(value))
     if value > most:
         raise LimitExceeded(f"{name} is too much", operation=operation, expected=f"at most {most:,}", observed=plain(value))
 

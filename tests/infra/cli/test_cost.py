@@ -78,7 +78,7 @@ def test_defaults_are_shown_as_they_are_given(penstock: Penstock) -> None:
         ("--messages-per-second nan", "messages_per_s must be a number, not negative"),
         ("--messages-per-second many", "'many' is not a valid float"),
         ("--messages-per-second 1 --linger 2h", "linger is too long"),
-        ("--messages-per-second 1 --retention 0s", "retention must be a duration, above zero"),
+        ("--messages-per-second 1 --retention 0s", "retention is too short"),
         ("--messages-per-second 1 --retention forever", "'forever' is no duration"),
         ("--messages-per-second 1 --put-usd inf", "the price put_thousand must be a number, not negative"),
         ("--messages-per-second 1 --cells redis", "'redis' is not one of"),
