@@ -1,4 +1,4 @@
-"""The filter of a subscription, written as text: tags, or a condition on properties and fields after ``SQL92:``."""
+"""The filter of a subscription as text: tags, or a condition on properties and fields after ``SQL92:``."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ class Filter(Protocol):
     """Decides which messages pass. Equal filters let the same messages pass."""
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The columns that it reads."""
-        ...
+    def columns(self) -> frozenset[str]: ...
 
     def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
-        """The rows that pass, in their order. By the topic's present ``schema`` fields are known under their former names too."""
+        """The rows that pass, in order. By the topic's present ``schema`` fields are known under former names too."""
         ...
 
 
 def filters_of(tags: str | None, where: str | None) -> list[Filter]:
-    """The filters that a reader was given, all of which must hold: tags, and a condition on properties. Raises as `parse_filter` does."""
+    """Filters that must all hold. Raises as `parse_filter`."""
     check_stated(tags)
     return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
 
 
 def check_filter(filter: Filter, schema: TopicSchema | None) -> None:
-    """Raise `InvalidArgument`, naming the field and what there is, if a topic's messages cannot be judged by a filter.
+    """Raise `InvalidArgument`, naming the field and the known ones, if a filter cannot judge a topic's messages.
 
-    In a topic without a schema every filter can be: what looks like a field is a property.
+    In a topic without a schema every filter can: what looks like a field is a property.
     """
     if schema is not None and isinstance(filter, SqlFilter):
         filter.check(schema)
@@ -43,14 +41,13 @@ def check_filter(filter: Filter, schema: TopicSchema | None) -> None:
 def passing(
     rows: pa.RecordBatch | pa.Table, filters: Iterable[Filter], schema: TopicSchema | None = None
 ) -> pa.RecordBatch | pa.Table:
-    """The rows that all filters let pass, in their order."""
     for one in filters:
         rows = one.apply(rows, schema)
     return rows
 
 
 def columns_read(filters: Iterable[Filter], *, typed: bool) -> frozenset[str]:
-    """The columns that filters read of a topic: of a typed one also fields at the top, as ``value.amount``, with all that is in them."""
+    """The columns read: of a typed topic also whole fields at the top, as ``value.amount``."""
     named = frozenset[str]().union(*(one.columns for one in filters))
     if not typed:
         return frozenset("properties" if name.startswith("value.") else name for name in named)
@@ -58,11 +55,11 @@ def columns_read(filters: Iterable[Filter], *, typed: bool) -> frozenset[str]:
 
 
 def parse_filter(text: str | None) -> Filter:
-    """The filter that a text states.
+    """The filter of a text.
 
-    ``paid || refunded`` passes messages with one of these tags. ``SQL92: price > 10 AND region = 'north'`` passes messages for which that
-    is true (docs/0012); ``value.price`` is a field of a typed topic. ``*``, the empty text and None pass all. Raises `InvalidArgument`,
-    and `LimitExceeded` for an expression that is too long or nested too deeply.
+    ``paid || refunded`` passes messages with one of these tags. ``SQL92: price > 10 AND region = 'north'`` is a condition
+    (docs/0012), in which ``value.price`` is a field of a typed topic. ``*``, the empty text and None pass all. Raises
+    `InvalidArgument`, and `LimitExceeded` for an expression that is too long or nested too deeply.
     """
     if _is_sql(text):
         # An error counts columns in the text that it shows, so the text goes to the parser without leading blanks.
@@ -71,7 +68,7 @@ def parse_filter(text: str | None) -> Filter:
 
 
 def parse_stated(text: str | None) -> Filter:
-    """The filter that a text states now. Raises `InvalidArgument` also for tags that are rather meant as a condition: ``price>10``."""
+    """Raises `InvalidArgument` also for tags that are rather meant as a condition: ``price>10``."""
     if not _is_sql(text):
         check_stated(text)
     return parse_filter(text)

@@ -1,8 +1,7 @@
-"""Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012). What fields say is `sql_fields`' business.
+"""Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012).
 
-A condition has two columns: its truth (true, false, NULL), and where it *failed*, which means that a text that is no number was
-compared with a number. RocketMQ raises an error there and does not deliver the message, whatever the rest of the expression says. The
-exception is an AND or OR that was decided before.
+A condition has two columns: its truth (true, false, NULL), and where it *failed*: a text that is no number was compared with a
+number. There RocketMQ raises an error and does not deliver the message, unless an AND or OR was decided before.
 """
 
 from __future__ import annotations
@@ -50,51 +49,48 @@ _ORDERINGS: dict[str, tuple[Callable[..., bool], Callable[..., pa.Array]]] = {
 }
 _Operand: TypeAlias = Property | FieldReference | Literal
 _COLUMNS = {"TAGS": "tag", "KEYS": "keys"}
-"""The columns that hold the system properties, by the names that expressions give them."""
 _LABELS = (
     pa.field("tag", pa.string()),
     pa.field("keys", pa.list_(pa.string())),
     pa.field("properties", pa.map_(pa.string(), pa.string())),
 )
-"""The columns of properties, as every batch has them."""
 _MATCHERS = {"CONTAINS": pc.match_substring, "STARTSWITH": pc.starts_with, "ENDSWITH": pc.ends_with}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Passes the messages for which the condition is true and nothing failed on the way."""
+    """Passes the messages for which the condition is true and nothing failed."""
 
     condition: Condition
 
     @classmethod
     def parse(cls, expression: str) -> SqlFilter:
-        """Parse a condition. Raises `InvalidArgument`, which names the column of the mistake, and `LimitExceeded`."""
+        """Raises `InvalidArgument`, naming the column of the mistake, and `LimitExceeded`."""
         return cls(parse(expression))
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that it reads. A field such as ``value.amount`` is read from ``properties`` in a topic without a schema."""
+        """A field such as ``value.amount`` is read from ``properties`` in a topic without a schema."""
         return frozenset(
             one.name if isinstance(one, FieldReference) else _COLUMNS.get(one.name, "properties")
             for one in named_in(self.condition)
         )
 
     def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
-        """The rows that pass, in their order. By the topic's present ``schema`` fields are known under their former names too."""
         if rows.num_rows == 0:
             return rows
         typed = "value" in rows.schema.names and pa.types.is_struct(rows.schema.field("value").type)
         return rows.filter(_Evaluation(rows, schema).passing(self.condition if typed else without_fields(self.condition)))
 
     def check(self, schema: TopicSchema) -> None:
-        """Raise `InvalidArgument` for a field that a topic's schema lacks, or a comparison without a meaning for its type."""
+        """Raise `InvalidArgument` for an unknown field, or a comparison without a meaning."""
         columns = [*_LABELS, pa.field("value", schema.arrow)]
         _Evaluation(pa.RecordBatch.from_pylist([], pa.schema(columns)), schema).passing(self.condition)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a condition says of each row."""
+    """A condition's result for each row."""
 
     truth: pa.Array
     failed: pa.Array
@@ -169,9 +165,7 @@ class _Evaluation:
         return _Found(_null_rule(self._is_absent(left), self._is_absent(right), found.truth), found.failed)
 
     def _equal_truths(self, left: Expression, right: Expression) -> _Found:
-        """Equality of truth values. A text is true if it says so, in capitals or not, and false otherwise. A number is no truth value
-        and equals none.
-        """
+        """A text is true if it is "true" in any case, else false. A number equals none."""
         for side, other in ((left, right), (right, left)):
             if isinstance(side, FieldReference) and (isinstance(other, Property) or _is_value(other)):
                 raise self._field(side).refusal(f"= {_shown(other)}")
@@ -198,7 +192,6 @@ class _Evaluation:
         return _Found(truth, pc.and_not(pc.is_null(truth), absent))
 
     def _typed(self, symbol: str, left: _Operand, right: _Operand) -> pa.Array:
-        """A comparison in which a field takes part."""
         if not isinstance(left, FieldReference):
             left, right, symbol = right, left, mirrored(symbol)
         assert isinstance(left, FieldReference)
@@ -214,7 +207,6 @@ class _Evaluation:
                 raise field.refusal(f"{symbol} {_shown(right)}")
 
     def _inside(self, named: Property | FieldReference, values: tuple[str | int | float, ...]) -> pa.Array:
-        """Whether each value is among some; NULL where there is none."""
         if isinstance(named, FieldReference) and self._field(named).type is not PrimitiveType.STRING:
             return reduce(pc.or_, [self._field(named).compared("=", value) for value in values])
         if (
@@ -334,7 +326,7 @@ def _shown(of: Expression) -> str:
 
 
 def _null_rule(no_left: pa.Array, no_right: pa.Array, truth: pa.Array) -> pa.Array:
-    """What equality says of NULL: true if both sides are NULL, NULL if only the left is, false if only the right is."""
+    """True if both sides are NULL, NULL if only the left is, false if only the right is."""
     truth = pc.if_else(pc.and_not(no_right, no_left), pa.scalar(False), truth)
     return pc.if_else(pc.and_(no_left, no_right), pa.scalar(True), truth)
 

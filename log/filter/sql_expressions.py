@@ -1,6 +1,4 @@
-"""What an expression is made of. A value is a text (a property), a field of a typed message, a literal, or a condition: true, false or
-NULL.
-"""
+"""The parts of an expression. A value is a property (a text), a field of a typed message, a literal, or a condition."""
 
 from __future__ import annotations
 
@@ -23,27 +21,27 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property of the message; ``TAGS`` is its tag, ``KEYS`` its keys with a space between them. NULL if the message lacks it."""
+    """A property, or NULL. ``TAGS`` is the tag, ``KEYS`` the keys with a space between them."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class FieldReference:
-    """A field of the message's value. In a topic without a schema it is the property of this name."""
+    """A field of the message's value; in a topic without a schema, the property of this name."""
 
     path: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The name of the column, such as ``value.customer.name``."""
+        """Such as ``value.customer.name``."""
         return ".".join(("value", *self.path))
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A property or a field where a condition is expected. A property is NULL if the message lacks it, else false: a text is no truth
-    value. A field is boolean.
+    """A property or a boolean field where a condition is expected. A property is NULL if missing, else false: a text is no truth
+    value.
     """
 
     of: Property | FieldReference
@@ -58,21 +56,21 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """A conjunction. False if one term is false, else NULL if one is NULL. Terms behind a false one are not evaluated."""
+    """False if one term is false, else NULL if one is NULL. Terms behind a false one are not evaluated."""
 
     terms: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """A disjunction. True if one term is true, else NULL if one is NULL. Terms behind a true one are not evaluated."""
+    """True if one term is true, else NULL if one is NULL. Terms behind a true one are not evaluated."""
 
     terms: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """An equality. NULL if only the left side is NULL, false if only the right side is, true if both are."""
+    """NULL if only the left side is NULL, false if only the right side is, true if both are."""
 
     left: Expression
     right: Expression
@@ -80,7 +78,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A comparison of numbers, of texts that are numbers, or of a field that is a time with a text. NULL if either side is NULL."""
+    """A comparison of numbers, of texts that are numbers, or of a time field with a text. NULL if either side is NULL."""
 
     operator: Ordering
     left: Property | FieldReference | Literal
@@ -89,14 +87,14 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """A test for NULL; its own result is never NULL."""
+    """A test for NULL, never NULL itself."""
 
     of: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A membership test. NULL if the message lacks the property, or the field is NULL. Numbers are looked for in fields only."""
+    """A membership test, NULL for NULL. Only fields are looked for among numbers."""
 
     of: Property | FieldReference
     values: tuple[str | int | float, ...]
@@ -105,7 +103,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Whether a text contains another. False, also when negated, if there is no text or the text to find is empty."""
+    """Whether a text contains another. False, also when negated, for no text or an empty sought one."""
 
     operator: Matching
     of: Expression
@@ -118,7 +116,6 @@ Expression: TypeAlias = Condition | Property | FieldReference
 
 
 def named_in(expression: Expression) -> Iterator[Property | FieldReference]:
-    """The properties and fields in an expression, repeated as often as they occur."""
     match expression:
         case Property() | FieldReference():
             yield expression
@@ -133,7 +130,7 @@ def named_in(expression: Expression) -> Iterator[Property | FieldReference]:
 
 
 def without_fields(condition: Condition) -> Condition:
-    """The same condition where messages have no fields: each is the property of its name."""
+    """Each field becomes the property of its name."""
     return cast(Condition, _without_fields(condition))
 
 

@@ -1,6 +1,7 @@
-"""Fields of typed messages in conditions: which comparisons their types allow, and these on whole columns (docs/0012).
+"""Fields of typed messages in conditions: allowed comparisons, on whole columns (docs/0012).
 
-Numbers are compared exactly: a literal that a field's type cannot hold is replaced by the greatest value below it that the type holds.
+Numbers are compared exactly: a literal that a field's type cannot hold is replaced by the greatest value below it that the type
+holds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _WITH = {
     PrimitiveType.TIMESTAMP_NTZ: "timestamp_ntz is compared with texts such as '2026-01-31T12:00:00'",
 }
 _FINER = re.compile(r"[.,][0-9]{7}")
-"""A fraction of a second that is finer than what is stored."""
+"""Finer than what is stored."""
 _EXACT = Context(prec=2 * DECIMAL_DIGITS_MAX)
 _WHOLE_DIGITS_MAX = 2 * DECIMAL_DIGITS_MAX
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,7 +53,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FieldValues:
-    """The values of one field in some messages."""
+    """The values of one field."""
 
     field: FieldReference
     type: FieldType
@@ -60,9 +61,7 @@ class FieldValues:
 
     @staticmethod
     def of(structs: pa.StructArray | pa.ChunkedArray, field: FieldReference, schema: TopicSchema | None) -> FieldValues:
-        """A field's values in a column ``value``, whose fields may have any names of theirs in the topic's ``schema``. Raises
-        `InvalidArgument` if there is no such field.
-        """
+        """A field's values in a column ``value``, by any of its names in ``schema``. Raises `InvalidArgument`."""
         found = pc.struct_field(structs, _places(structs.type, field, () if schema is None else schema.fields))
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         known = type_of_arrow(values.type, field.name)
@@ -72,20 +71,20 @@ class FieldValues:
 
     @property
     def truths(self) -> pa.Array:
-        """The values as conditions. Raises `InvalidArgument` if the field is not boolean."""
+        """Raises `InvalidArgument` if the field is not boolean."""
         if self.type is not PrimitiveType.BOOLEAN:
             raise self.refusal("it stands where a condition is called for")
         return self.values
 
     @property
     def texts(self) -> pa.Array:
-        """The values as texts. Raises `InvalidArgument` if they are none."""
+        """Raises `InvalidArgument` if the values are no texts."""
         if self.type is not PrimitiveType.STRING:
             raise self.refusal("it stands where a text is called for")
         return self.values
 
     def compared(self, symbol: str, other: FieldValues | Scalar) -> pa.Array:
-        """The comparison with a literal or another field; NULL where either is. Raises `InvalidArgument` for one without a meaning."""
+        """NULL where a side is NULL. Raises `InvalidArgument` for a comparison without a meaning."""
         if isinstance(other, FieldValues):
             return self._with_field(symbol, other)
         is_number = isinstance(other, int | float) and not isinstance(other, bool)
@@ -98,7 +97,6 @@ class FieldValues:
         raise self.refusal(f"{symbol} {_literal(other)}")
 
     def refusal(self, observed: str) -> InvalidArgument:
-        """The error for a comparison that has no meaning for the field's type."""
         if _is_number(self.type):
             expected = f"{type_text(self.type)} is compared with numbers"
         elif isinstance(self.type, PrimitiveType) and self.type in _WITH:
@@ -140,7 +138,7 @@ class FieldValues:
 
 
 def _places(structs: pa.StructType, field: FieldReference, known: tuple[SchemaField, ...]) -> list[int]:
-    """Where a field is in structs, and in those inside. Its own name comes first, then the others of the field that has or had it."""
+    """A field's places in nested structs. Its own name comes first, then the others of the field that has or had it."""
     type_: pa.DataType = structs
     places: list[int] = []
     for name in field.path:
@@ -156,12 +154,10 @@ def _places(structs: pa.StructType, field: FieldReference, known: tuple[SchemaFi
 
 
 def mirrored(symbol: str) -> str:
-    """The comparison with its sides exchanged."""
     return _MIRRORED[symbol]
 
 
 def _moment(text: str, type_: FieldType) -> pa.Scalar:
-    """The date or time that a text states. Raises `ValueError`."""
     if type_ is PrimitiveType.DATE:
         return pa.scalar(date.fromisoformat(text), pa.date32())
     time = datetime.fromisoformat(text)
@@ -180,7 +176,7 @@ def _is_number(type_: FieldType) -> bool:
 
 
 def _below(type_: FieldType, number: float) -> tuple[Any, bool]:
-    """The greatest value of a type that is not above a number, None if all are above, and whether it is that number."""
+    """The greatest value of a type up to a number, if any, and whether it is that number."""
     if type_ in _FLOATS:
         near = float(number)
         exact = Fraction(near) == Fraction(number)
@@ -201,7 +197,7 @@ def _below(type_: FieldType, number: float) -> tuple[Any, bool]:
 
 
 def _alike(left: FieldValues, right: FieldValues) -> tuple[pa.Array, pa.Array]:
-    """The numbers of two fields as one type: exact, or doubles if one of them is float or double."""
+    """Two fields' numbers as one type: exact, or doubles if one of them is float or double."""
     if left.type in _FLOATS or right.type in _FLOATS:
         return _doubles(left), _doubles(right)
     scale = max(one.type.scale if isinstance(one.type, DecimalType) else 0 for one in (left, right))

@@ -1,4 +1,4 @@
-"""Texts read as numbers, whole columns at a time; a text that is none becomes NULL."""
+"""Texts read as numbers, whole columns at a time; any other text becomes NULL."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import pyarrow.compute as pc
 _INTEGER = r"^[+-]?[0-9]+$"
 _DOUBLE = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SURE_DIGITS = 18
-"""The number of digits that always fits 64 bits."""
+"""Digits that always fit 64 bits."""
 
 
 def integers(texts: pa.Array) -> pa.Array:
-    """Whole numbers of 64 bits, as int64."""
     return _read(texts, _INTEGER, pa.int64(), _integer)
 
 
 def doubles(texts: pa.Array) -> pa.Array:
-    """Decimal numbers, with an exponent or without, as doubles."""
+    """Decimal numbers, with or without an exponent."""
     return _read(texts, _DOUBLE, pa.float64(), float)
 
 
 def number_of(value: str | float, *, whole: bool) -> int | float | None:
-    """A literal as a number. None if it is no number, or no whole number where ``whole`` asks for one."""
+    """A literal as a number, or None."""
     if not isinstance(value, str):
         return value
     if whole:

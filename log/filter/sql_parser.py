@@ -1,7 +1,7 @@
-"""Parses tokens into an expression. The grammar is RocketMQ's (``filter/…/SelectorParser.jj``), which comes from JMS.
+"""Parses tokens into an expression. The grammar is RocketMQ's (``filter/…/SelectorParser.jj``), which comes from JMS, plus fields.
 
 Precedence, weakest first: OR, AND, equality (``=``, ``<>``, IS), comparison (``>``, ``>=``, ``<``, ``<=``, BETWEEN, IN, CONTAINS,
-STARTSWITH, ENDSWITH), unary (``+``, ``-``, NOT), literals, properties, fields and parentheses. Fields are not RocketMQ's.
+STARTSWITH, ENDSWITH), unary (``+``, ``-``, NOT), operands and parentheses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def parse(expression: str) -> Condition:
-    """The condition that a text states. Raises `InvalidArgument`, which says what is wrong and at which column, and `LimitExceeded`."""
+    """Raises `InvalidArgument`, naming mistake and column, and `LimitExceeded`."""
     if not is_unicode(expression):
         raise InvalidArgument(
             "a condition is a text", operation="filter", expected="a str of Unicode characters", observed=repr(expression)
@@ -55,7 +55,7 @@ def parse(expression: str) -> Condition:
 
 
 class _Parser:
-    """One expression being read, from left to right."""
+    """Reads one expression from left to right."""
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
@@ -220,7 +220,7 @@ class _Parser:
         return found
 
     def _operand(self, *, beside: _Operand) -> _Operand:
-        """What a value is compared with: a number, or a text that states a time if the value is a field."""
+        """The other side of a comparison: a number, or a text that states a time if ``beside`` is a field."""
         start, found = self._token, self._unary()
         if isinstance(beside, FieldReference) and isinstance(found, Literal) and isinstance(found.value, str):
             return found
@@ -280,7 +280,7 @@ class _Parser:
         )
 
     def _not_in_the_language(self) -> str | None:
-        """A hint about syntax of other languages at the place where the expression cannot be read."""
+        """A hint about syntax of other languages."""
         here = self._tokens[self._next :]
         word = here[1] if here[0].text == "NOT" else here[0]
         if word.kind == "word" and word.text.upper() == "LIKE":

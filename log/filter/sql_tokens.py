@@ -1,4 +1,4 @@
-"""Splits the text of an expression into tokens, and shows in errors where in the text they are."""
+"""Splits an expression into tokens, and shows their places in errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OTHERS = {
     "/": "there is no arithmetic",
     "%": "there is no arithmetic",
 }
-"""Hints for syntax of other languages, and for texts and comments that are not closed."""
+"""Hints for other languages' syntax, and for unclosed texts and comments."""
 _OPEN = {"'": "a text is not closed", "/*": "a comment is not closed"}
 
 
@@ -47,13 +47,11 @@ class Token:
     kind: str
     """``keyword``, ``word``, ``field``, ``integer``, ``float``, ``text``, ``symbol``, or ``end``."""
     text: str
-    """Keywords in capitals; a text as it is written, quotes and all."""
+    """Keywords in capitals; a text with its quotes."""
     at: int
-    """The index of its first character."""
 
 
 def refusal(message: str, expression: str, at: int, *, expected: str | None = None, hint: str | None = None) -> InvalidArgument:
-    """The error about the text at a place of an expression."""
     rest = expression[at : at + 40]
     return InvalidArgument(
         message,
@@ -66,7 +64,7 @@ def refusal(message: str, expression: str, at: int, *, expected: str | None = No
 
 
 def tokens(expression: str) -> Iterator[Token]:
-    """The tokens; the last one has the kind ``end``. Raises `InvalidArgument` at text that is no token."""
+    """The last token is an ``end``. Raises `InvalidArgument` at text that is no token."""
     at = 0
     while at < len(expression):
         found = _TOKEN.match(expression, at)

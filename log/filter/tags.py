@@ -1,4 +1,4 @@
-"""The tag filter: ``a || b``, or ``*`` for all, evaluated on Arrow columns."""
+"""The tag filter: ``a || b``, or ``*`` for all."""
 
 from __future__ import annotations
 
@@ -13,27 +13,24 @@ from ..errors import InvalidArgument
 from ..schema.topic_schema import TopicSchema
 
 SQL92 = "SQL92:"
-"""The prefix of a condition on properties, where a filter is a text (`parse_filter`). In capitals or not."""
+"""The prefix of a condition as a text, in any case (`parse_filter`)."""
 
 _SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
-"""Syntax of conditions on properties, which hardly occurs in a tag. Taken for a tag, a condition would let nothing pass, for ever and
-silently."""
+"""Syntax of conditions, which hardly occurs in a tag. As a tag, a condition would silently let nothing pass."""
 _CLOSE_SQL = re.compile(r"[\w)][=<>!]+[-+]?\.?\d|[=<>]\s*\(|\sin\s*\(", re.IGNORECASE)
 """The same without blanks: ``price>10``. Tags may look so, and groups that have such a filter keep it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Decides by tag which messages pass."""
+    """Passes messages by tag."""
 
     tags: frozenset[str] | None
-    """The tags that pass: exact and case-sensitive. None: all messages pass, also those without a tag."""
+    """Exact and case-sensitive. None: all messages pass, also those without a tag."""
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
-        """Parse a tag filter: tags separated by two pipes. ``None``, ``""`` and ``*`` let all pass. Raises `InvalidArgument`, also for
-        SQL.
-        """
+        """Tags separated by two pipes. ``None``, ``""`` and ``*`` let all pass. Raises `InvalidArgument`, also for SQL."""
         if expression is not None and not is_unicode(expression):
             raise InvalidArgument("a tag filter is a text", operation="filter", expected="a str", observed=repr(expression))
         if expression is None or expression.strip() in ("", "*"):
@@ -49,18 +46,16 @@ class TagFilter:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that it reads."""
         return frozenset() if self.tags is None else frozenset({"tag"})
 
     def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
-        """The rows that pass, in their order."""
         if self.tags is None:
             return rows
         return rows.filter(pc.is_in(rows.column("tag"), value_set=pa.array(sorted(self.tags), pa.string())))
 
 
 def check_stated(expression: str | None) -> None:
-    """Raise `InvalidArgument` for a tag filter, as somebody states it now, that is rather meant as a condition."""
+    """Raise `InvalidArgument` for a new filter that is rather meant as a condition."""
     tags = TagFilter.parse(expression).tags or ()
     if expression is not None and any(_CLOSE_SQL.search(tag) for tag in tags):
         raise _is_condition(expression)
@@ -77,7 +72,7 @@ def _is_condition(expression: str) -> InvalidArgument:
 
 
 def is_unicode(value: object) -> TypeGuard[str]:
-    """Whether a value is a text that can be stored; text with lone surrogates cannot."""
+    """Whether a value is a text without lone surrogates, which cannot be stored."""
     if not isinstance(value, str):
         return False
     try:

@@ -1,4 +1,1 @@
-"""Readers: rows of a topic from its table and its log, merged in offset order.
-
-No consumer group is known here.
-"""
+"""Readers without a consumer group: rows of a topic from its table and its log, in offset order."""

@@ -1,8 +1,6 @@
-"""Reads the rows of a topic: first those in its table, then those in its log. Rows that both have lost are named, or left out if the
-caller asks for that.
+"""Reads a topic's rows: first its table's, then its log's. Rows that both have lost are named, or left out on request.
 
-Damage is distinguished from what other processes do meanwhile. Rows that retention took are out of range. Rows trimmed from the log
-during the read are in the table.
+Rows that retention took are out of range, not damaged. Rows trimmed from the log during the read are in the table.
 """
 
 from __future__ import annotations
@@ -35,37 +33,33 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Span:
-    """The rows that are still to be read."""
+    """The rows still to be read."""
 
     position: dict[int, int]
-    """The next offset of every queue to be read; moves along."""
+    """The next offset by queue; moves along."""
     limits: Mapping[int, int] | None
-    """The offsets to stop before. None: there is no end."""
     follow: bool = False
     skip_damaged: bool = False
     left_out: list[tuple[int, int, int]] = field(default_factory=list)
-    """The (queue, first, limit) of rows that ``skip_damaged`` left out, as they cannot be read any more. Ranges may meet."""
+    """The (queue, first, limit) of rows left out. Ranges may meet."""
     movable: bool = False
-    """Whether a queue from which nothing was read yet may begin at a later offset, because retention took the first ones."""
+    """Whether an unread queue may begin later, because retention took its first rows."""
 
     @property
     def queues(self) -> list[int]:
-        """The queues that are not at their end yet."""
         return [queue for queue, at in self.position.items() if self.limits is None or at < self.limits[queue]]
 
     def limit(self, queue: int, end: int) -> int:
-        """The smaller of ``end`` and the queue's limit."""
         return end if self.limits is None else min(end, self.limits[queue])
 
 
 class MergedRows:
-    """Reads the rows of one topic. If it follows, it does so until ``closed`` is set. ``groups_ahead``: see `scan_queue`."""
+    """Reads the rows of one topic, following it until ``closed`` is set. ``groups_ahead``: see `scan_queue`."""
 
     def __init__(self, topic: Topic, closed: asyncio.Event, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         self._topic = topic
         self._store = topic.store
         self.files = topic.store
-        """The store as files of the table are read from it."""
         self._paths = topic.paths
         self._delta = table_of(topic)
         self._closed = closed
@@ -80,15 +74,13 @@ class MergedRows:
         return snapshot
 
     async def known(self, limits: Mapping[int, int]) -> Snapshot:
-        """The table as it was read last, if the topic was read so far: rows do not change, and where they lie is looked up again if they are
-        not there any more. Otherwise the newest.
-        """
+        """The table as it was read last, or the newest if limits lie beyond. Rows that moved since are looked up again."""
         following = self._topic.tail.state.next_offsets
         is_known = self._delta.was_read and self._topic.is_current and all(following[queue] >= at for queue, at in limits.items())
         return self._delta.snapshot if is_known else await self.refresh()
 
     async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
-        """The result of ``use`` on the newest table. It is called again with a newer one if the log was trimmed past it meanwhile."""
+        """The result of ``use`` on the newest table, and again if the log was trimmed past it meanwhile."""
         snapshot = await self.refresh()
         while True:
             try:
@@ -106,8 +98,7 @@ class MergedRows:
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of ``span``: first the table's, queue by queue, then the log's.
 
-        ``columns`` says what to read. It is asked again whenever more is read of the table, as rows of a reader that follows may be of
-        later versions of the topic's schema.
+        ``columns`` is asked again whenever more of the table is read, as later rows may be of later versions of the topic's schema.
         """
         begun = dict(span.position)
         while True:
@@ -129,7 +120,7 @@ class MergedRows:
                 snapshot = await self._behind_the_trim(lost)
 
     async def log(self, snapshot: Snapshot, span: Span) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of entries that are not in the table yet. When a batch is yielded, the position is behind it. Raises `ViewLost`."""
+        """The rows of entries that the table lacks. When a batch is yielded, the position is behind it. Raises `ViewLost`."""
         if not span.queues:
             return
         tail = self._topic.tail
@@ -157,9 +148,7 @@ class MergedRows:
                             yield batch
 
     def _is_early(self, snapshot: Snapshot, span: Span) -> Callable[[TopicState], bool] | None:
-        """A test whether all wanted rows come after a state, so that reading may begin there. None where no state after the table's can
-        be so early.
-        """
+        """A test whether all wanted rows come after a state."""
         wanted, incarnation = {queue: span.position[queue] for queue in span.queues}, self._topic.record.incarnation
         if all(at <= snapshot.end(queue) for queue, at in wanted.items()):
             return None
@@ -168,7 +157,7 @@ class MergedRows:
         )
 
     async def _behind_the_trim(self, lost: ViewLost) -> Snapshot:
-        """The table after the log was trimmed, which has the rows that the log lost. Raises `DataDamaged` if it does not."""
+        """The table after the log was trimmed. Raises `DataDamaged` for rows that neither has."""
         floor = await read_floor(self._store, self._paths)
         snapshot = await self.refresh()
         if floor > max(snapshot.published, self._topic.tail.state.created_entry):
@@ -196,7 +185,6 @@ class MergedRows:
     async def _table(
         self, snapshot: Snapshot, span: Span, queue: int, limit: int, columns: list[str]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The table's rows of a queue. Where some are missing, yields those before them and then raises the error that names them."""
         start, folder = span.position[queue], self._paths.table(snapshot.folder)
         named = (
             None if span.skip_damaged else next((one for one in snapshot.lost(queue) if one[0] < limit and one[1] > start), None)
@@ -259,7 +247,6 @@ class MergedRows:
     # --- The log
 
     async def _entry(self, folded: FoldedEntry, data: bytes, span: Span, *, after: int) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of an entry from the positions on, which move past them."""
         runtime = self._topic.runtime
         async for piece in entry_pieces(self._store, self._paths, runtime, folded, data, queues=span.queues):
             for lost in piece.lost:
@@ -275,7 +262,7 @@ class MergedRows:
                         yield batch
 
     async def _account(self, arrivals: Arrivals, span: Span) -> None:
-        """Check that everything given out before the view's last step began was read, up to where the view is now."""
+        """Check that every row given out before the view's last step was read."""
         after, state = arrivals.before.entry, arrivals.after
         if state.incarnation != self._topic.record.incarnation:
             return  # the state is of an earlier topic of this name
@@ -286,9 +273,9 @@ class MergedRows:
                 span.position[queue] = reached
 
     async def _lose(self, lost: LostRange, span: Span, *, after: int) -> None:
-        """Name offsets that no entry after ``after`` could give, if they are wanted.
+        """Name wanted offsets that no entry after ``after`` could give.
 
-        Raises `ViewLost` when the log was trimmed meanwhile: then they were removed rightly, and are in the table.
+        Raises `ViewLost` when the log was trimmed meanwhile: they are in the table.
         """
         limit = span.limit(lost.queue, lost.limit_offset)
         if lost.first_offset >= limit or span.position[lost.queue] >= limit:
@@ -305,7 +292,6 @@ class MergedRows:
         return LostRange(queue, span.position[queue], limit, self._paths.entry(entry), "its entries cannot be read")
 
     async def _wait_past(self, entry: int) -> None:
-        """Return when there is an entry after this one, or the reader was closed."""
         moved = asyncio.ensure_future(self._topic.tail.wait_past(entry))
         closed = asyncio.ensure_future(self._closed.wait())
         try:
@@ -324,13 +310,12 @@ class MergedRows:
 
 
 def _only(batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
-    """A batch of the log with these columns. Of ``value`` it keeps all fields, as they are in memory anyway."""
+    """A batch with these columns, and all of ``value``, which is in memory anyway."""
     names = {name.partition(".")[0] for name in columns}
     return batch.select([name for name in batch.schema.names if name in names])
 
 
 def _is_wanted(folded: FoldedEntry, span: Span) -> bool:
-    """Whether an entry has rows that are still to be read; without any, it need not be decoded."""
     return any(
         verdict[queue] + count > span.position[queue] and (span.limits is None or verdict[queue] < span.limits[queue])
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
@@ -344,7 +329,6 @@ _NOT_IN_TABLE = "the table does not have all its rows"
 
 
 def out_of_range(topic: str, queue: int, offset: int, there_is: str) -> OffsetOutOfRange:
-    """The error of a reader that asks for an offset that no longer exists, or not yet."""
     return OffsetOutOfRange(
         "the queue has no such offset",
         operation="read",

@@ -1,4 +1,4 @@
-"""Finds the messages with a label among ranges of offsets: a bounded number of them, by asking a bounded number of the table's files."""
+"""Finds messages with a label among ranges of offsets, bounded in messages and in files read."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Ranges: TypeAlias = Mapping[int, tuple[int, int]]
 """The first offset, and the one to stop before, by queue."""
 
 _FIRST_AT_ONCE, _AT_ONCE = 4, 16
-"""The files that are asked together: few at first, as the first ones may hold enough."""
+"""Few files at first, as these may hold enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What was found, and where it was looked for."""
+    """The messages found, and the ranges searched."""
 
     rows: pa.Table
-    """The messages that match, by queue and offset, with all columns."""
+    """Matching messages, by queue and offset, with all columns."""
     looked: Ranges
-    """The offsets that were looked through: all that match there are among the rows."""
+    """Ranges of which all matches are among the rows."""
 
 
 class MessageSearch:
-    """One look through a topic, on one version of its table."""
+    """One search on one version of the table."""
 
     def __init__(
         self, topic: Topic, rows: MergedRows, snapshot: Snapshot, wanted: Lookup, *, limit: int, files: int, newest: bool
@@ -56,7 +56,7 @@ class MessageSearch:
         self._looked: dict[int, tuple[int, int]] = {}
 
     async def run(self, offsets: Ranges) -> SearchResult:
-        """Look through the offsets until there is enough: files of all queues by the time of their messages. Raises `ViewLost`."""
+        """Search all queues' files by the time of their messages. Raises `ViewLost`."""
         table = {queue: (start, min(end, max(start, self._snapshot.end(queue)))) for queue, (start, end) in sorted(offsets.items())}
         log = {queue: (table[queue][1], end) for queue, (_, end) in sorted(offsets.items())}
         in_log = await self._in_log(log)
@@ -70,12 +70,11 @@ class MessageSearch:
         return SearchResult(found.sort_by([("queue", "ascending"), ("offset", "ascending")]), dict(self._looked))
 
     def _as_shown(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        """Rows by the topic's present schema, whichever they were stored by."""
         where = self._topic.paths.topic
         return pa.Table.from_batches([self._shown.shown(one, where=where) for one in batches], self._shown.arrow)
 
     async def _in_log(self, offsets: Ranges) -> Mapping[int, pa.Table]:
-        """The rows of the log that match, by queue. The log that the table lacks is short, and is read as a whole."""
+        """The log that the table lacks is short, and is read as a whole."""
         ranges = {queue: span for queue, span in offsets.items() if span[0] < span[1]}
         span = Span(
             position={queue: start for queue, (start, _) in ranges.items()},
@@ -91,7 +90,7 @@ class MessageSearch:
         return {queue: self._as_shown(some) for queue, some in found.items()}
 
     def _take_log(self, spans: Ranges, in_log: Mapping[int, pa.Table]) -> bool:
-        """Take what matches of the log's parts. Returns whether there may be more to take."""
+        """Returns whether the log may have more."""
         for queue, span in spans.items():
             if self._left <= 0:
                 return False
@@ -102,7 +101,7 @@ class MessageSearch:
         return self._left > 0
 
     async def _take_table(self, spans: Ranges) -> list[int]:
-        """Take what matches of the table's parts. Returns the queues whose parts were looked through to their ends."""
+        """Returns the queues searched to their ends."""
         files = {queue: self._files_of(queue, span) for queue, span in spans.items()}
         left = {queue: len(some) for queue, some in files.items()}
         whole = [queue for queue, count in left.items() if not count and self._took(queue, spans[queue])]
@@ -126,17 +125,14 @@ class MessageSearch:
         return sorted(whole)
 
     def _files_of(self, queue: int, span: tuple[int, int]) -> Sequence[TableFile]:
-        """The files of a queue that hold these offsets, in the order in which they are asked."""
         start, end = span
         files = [one for one in self._snapshot.files.get(queue, ()) if one.first_offset < end and one.limit_offset > start]
         return files[::-1] if self._newest else files
 
     def _order(self, file: TableFile) -> int:
-        """The place of a file among those of all queues."""
         return -file.store_last_ms if self._newest else file.store_first_ms
 
     async def _candidates(self, plan: Sequence[TableFile]) -> AsyncGenerator[tuple[TableFile, SegmentReader, list[int]], None]:
-        """Each file with its row groups that may hold what is wanted."""
         root, store, at, size = self._topic.paths.table(self._snapshot.folder), self._rows.files, 0, _FIRST_AT_ONCE
         while some := plan[at : at + size]:
             asked = await asyncio.gather(*(candidates(store, root, file, self._wanted) for file in some))
@@ -145,7 +141,7 @@ class MessageSearch:
             at, size = at + size, min(2 * size, _AT_ONCE)
 
     def _take(self, queue: int, rows: pa.Table, span: tuple[int, int]) -> bool:
-        """Take rows of a part that was looked through, as many as are still wanted. Returns whether more are."""
+        """Returns whether more are wanted."""
         count = rows.num_rows
         if count > self._left:
             rows = rows.slice(count - self._left) if self._newest else rows.slice(0, self._left)

@@ -1,4 +1,4 @@
-"""Locates one message: the entry of the log that brought it, and the file of the table that has it."""
+"""Locates one message: its entry of the log, and its file of the table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class PublishedRow:
     """A message in its topic's Delta table."""
 
     version: int
-    """The version of the table as it was read."""
+    """The version read."""
     path: str
-    """The path of the file that has the message at that version, relative to the table. Compaction moves rows to other files."""
+    """Relative to the table at that version. Compaction moves rows to other files."""
 
 
 async def published_in(topic: Topic, queue: int, offset: int) -> PublishedRow | None:
@@ -30,10 +30,9 @@ async def published_in(topic: Topic, queue: int, offset: int) -> PublishedRow | 
 
 
 async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:
-    """The entry that brought a message. None when the log is damaged there, or was trimmed past it, which happens an hour or more after
-    publication.
+    """The entry that brought a message. None when the log is damaged there, or trimmed past it.
 
-    Reads few checkpoints, then the entries from one to the next at most. Raises `DataDamaged` when one of those cannot be read.
+    Raises `DataDamaged` when a checkpoint or entry on the way cannot be read.
     """
 
     def has_it(state: TopicState) -> bool:

@@ -1,4 +1,4 @@
-"""Typed rows as readers see them: by the names and types of one version of their topic's schema, and only the fields asked for."""
+"""Typed rows as readers ask for them: by names and types of one version of their topic's schema."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ class Projection:
     """The columns that a reader asks for."""
 
     names: tuple[str, ...]
-    """The columns of messages, in the order asked for; ``value`` among them if any of its fields is."""
+    """Ordered; ``value`` among them if any of its fields is."""
     schema: TopicSchema | None
-    """The schema with the fields asked for; None: no column ``value`` is asked for."""
+    """The fields asked for; None: without ``value``."""
 
     @property
     def arrow(self) -> pa.Schema:
-        """The columns as batches have them."""
         whole = with_value(MESSAGE_SCHEMA, None if self.schema is None else self.schema.arrow)
         return pa.schema([whole.field(name) for name in self.names])
 
     @property
     def stored(self) -> list[str]:
-        """The columns to read, and fields of ``value`` by their stored names."""
+        """Fields of ``value`` by their stored names."""
         plain = [name for name in self.names if name != VALUE]
         return plain if self.schema is None else [*plain, *(_FIELD + field.stored_name for field in self.schema.live)]
 
     def shown(self, batch: pa.RecordBatch, *, where: str) -> pa.RecordBatch:
-        """Stored rows as they are asked for. Raises `DataDamaged` where they are not of the topic's schema."""
+        """Stored rows with these columns. Raises `DataDamaged` for rows that are not of the topic's schema."""
         if self.schema is None:
             return batch.select(list(self.names))
         wanted = self.schema.arrow
@@ -62,7 +61,7 @@ class Projection:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
     def part(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Narrow rows that are shown with more columns to these."""
+        """Narrow rows shown with more columns to these."""
         arrow = self.arrow
         if VALUE not in self.names or batch.schema.field(VALUE).type == arrow.field(VALUE).type:
             return batch.select(list(self.names))
@@ -74,10 +73,10 @@ class Projection:
 
 
 def projection_of(columns: Sequence[str] | None, schema: TopicSchema | None) -> Projection:
-    """The columns that a caller asks for by name: those of messages, ``value``, or some of its fields (``value.amount``), by
-    present or former names. None: all.
+    """Columns by name: those of messages, ``value``, or some of its fields (``value.amount``, by present or former names). None:
+    all.
 
-    Raises `InvalidArgument` for names that there are not.
+    Raises `InvalidArgument` for an unknown name.
     """
     there = [*MESSAGE_SCHEMA.names, *([] if schema is None else [VALUE])]
     if columns is None:

@@ -1,4 +1,4 @@
-"""Reads a topic without a consumer group: old offsets from its Delta table, new ones from its log, joined without a seam."""
+"""Reads a topic without a consumer group: old offsets from its Delta table, new ones from its log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from .projection import Projection, projection_of
 from .tables import table_of
 
 _STORE_TIMES_PER_QUEUE = 8
-"""The store times that are remembered, for each queue of a topic."""
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
@@ -35,7 +34,7 @@ Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange:
-    """Offsets of a queue that cannot be read any more, and were passed over as the caller asked."""
+    """Unreadable offsets of a queue, passed over as the caller asked."""
 
     queue: int
     first_offset: int
@@ -44,7 +43,6 @@ class SkippedRange:
 
     @property
     def messages(self) -> int:
-        """The number of messages."""
         return self.limit_offset - self.first_offset
 
 
@@ -75,7 +73,7 @@ class Reader:
 
     @property
     def left_out(self) -> list[SkippedRange]:
-        """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
+        """The offsets passed over so far by ``damaged="skip"``, by queue and offset."""
         merged: list[SkippedRange] = []
         for queue, first, limit in sorted(self._left_out):
             if merged and merged[-1].queue == queue and first <= merged[-1].limit_offset:
@@ -86,7 +84,7 @@ class Reader:
 
     @property
     def _schema(self) -> TopicSchema | None:
-        """The schema of the topic, as far as this process has read."""
+        """The schema as far as this process has read."""
         return self._topic.tail.state.schema
 
     async def read(
@@ -101,18 +99,18 @@ class Reader:
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets. In a
-        topic with a schema they also have the struct ``value``; ``columns`` may name some of its fields (``value.amount``), and the
-        others are not read then. Batches have the schema of the call's time, and with ``follow`` later ones as they come.
+        """Read messages as Arrow batches of ``columns`` of `MESSAGE_SCHEMA`, or all; within each queue in the order of offsets. In
+        a topic with a schema they also have the struct ``value``, or those of its fields that ``columns`` names (``value.amount``).
+        Batches have the schema of the call's time, and with ``follow`` later ones as they come.
 
-        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
-        exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store
-        timestamps lag (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a
-        condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive, ``end``
+        exclusive. A time means the first message stored at or after it; after a silence of more than a day store timestamps lag
+        (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a condition on
+        properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
 
-        Raises `TopicDeleted` once the topic is gone. Raises `OffsetOutOfRange` for an offset older than the earliest kept, also when
-        retention overtakes the reading, or beyond the next one. Raises `DataDamaged`, naming object and offsets, where rows cannot be
-        read any more, after yielding those before them. ``damaged="skip"`` leaves such rows out, and `left_out` says which they were.
+        Raises `TopicDeleted`; `OffsetOutOfRange` for an offset older than the earliest kept, also when retention overtakes the
+        reading, or beyond the next one; `DataDamaged`, naming object and offsets, for unreadable rows, after those before them.
+        ``damaged="skip"`` leaves such rows out, and `left_out` has their offsets.
         """
         check_flag("follow", follow, operation="read")
         if follow and end != "latest":
@@ -137,7 +135,6 @@ class Reader:
         looked_at = columns_read(keep, typed=schema is not None)
 
         def asked_of(schema: TopicSchema | None) -> tuple[Projection, Projection]:
-            """The columns that the caller gets, and those that must be read for it."""
             wanted = projection_of(columns, schema)
             names = wanted.names if columns is None else columns
             return wanted, projection_of(sorted({*names, "queue", "offset", *looked_at}), schema)
@@ -187,7 +184,7 @@ class Reader:
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
-        """All that `read` yields, as one table, by queue and offset."""
+        """All rows of `read` as one table, by queue and offset."""
         projection_of(columns, self._schema)  # what is wrong with them is said before they are joined with others
         names = None if columns is None else [*columns, *(name for name in ("queue", "offset") if name not in columns)]
         source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=names, damaged=damaged)
@@ -197,12 +194,12 @@ class Reader:
         return table if columns is None else table.select(list(projection_of(columns, self._schema).names))
 
     async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
-        """All that `read` yields, as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
+        """All rows of `read` as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
         table = await self.to_arrow(**where)
         return await self._topic.runtime.offload(lambda: table.to_pandas(maps_as_pydicts="lossy"))
 
     async def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; polars is optional
-        """All that `read` yields, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        """All rows of `read` as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
         try:
             import polars as pl
         except ImportError as error:
@@ -211,25 +208,25 @@ class Reader:
         return await self._topic.runtime.offload(lambda: pl.from_arrow(table))
 
     async def offsets(self) -> dict[int, tuple[int, int]]:
-        """The earliest kept offset and the one after the last, for every queue."""
+        """The earliest kept offset and the one after the last, by queue."""
         snapshot = await self._rows.refresh()
         following = self._topic.tail.state.next_offsets
         return {queue: (snapshot.start(queue), following[queue]) for queue in range(self.queues)}
 
     def table_bytes(self) -> dict[int, int]:
-        """The size of every queue's files in the table, as it was when something was asked last. What only the log has is not counted."""
+        """The size of each queue's files in the table, as of the last request. Rows of the log alone are not counted."""
         files = table_of(self._topic).snapshot.files
         return {queue: sum(one.size_bytes for one in files.get(queue, ())) for queue in range(self.queues)}
 
     def known_offsets(self) -> dict[int, tuple[int, int]]:
-        """The same as `offsets`, as far as this process has read the topic: nothing is asked of the store."""
+        """The `offsets` as far as this process has read the topic, without a request."""
         snapshot, following = table_of(self._topic).snapshot, self._topic.tail.state.next_offsets
         return {queue: (min(snapshot.start(queue), following[queue]), following[queue]) for queue in range(self.queues)}
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset at which reading from a position would begin now, in each of these queues or in all.
+        """The offset at which reading from a position would begin now, by queue.
 
-        Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
+        Raises `InvalidArgument`, and `OffsetOutOfRange` as `read`.
         """
         if queues is not None and (isinstance(queues, str | bytes) or not isinstance(queues, Sequence)):
             raise InvalidArgument(
@@ -239,9 +236,7 @@ class Reader:
         return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
 
     async def stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
-        """The store times of the messages at one offset of each of these queues, read in one pass as far as this process does not know
-        them. Messages that cannot be read any more are left out.
-        """
+        """The store times of the messages at these offsets, without those that cannot be read any more."""
         known = self._topic.store_times
         found = {queue: at for queue, offset in offsets.items() if (at := known.get((queue, offset))) is not None}
         asked = {queue: offset for queue, offset in offsets.items() if queue not in found}
@@ -284,10 +279,10 @@ class Reader:
         return table.sort_by([("queue", "ascending"), ("offset", "ascending")])
 
     async def ranges(self, offsets: Ranges, *, columns: list[str] | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The messages of these queues from one offset to another, exclusive, in one pass over table and log. Each batch is of one queue.
+        """The messages of these queues within ranges of offsets, in one pass over table and log. Each batch is of one queue.
 
-        Those that retention took, and those that cannot be read any more, are left out; `left_out` names the latter. ``columns`` are
-        read alone, with ``queue`` and ``offset``; None: all.
+        Messages that retention took, or that cannot be read any more, are left out; `left_out` names the latter. ``columns`` come
+        with ``queue`` and ``offset``; None: all.
         """
         limits = {queue: end for queue, (_, end) in offsets.items()}
         snapshot, schema = await self._rows.known(limits), self._schema
@@ -307,13 +302,13 @@ class Reader:
             await source.aclose()
 
     def remember(self, bytes_max: int) -> None:
-        """Ask once for each part of the table's files from now on, keeping at most so many bytes: for who reads the same files again."""
+        """Keep parts of the table's files from now on, at most so many bytes."""
         self._rows.files = CachingStore(self._store, bytes_max)
 
     async def find(self, wanted: Lookup, offsets: Ranges, *, limit: int, files: int, newest: bool = False) -> SearchResult:
-        """The messages among these offsets that match, at most ``limit``: the first ones, or with ``newest`` the last ones of each queue.
+        """The matching messages among these offsets: the first ``limit``, or with ``newest`` the last ones of each queue.
 
-        At most so many ``files`` of the table are asked. What was looked through is told, so that a caller can go on from there.
+        At most so many ``files`` of the table are read. The result has the ranges searched, so that a caller can go on.
         """
 
         async def of(snapshot: Snapshot) -> SearchResult:
@@ -338,7 +333,6 @@ class Reader:
     async def _bounds(
         self, snapshot: Snapshot, queues: list[int], start: Position, end: Position | None
     ) -> tuple[Snapshot, dict[int, int], dict[int, int] | None]:
-        """The table and, for every queue, the first offset to read and the one to stop before (None if ``end`` is None)."""
         starts = {queue: await self._offset(snapshot, queue, start) for queue in queues}
         if end is None:
             return snapshot, starts, None
@@ -363,7 +357,6 @@ class Reader:
         return min(position, following) if is_end else position
 
     async def _offset_at(self, snapshot: Snapshot, queue: int, time_us: int) -> int:
-        """The first offset stored at or after a time."""
         in_table = await offset_at(self._store, self._paths, snapshot, queue, -(-time_us // 1000), runtime=self._topic.runtime)
         if in_table is not None:
             return in_table
@@ -376,7 +369,6 @@ class Reader:
         return following
 
     def _behind_the_table(self, snapshot: Snapshot, queues: Sequence[int]) -> Span:
-        """The part of the log after the table, as far as it can be read."""
         following = self._topic.tail.state.next_offsets
         return Span(
             position={queue: snapshot.end(queue) for queue in queues},
@@ -399,7 +391,7 @@ class Reader:
 
 
 def not_seen(topic: Topic, left_out: Sequence[SkippedRange]) -> DataDamaged | None:
-    """Why what a search did not find may be there even so: it left rows out, which may be put back. None: it saw all there is.
+    """The error of a search that left rows out which may be put back. None: it saw all there is.
 
     Rows that the table names as lost are gone for good.
     """
@@ -428,7 +420,6 @@ def _checked_skip(damaged: object) -> bool:
 
 
 def _check_text(name: str, value: object) -> None:
-    """Refuse a text that no message can have, before every file is searched for it."""
     if value is not None and not is_unicode(value):
         raise InvalidArgument(
             f"{name} is not a text", operation="lookup", expected="a str of Unicode characters", observed=repr(value)

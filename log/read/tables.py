@@ -1,4 +1,4 @@
-"""The Delta table of an open topic, as all who read the topic in this process know it."""
+"""The Delta table of an open topic, shared by all readers of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..topic.topics import Topic
 
 
 def table_of(topic: Topic) -> DeltaLog:
-    """The table of this life of the topic, loaded once. A later life is another `Topic`, with a table in another folder."""
+    """The table of this life of the topic, loaded once. A later life has another."""
     return topic.beside(_load)
 
 

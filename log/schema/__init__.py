@@ -1,1 +1,1 @@
-"""Schemas of typed topics: their fields, what they can be made from, and how they may change. Pure values; nothing here reads a store."""
+"""Schemas of typed topics: fields, sources, evolution. Nothing here reads a store."""

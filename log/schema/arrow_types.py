@@ -1,4 +1,4 @@
-"""Fields as Arrow has them, and back."""
+"""Fields to Arrow and back."""
 
 from __future__ import annotations
 
@@ -34,13 +34,11 @@ _KINDS: dict[pa.DataType, PrimitiveType] = {
     pa.date64(): PrimitiveType.DATE,
 }
 _DOC = b"comment"
-"""The key of a field's description in Arrow's metadata, as Spark writes it."""
+"""Where Spark writes a field's description."""
 
 
 def arrow_fields(fields: tuple[Field, ...], *, stored: bool = False) -> list[pa.Field]:
-    """The fields that are in use, by their names. ``stored``: as stored files have them: by their stored names, each nullable, and
-    retired ones too.
-    """
+    """The fields in use. ``stored``: also retired ones, by stored names and all nullable."""
     return [_arrow_field(field, stored) for field in fields if stored or not field.retired]
 
 
@@ -50,7 +48,6 @@ def _arrow_field(field: Field, stored: bool) -> pa.Field:
 
 
 def arrow_type(type_: FieldType, *, stored: bool = False) -> pa.DataType:
-    """A type as Arrow has it; ``stored`` as for `arrow_fields`."""
     match type_:
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
@@ -66,7 +63,7 @@ def arrow_type(type_: FieldType, *, stored: bool = False) -> pa.DataType:
 
 
 def fields_of_arrow(schema: pa.Schema | pa.StructType) -> tuple[Field, ...]:
-    """The fields of an Arrow schema. Raises `InvalidArgument`, naming the path, for a type that no topic can have."""
+    """Raises `InvalidArgument`, naming the path, for a type that no topic can have."""
     return tuple(_field(schema.field(number), "") for number in range(len(schema.names)))
 
 

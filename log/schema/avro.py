@@ -35,22 +35,21 @@ _LOGICAL = {
 
 
 def fields_of_avro(document: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of a record. Raises `InvalidArgument`, naming the path, for what no topic's type can say."""
+    """The fields of a record. Raises `InvalidArgument`, naming the path."""
     if document.get("type") != "record":
         raise _refusal("a record", document.get("type"), "")
     return _Converter().fields(document, "", 1)
 
 
 class _Converter:
-    """Reads one schema. Types that it names can be named again further on; ``space`` is the namespace that encloses a part."""
+    """Reads one schema, whose types may be named again. ``space`` is the enclosing namespace."""
 
     def __init__(self) -> None:
         self._descent = Descent(_OPERATION)
         self._named: dict[str, tuple[Mapping[str, Any], str]] = {}
-        """The named types by their full names, each with the namespace that holds in it."""
+        """Named types by full name, each with its namespace."""
 
     def fields(self, record: Mapping[str, Any], under: str, depth: int, space: str = "") -> tuple[Field, ...]:
-        """The fields of a record."""
         space = self._remember(record, space)
         listed = record.get("fields")
         if not isinstance(listed, Sequence) or not all(
@@ -65,7 +64,7 @@ class _Converter:
         return Field(field["name"], type_, nullable, doc[:DOC_CHARS_MAX] if isinstance(doc, str) else "")
 
     def _type(self, schema: object, path: str, depth: int, space: str) -> tuple[FieldType, bool]:
-        """The type of a schema's values, and whether null is among them."""
+        """A schema's type, and whether null is allowed."""
         self._descent.step(path, depth)
         if isinstance(schema, str):
             if (known := self._named.get(_full_name(schema, space)) or self._named.get(schema)) is not None:
@@ -109,7 +108,7 @@ class _Converter:
         return _LOGICAL[kind, logical]
 
     def _remember(self, schema: Mapping[str, Any], space: str) -> str:
-        """Keep a named type. Returns the namespace that holds in it."""
+        """Keep a named type. Returns its namespace."""
         name, own = schema.get("name"), schema.get("namespace")
         if not isinstance(name, str):
             return space

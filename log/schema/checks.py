@@ -1,4 +1,4 @@
-"""What Arrow would store and readers could not show again: times beyond the calendar, and maps that have a key twice."""
+"""Values that Arrow would store and readers could not show again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAYS_MIN, _DAYS_MAX = ((day - date(1970, 1, 1)).days for day in (date.min, date
 
 
 def checked_years(values: pa.Array) -> pa.Array:
-    """The values, if they are no dates or times outside of the years 1 to 9999. Raises `OverflowError`."""
+    """The values. Raises `OverflowError` for dates and times outside of the years 1 to 9999."""
     if pa.types.is_timestamp(values.type):
         numbers, least, most = values.view(pa.int64()), TIME_MIN_US, _TIME_MAX_US
     elif pa.types.is_date32(values.type):
@@ -30,7 +30,7 @@ def checked_years(values: pa.Array) -> pa.Array:
 
 
 def repeated_keys(keys: pa.Array, owners: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Where a key stands that its map has already. ``owners`` are the maps that the keys belong to."""
+    """The places of keys that their map has already. ``owners`` are the keys' maps."""
     encoded = keys.dictionary_encode()
     codes = np.asarray(encoded.indices.fill_null(-1), np.int64) + 1
     first = np.unique(owners * (len(encoded.dictionary) + 1) + codes, return_index=True)[1]

@@ -1,4 +1,4 @@
-"""Values of typed topics as objects of the users' classes: what ``message.as_(Order)`` gives."""
+"""Values of typed topics as objects of the users' classes (``message.as_(Order)``)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 _OPERATION = "message.as_"
 
 Convert: TypeAlias = Callable[[Any], Any]
-"""Makes a value of a field. It is never given None."""
+"""Makes a value of a field that is not None."""
 
 
 def value_of_class(value: Mapping[str, Any] | None, cls: type[T]) -> T | None:
-    """A message's value as a dataclass, a NamedTuple, a TypedDict or a pydantic model; None if there is none.
+    """A message's value as a dataclass, a NamedTuple, a TypedDict or a pydantic model.
 
-    Fields that the class lacks are left out. A field that the value lacks takes its default, else None if its annotation allows None.
-    So does a field that is NULL where the annotation allows no None. Raises `InvalidArgument`, naming class and field, for any other.
+    Fields that the class lacks are left out. A field that is missing, or NULL against its annotation, takes its default, else None
+    if its annotation allows None. Raises `InvalidArgument`, naming class and field.
     """
     if not is_class_of_fields(cls):
         raise InvalidArgument(
@@ -47,13 +47,9 @@ class _Wanted:
 
     name: str
     given_as: str
-    """The name by which its class takes it."""
     convert: Convert | None
-    """None: values are taken as they are."""
     optional: bool
-    """The annotation allows None."""
     spare: bool
-    """The class makes a value itself where none is given."""
 
 
 @cache
@@ -109,7 +105,7 @@ def _field(cls: type, name: str, given_as: str, hint: object, spare: bool) -> _W
 
 
 def _given(cls: type, hints: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    """The fields that a class is made with: its name, the name to give it by, and whether it may be left out."""
+    """Names, names in the constructor, and whether each may be left out."""
     if dataclasses.is_dataclass(cls):
         missing = dataclasses.MISSING
         return [
@@ -127,19 +123,18 @@ def _given(cls: type, hints: Mapping[str, object]) -> list[tuple[str, str, bool]
 
 
 def _may_be_left_out(cls: type, name: str, hint: object) -> bool:
-    """Whether a TypedDict may lack a key. Annotations that were texts are not in ``__optional_keys__`` as they are meant."""
+    """Annotations that were texts are not in ``__optional_keys__`` as they are meant."""
     origin = typing.get_origin(hint)
     return origin is NotRequired or (origin is not Required and name in cls.__optional_keys__)  # type: ignore[attr-defined]
 
 
 def _alias(name: str, model: Any) -> str:  # noqa: ANN401 - a field of pydantic
-    """The name by which a model takes a field."""
     alias = getattr(model, "validation_alias", None)
     return alias if isinstance(alias, str) else name
 
 
 def _without_none(hint: object) -> tuple[object, bool]:
-    """An annotation without what is said around it, and whether it allows None."""
+    """An annotation without its qualifiers, and whether it allows None."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Annotated, Required, NotRequired):
         return _without_none(arguments[0])
@@ -151,7 +146,6 @@ def _without_none(hint: object) -> tuple[object, bool]:
 
 
 def _convert(hint: object, where: str) -> Convert | None:
-    """What makes a value of an annotation that is not None. None: nothing is to be done."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and is_class_of_fields(hint):
         return partial(_of_class, hint)
@@ -168,7 +162,7 @@ def _convert(hint: object, where: str) -> Convert | None:
 
 
 def _of_class(cls: type, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a `cls`
-    """An object of a class. Its plan is looked up as late as here, as classes may name themselves."""
+    """The class's plan is looked up only now, as classes may name themselves."""
     return _reader(cls)(value)
 
 
@@ -180,7 +174,6 @@ def _sequence(make: type, element: object, where: str) -> Convert | None:
 
 
 def _part(hint: object, where: str) -> Convert | None:
-    """What makes an element, a key or an item, which may be None."""
     convert = _convert(_without_none(hint)[0], where)
     return None if convert is None else lambda value: None if value is None else convert(value)
 

@@ -1,4 +1,4 @@
-"""Columns that users send as Arrow data, checked against a schema and turned into stored columns.
+"""Arrow data of users, checked against a schema and turned into stored columns.
 
 A column may be of another type of the same family, such as int64 for ``int`` or string_view for ``string``, where each value fits.
 Nothing is parsed, rounded or cut, and no zone is guessed.
@@ -38,15 +38,15 @@ _FAMILIES: dict[PrimitiveType, tuple[Callable[[pa.DataType], bool], ...]] = {
     PrimitiveType.TIMESTAMP_NTZ: (lambda found: pa.types.is_timestamp(found) and found.tz is None,),
 }
 _WHOLE = pa.decimal128(20, 0)
-"""Holds every integer of 64 bits."""
+"""Holds every 64-bit integer."""
 _REFUSED = (pa.ArrowInvalid, OverflowError)
 _OPERATION = "send_batch"
 
 
 def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool = False) -> ConvertedRows:
-    """The columns of ``data`` as the column ``value`` of this schema. A column that is left out is NULL.
+    """``data`` as the column ``value`` of this schema. A missing column is NULL, a row with a value that does not fit is bad.
 
-    Raises `InvalidArgument`, with the whole difference, when names or types do not fit. Values that do not fit make their rows bad.
+    Raises `InvalidArgument`, with the whole difference, for names or types that do not fit.
     """
     bad: dict[int, BadValue] = {}
     type_ = StructType(schema.fields)
@@ -66,7 +66,7 @@ def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool =
 
 
 def _misfits(found: pa.Schema | pa.StructType, type_: StructType, under: str, ignore_extra: bool) -> list[str]:
-    """What does not fit, by path, whatever the values."""
+    """Differences by path, whatever the values."""
     wrong: list[str] = []
     fields = type_.by_sent_name
     meant = [fields[name].id for name in found.names if name in fields]
@@ -196,7 +196,6 @@ def _of_type(given: pa.Array, type_: FieldType, path: str, rows: Rows, bad: dict
 
 
 def _spread(made: pa.Array, mask: pa.Array) -> pa.Array:
-    """The values with NULL where the mask says so."""
     valid = ~np.asarray(mask)
     numbers = np.cumsum(valid) - 1
     return made.take(pa.array(numbers, mask=np.asarray(mask)))
@@ -221,7 +220,7 @@ def _plain(given: pa.Array, type_: PrimitiveType | DecimalType, path: str, rows:
 
 
 def _cast(given: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values in another type of the family. Raises what is in ``_REFUSED`` where one does not fit."""
+    """Raises the errors in ``_REFUSED``."""
     made = given if given.type == wanted else given.cast(wanted)
     if pa.types.is_date64(given.type) and not made.cast(given.type).equals(given):
         raise OverflowError("a time of day")

@@ -31,7 +31,6 @@ _ALIASES = {
 _FILE_NAME = re.compile(r"\S+\.(sql|ddl|json|avsc|txt)|\.{0,2}/\S+", re.IGNORECASE)
 _DECIMALS = {"decimal", "dec", "numeric"}
 _BLANK = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
-"""Spaces and comments."""
 _TOKEN = re.compile(
     r"""(?P<word>[^\W\d]\w*)|`(?P<quoted>(?:[^`]|``)*)`|(?P<number>\d+)|(?P<text>'(?:[^'\\]|\\.)*')|(?P<mark>[<>(),:])""",
     re.DOTALL,
@@ -45,7 +44,7 @@ class _Token(NamedTuple):
 
 
 def parse_ddl(text: str) -> tuple[Field, ...]:
-    """The fields that a text names. Raises `InvalidArgument`, naming field and place, for what no topic can have."""
+    """Raises `InvalidArgument`, naming field and place."""
     if len(text) > DDL_CHARS_MAX:
         raise LimitExceeded("the schema's text is too long", operation=_OPERATION, expected=f"at most {DDL_CHARS_MAX} characters")
     return _Parser(text).schema()
@@ -57,7 +56,7 @@ def parse_type(text: str, *, path: str) -> FieldType:
 
 
 class _Parser:
-    """A descent over the tokens, one at a time."""
+    """A descent over the tokens."""
 
     def __init__(self, text: str) -> None:
         self._text = text

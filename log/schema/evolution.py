@@ -1,8 +1,7 @@
-"""How a topic's schema may change: what every older writer and every older file survives.
+"""Changes of a topic's schema that every older writer and every older file survives.
 
-A field keeps its number for ever. What is allowed: a new nullable field anywhere, a wider type, a relaxed NOT NULL, another name, and a
-field retired. `evolve` makes the next version from the fields that a user wants. `refusal` judges any two versions by their numbers
-alone; the fold asks it, so that no writer, however made, can bring a change that readers do not survive.
+A field keeps its number for ever. Allowed are a new nullable field anywhere, a wider type, a relaxed NOT NULL, another name, and a
+retired field. The fold asks `refusal`, so that no writer, however made, can bring another change.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _OPERATION = "evolve the schema"
 
 
 class ChangeKind(StrEnum):
-    """What an evolution did to a field."""
+    """The kind of a change to a field."""
 
     ADDED = "added"
     WIDENED = "widened"
@@ -57,7 +56,7 @@ class SchemaChange:
 
     kind: ChangeKind
     path: str
-    """The field's path in the version before, or in the new one if it was added."""
+    """The path in the version before, or in the new one if the field was added."""
     detail: str = ""
 
     def __str__(self) -> str:
@@ -67,10 +66,10 @@ class SchemaChange:
 def evolve(
     schema: TopicSchema, wanted: tuple[Field, ...], *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
 ) -> TopicSchema:
-    """The next version, whose fields in use are those of ``wanted``, in the old order with new ones behind.
+    """The next version, with the fields of ``wanted`` in the old order and new ones behind.
 
-    Fields are matched by name. ``rename`` has new names by path, ``retire`` the paths of fields that ``wanted`` may leave out. Returns
-    ``schema`` itself when nothing changes. Raises `InvalidArgument`, naming the field by its path, for a change that is not allowed.
+    Fields are matched by name, after ``rename`` (new names by path). ``wanted`` may leave out the paths of ``retire``. Returns
+    ``schema`` itself when nothing changes. Raises `InvalidArgument`, naming the field by its path.
     """
     _check_steps(rename, retire)
     wanted = _in_use(wanted)
@@ -89,7 +88,6 @@ def evolve(
 
 
 def _check_steps(rename: object, retire: object) -> None:
-    """Raise `InvalidArgument` unless these are new names by path, and paths."""
     names = rename.items() if isinstance(rename, Mapping) else () if rename is None else None
     if names is None or not all(isinstance(path, str) and isinstance(name, str) for path, name in names):
         raise InvalidArgument(
@@ -117,9 +115,7 @@ class _Step:
     version: int
     last_id: int
     rename: dict[str, str]
-    """What is still to be renamed, new names by path."""
     retire: set[str]
-    """What is still to be retired."""
 
     def struct(self, old: tuple[Field, ...], wanted: tuple[Field, ...], under: str) -> tuple[Field, ...]:
         by_name = {field.name: field for field in wanted}
@@ -137,7 +133,6 @@ class _Step:
         return (*made, *added)
 
     def _part(self, part: Field, wanted: Field, path: str) -> Field:
-        """What becomes of a list's element, or of a map's key or value."""
         if path in self.retire or path in self.rename:
             raise _refusal(
                 "only fields of structs can be renamed or retired", path, expected="a field", observed=f"the {part.name} of all"
@@ -145,7 +140,7 @@ class _Step:
         return self._old_field(part, {wanted.name: wanted}, path)
 
     def _old_field(self, field: Field, wanted: dict[str, Field], path: str) -> Field:
-        """What becomes of a field. Takes what it is matched with out of ``wanted``."""
+        """The next version of a field. Takes its match out of ``wanted``."""
         if field.retired:
             return field
         if path in self.retire:
@@ -204,7 +199,7 @@ class _Step:
 
 
 def holds(wide: FieldType, narrow: FieldType) -> bool:
-    """Whether one type without parts holds every value of another, without a change to it."""
+    """Whether one primitive type holds every value of another, unchanged."""
     match wide, narrow:
         case (DecimalType(), DecimalType()):
             return wide.scale == narrow.scale and wide.precision >= narrow.precision
@@ -231,7 +226,7 @@ def _refusal(message: str, path: str, *, expected: str, observed: str | None, hi
 
 
 def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
-    """Why ``after`` may not follow ``before``, or may not be a topic's first schema (None). None: it may."""
+    """The reason why ``after`` may not follow ``before``, or be a first schema."""
     if after.version != (1 if before is None else before.version + 1):
         return f"version {after.version} does not follow {'no schema' if before is None else f'version {before.version}'}"
     try:
@@ -249,7 +244,7 @@ def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
 
 
 def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
-    """What is wrong with the names under which the fields of one struct, and of those below, are stored."""
+    """The fault in the stored names of one struct's fields, and of those below."""
     stored = {folded(field.stored_name) for field in fields}
     if len(stored) < len(fields) or not all(is_name(field.stored_name) for field in fields):
         return f"the fields of {under or 'the schema'} are not stored under one name each"
@@ -258,7 +253,7 @@ def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
 
 
 def _of_fixed_parts(fields: tuple[Field, ...]) -> str | None:
-    """What is wrong with elements, keys and values, whose names are always the same, and which cannot retire."""
+    """The fault in elements, keys and values, whose names are fixed, and which cannot retire."""
     for path, field in walk(fields):
         fixed = () if isinstance(field.type, StructType) else parts_of(field.type)
         names = (ELEMENT,) if isinstance(field.type, ArrayType) else (KEY, VALUE)
@@ -314,7 +309,7 @@ def _of_field(old: Field, new: Field, path: str, version: int) -> str | None:
 
 
 def changes(before: TopicSchema, after: TopicSchema) -> tuple[SchemaChange, ...]:
-    """What happened from one version to a later one, in the order of fields."""
+    """The changes in the order of fields."""
     return tuple(_changes(before.fields, after.fields, ""))
 
 
@@ -342,7 +337,7 @@ def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) ->
 
 
 def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
-    """Where two sets of fields differ, by path, or in their order; empty: nowhere. Numbers and descriptions do not count."""
+    """The difference by path, or in the order. Numbers and descriptions do not count."""
     left, right = ({path: replace(field, doc="") for path, field in walk(_in_use(fields))} for fields in (expected, found))
     said = [f"{path} is missing" for path in left if path not in right]
     said += [f"{path} is not in the topic's schema" for path in right if path not in left]
@@ -354,6 +349,5 @@ def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
 
 
 def _shallow(field: Field) -> str:
-    """A field without its name and without what its parts are."""
     kind = type(field.type).__name__.removesuffix("Type").lower() if parts_of(field.type) else type_text(field.type)
     return kind if field.nullable else f"{kind} not null"

@@ -1,4 +1,4 @@
-"""The fields of a typed topic, and the types that they can have: those that Spark, Delta, Iceberg and Arrow all know."""
+"""The fields of a typed topic, of types that Spark, Delta, Iceberg and Arrow all know."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 DECIMAL_DIGITS_MAX = 38
 ELEMENT, KEY, VALUE = "element", "key", "value"
-"""The names of what lists and maps hold, as Parquet, Delta and Iceberg have them."""
+"""The names of parts in Parquet, Delta and Iceberg."""
 
 
 class PrimitiveType(StrEnum):
-    """A type without parts, by its name in Spark's SQL."""
+    """A type without parts, named as in Spark's SQL."""
 
     BOOLEAN = "boolean"
     TINYINT = "tinyint"
@@ -29,7 +29,7 @@ class PrimitiveType(StrEnum):
     TIMESTAMP = "timestamp"
     """A moment, in microseconds."""
     TIMESTAMP_NTZ = "timestamp_ntz"
-    """A date and a time of day without a zone, in microseconds."""
+    """Date and time of day without a zone, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,13 @@ class StructType:
 
     @property
     def live(self) -> tuple[Field, ...]:
-        """The fields that are not retired."""
         return tuple(field for field in self.fields if not field.retired)
 
     @property
     def by_sent_name(self) -> dict[str, Field]:
-        """The field that a producer of any version means by each name.
+        """Fields by the names that producers of any version use.
 
-        A field in use has its name. A former name, or the name of a retired field, means that field unless another one has it now, or two
-        have had it.
+        A former name, or the name of a retired field, means that field unless another one has it now, or two have had it.
         """
         meant = {field.name: field for field in self.live}
         older: dict[str, list[Field]] = {}
@@ -75,7 +73,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """A map. Its keys are never NULL."""
+    """A map, whose keys are never NULL."""
 
     key: Field
     value: Field
@@ -86,24 +84,23 @@ FieldType: TypeAlias = PrimitiveType | DecimalType | StructType | ArrayType | Ma
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a struct, the element of a list, or the key or value of a map."""
+    """A field of a struct, or an element, key or value."""
 
     name: str
     type: FieldType
     nullable: bool = True
     doc: str = ""
     id: int = 0
-    """The number by which it is known for ever, whatever its name; 0: not given yet."""
+    """Never changes; 0: not given yet."""
     stored_name: str = ""
-    """The name of its column in stored files, which never changes; empty: not given yet."""
+    """Its column in stored files, which never changes; empty: not given yet."""
     retired: int = 0
-    """The version of the schema that retired it; 0: it is in use."""
+    """The schema version that retired it; 0: it is in use."""
     former_names: tuple[str, ...] = ()
-    """The names that it had before, oldest first. Older producers go on using them."""
+    """Oldest first. Older producers go on using them."""
 
 
 def parts_of(type_: FieldType) -> tuple[Field, ...]:
-    """The fields that a type is made of, retired ones too."""
     match type_:
         case StructType(fields):
             return fields
@@ -116,7 +113,6 @@ def parts_of(type_: FieldType) -> tuple[Field, ...]:
 
 
 def with_parts(type_: FieldType, parts: tuple[Field, ...]) -> FieldType:
-    """The same type with other parts."""
     match type_:
         case StructType():
             return StructType(parts)
@@ -129,7 +125,7 @@ def with_parts(type_: FieldType, parts: tuple[Field, ...]) -> FieldType:
 
 
 def walk(fields: tuple[Field, ...], under: str = "") -> Iterator[tuple[str, Field]]:
-    """Every field with its path, such as ``items.element.price``; a parent comes before its parts."""
+    """Every field with its path, such as ``items.element.price``, parents first."""
     for field in fields:
         path = join(under, field.name)
         yield path, field
@@ -137,12 +133,11 @@ def walk(fields: tuple[Field, ...], under: str = "") -> Iterator[tuple[str, Fiel
 
 
 def join(under: str, name: str) -> str:
-    """The path of ``name`` in the field at ``under``; empty: at the top."""
     return f"{under}.{name}" if under else name
 
 
 def type_text(type_: FieldType) -> str:
-    """A type in Spark's SQL, such as ``array<struct<sku: string not null>>``; fields that retired are left out."""
+    """A type in Spark's SQL, without retired fields."""
     match type_:
         case DecimalType(precision, scale):
             return f"decimal({precision},{scale})"

@@ -27,7 +27,7 @@ _PLAIN = {
 
 
 def fields_of_json_schema(document: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of an object's schema. Raises `InvalidArgument`, naming the path, for what no topic's type can say."""
+    """The fields of an object's schema. Raises `InvalidArgument`, naming the path."""
     found = _Converter(document).type_of(document, "", 1)[0]
     if not isinstance(found, StructType):
         raise InvalidArgument(
@@ -37,14 +37,14 @@ def fields_of_json_schema(document: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 class _Converter:
-    """Reads the parts of one document, whose references lead to other parts of it."""
+    """Reads the parts of one document, with references among them."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._descent = Descent(_OPERATION)
 
     def type_of(self, schema: object, path: str, depth: int) -> tuple[FieldType, bool]:
-        """The type of a schema's values, and whether null is among them."""
+        """A schema's type, and whether null is allowed."""
         self._descent.step(path, depth)
         if not isinstance(schema, Mapping):
             raise _refusal("a schema is an object", schema, path)
@@ -103,7 +103,6 @@ class _Converter:
         return Field(str(name), type_, nullable or not required, said[:DOC_CHARS_MAX] if isinstance(said, str) else "")
 
     def _one_of(self, schemas: object, path: str, depth: int, *, every: bool) -> tuple[FieldType, bool]:
-        """The one schema among several that is not null's."""
         if not isinstance(schemas, Sequence) or isinstance(schemas, str):
             raise _refusal("a list of schemas", schemas, path)
         others = [one for one in schemas if not (isinstance(one, Mapping) and one.get("type") == "null")]

@@ -1,4 +1,4 @@
-"""The fields of a row whose texts are its message group, its tag and its keys, as a topic's settings say."""
+"""The fields of a row that are its message group, tag and keys."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TEXTS: frozenset[FieldType] = frozenset(
         PrimitiveType.BOOLEAN,
     }
 )
-"""The types that have one text for each value, whatever system writes it."""
+"""Types with one text for each value, whatever system writes it."""
 _FILTERED = (_TEXTS - {PrimitiveType.BOOLEAN}) | {PrimitiveType.BINARY, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ}
-"""The types whose values are looked up, and that Parquet's Bloom filters take."""
+"""Types of looked-up values, which Parquet's Bloom filters take."""
 
 
 def check_label_path(path: str, schema: TopicSchema | None) -> None:
-    """Raise `InvalidArgument` unless messages can take a label from the field at ``path``."""
+    """Raise `InvalidArgument` unless the field at ``path`` can be a label."""
     _check_path(
         path,
         schema,
@@ -48,7 +48,6 @@ def check_bloom_path(path: str, schema: TopicSchema | None) -> None:
 
 
 def _check_path(path: str, schema: TopicSchema | None, types: frozenset[FieldType], refusal: str, without: tuple[str, str]) -> None:
-    """``without`` says what a topic has no fields for when it has no schema, and what else there is."""
     if schema is None:
         what, otherwise = without
         raise InvalidArgument(
@@ -69,12 +68,12 @@ def _check_path(path: str, schema: TopicSchema | None, types: frozenset[FieldTyp
 
 
 def stored_path(path: str, first: TopicSchema) -> str:
-    """The column of stored files, inside ``value``, that has the field at ``path`` of the first version; evolutions do not change it."""
+    """The stored column, inside ``value``, of a field of the first version; evolutions do not change it."""
     return ".".join(field.stored_name for field in _field_path(path, first.fields))
 
 
 def label_paths(paths: object) -> tuple[str, ...]:
-    """Several paths as a caller gives them: one text, or a list. Raises `InvalidArgument` for anything else."""
+    """Paths given as one text, or a list. Raises `InvalidArgument`."""
     if isinstance(paths, str):
         return (paths,)
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
@@ -85,17 +84,17 @@ def label_paths(paths: object) -> tuple[str, ...]:
 
 
 def label_ids(path: str, first: TopicSchema) -> tuple[int, ...]:
-    """The numbers of the fields on the way to the one at ``path`` of the first version."""
+    """The numbers of the fields down to ``path`` in the first version."""
     return tuple(field.id for field in _field_path(path, first.fields))
 
 
 def sent_label_ids(path: str, schema: TopicSchema) -> tuple[int, ...]:
-    """The same for a path as programs of any version name it. Empty: there is no such field."""
+    """The same for a path in any version's names; empty: no such field."""
     return tuple(field.id for field in _field_path(path, schema.fields, named=lambda of: of.by_sent_name))
 
 
 def labelled_fields(ids: tuple[int, ...], schema: TopicSchema) -> tuple[Field, ...]:
-    """The fields with these numbers, each in the one before, as a later version has them."""
+    """The fields with these numbers in a later version."""
     found: list[Field] = []
     fields = schema.fields
     for number in ids:
@@ -105,7 +104,7 @@ def labelled_fields(ids: tuple[int, ...], schema: TopicSchema) -> tuple[Field, .
 
 
 def label_name(ids: tuple[int, ...], schema: TopicSchema) -> str:
-    """The path by which people know a field now."""
+    """A field's present path."""
     return ".".join(field.name for field in labelled_fields(ids, schema))
 
 
@@ -116,7 +115,7 @@ def _in_use(of: StructType) -> dict[str, Field]:
 def _field_path(
     path: str, fields: tuple[Field, ...], *, named: Callable[[StructType], Mapping[str, Field]] = _in_use
 ) -> tuple[Field, ...]:
-    """The fields on a path through structs; ``named`` says what a struct's fields are called. Empty: there is no such path."""
+    """The fields on a path through structs, by the names of ``named``."""
     found: list[Field] = []
     for name in path.split(".") if isinstance(path, str) else ():
         one = named(StructType(fields)).get(name)

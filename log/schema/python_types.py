@@ -1,7 +1,7 @@
 """Schemas from Python classes: dataclasses, TypedDicts, NamedTuples and pydantic models.
 
-A field whose annotation allows None is nullable, and one that a TypedDict may lack. Any other is NOT NULL. A default makes no field
-nullable. What Python's types do not say is said by ``Annotated``: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
+A field is nullable whose annotation allows None, or which a TypedDict may lack. A default makes no field nullable. ``Annotated``
+has types that Python lacks: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _KINDS: dict[object, PrimitiveType] = {
     UUID: PrimitiveType.STRING,
 }
 _MODEL_KINDS = {"AwareDatetime": PrimitiveType.TIMESTAMP, "NaiveDatetime": PrimitiveType.TIMESTAMP_NTZ}
-"""The types of pydantic's own, by name."""
+"""Pydantic's own types."""
 
 
 def is_class_of_fields(source: object) -> bool:
-    """Whether a class names fields in a way that `fields_of_class` reads."""
+    """Whether `fields_of_class` reads a class."""
     return isinstance(source, type) and (
         dataclasses.is_dataclass(source) or typing.is_typeddict(source) or _is_named_tuple(source) or is_model(source)
     )
 
 
 def fields_of_class(source: type) -> tuple[Field, ...]:
-    """The fields of a class. Raises `InvalidArgument`, naming the path, for an annotation that no topic's type fits."""
+    """The fields of a class. Raises `InvalidArgument`, naming the path."""
     return _Converter().fields(source, "", 1)
 
 
 def hints_of(source: type, *, operation: str, where: str) -> dict[str, Any]:
-    """The annotations of a class by name. Raises `InvalidArgument` for one that cannot be read."""
+    """Annotations by name. Raises `InvalidArgument` for an unreadable one."""
     try:
         return typing.get_type_hints(source, include_extras=True)
     except (NameError, TypeError, SyntaxError) as error:
@@ -64,7 +64,7 @@ def hints_of(source: type, *, operation: str, where: str) -> dict[str, Any]:
 
 
 def is_model(source: type) -> bool:
-    """Whether it is a pydantic model; pydantic itself is not imported for that."""
+    """Does not import pydantic."""
     return isinstance(getattr(source, "model_fields", None), Mapping)
 
 
@@ -75,7 +75,6 @@ class _Converter:
         self._descent = Descent(_OPERATION)
 
     def fields(self, source: type, under: str, depth: int) -> tuple[Field, ...]:
-        """The fields of a class."""
         self._descent.step(under, depth)
         hints = _with_absence(source, hints_of(source, operation=_OPERATION, where=under or source.__name__))
         return tuple(
@@ -87,7 +86,7 @@ class _Converter:
         return Field(name, type_, nullable)
 
     def _type(self, hint: object, path: str, depth: int, extra: tuple[object, ...] = ()) -> tuple[FieldType, bool]:
-        """The type that an annotation means, and whether it allows None. ``extra`` is what ``Annotated`` said around it."""
+        """An annotation's type, and whether it allows None. ``extra`` comes from ``Annotated``."""
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is Annotated:
             return self._type(arguments[0], path, depth, (*arguments[1:], *extra))
@@ -134,7 +133,7 @@ class _Converter:
 
 
 def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequence[object]]]:
-    """The names of a class's fields in their order, with what the class itself says beside their annotations."""
+    """The names of fields in order, with the class' constraints beside their annotations."""
     if dataclasses.is_dataclass(source):
         return [(field.name, ()) for field in dataclasses.fields(source)]
     if is_model(source):
@@ -144,7 +143,7 @@ def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequenc
 
 
 def _with_absence(source: type, hints: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The annotations, where keys that a TypedDict may lack by ``total=False`` are ``NotRequired``."""
+    """Keys that a TypedDict may lack by ``total=False`` become ``NotRequired``."""
     absent: frozenset[str] = getattr(source, "__optional_keys__", frozenset())
     said = (Required, NotRequired)
     return {
@@ -157,7 +156,7 @@ def _with_metadata(hint: object, extra: Sequence[object]) -> object:
 
 
 def _decimal(extra: tuple[object, ...], path: str) -> DecimalType:
-    """The decimal that pydantic's ``max_digits`` and ``decimal_places`` state."""
+    """The decimal of pydantic's ``max_digits`` and ``decimal_places``."""
     digits, places = (_said(extra, name) for name in ("max_digits", "decimal_places"))
     if digits is None:
         raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""The rules that the fields of every schema keep, whatever they were made from."""
+"""The rules for the fields of every schema, whatever its source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..limits import plain
 from .fields import DECIMAL_DIGITS_MAX, DecimalType, Field, MapType, StructType, join, parts_of
 
 FIELDS_MAX = 1_000
-"""The most fields of a schema, nested and retired ones included."""
+"""Nested and retired fields included."""
 DEPTH_MAX = 16
 _STEPS_MAX = 10 * FIELDS_MAX
 """More than any schema of so many fields takes, with its references."""
@@ -22,11 +22,11 @@ RESERVED = frozenset(
         *("born_timestamp", "store_timestamp", "delivery_timestamp", "producer", "sequence"),
     }
 )
-"""The columns of messages. A field at the top may not have these names: batches and flat views have both side by side."""
+"""The columns of messages, which no field at the top may be called: batches and flat views have both."""
 _FORBIDDEN = frozenset(" ,;{}()\n\t=.`")
-"""The characters that Delta refuses in a column's name, and those that paths and quotes are made of."""
+"""Refused by Delta in a column's name, or used in paths and quotes."""
 _UNICODE = unicodedata.ucd_3_2_0
-"""The one version of Unicode that every Python has. The fold judges names: a newer Python must not accept or refuse others."""
+"""Every Python has it. The fold judges names, so a newer Python must accept the same ones."""
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _INVISIBLE_SINCE = frozenset({"\xad", "\u061c", "\u180f", *map(chr, range(0x2064, 0x206A)), *map(chr, range(0xFFF0, 0xFFF9))})
@@ -35,14 +35,14 @@ _OPERATION = "read a schema"
 
 
 class Descent:
-    """Bounds the way through a schema whose types name each other, however often they do."""
+    """Bounds the way through a schema whose types name each other."""
 
     def __init__(self, operation: str) -> None:
         self._operation = operation
         self._steps = 0
 
     def step(self, path: str, depth: int) -> None:
-        """Note that one more type is looked at. Raises `LimitExceeded` when it is too deep, or one of too many."""
+        """Count one more type. Raises `LimitExceeded` for one too deep, or too many."""
         self._steps += 1
         if depth > DEPTH_MAX:
             raise LimitExceeded(
@@ -74,7 +74,7 @@ def check_fields(fields: tuple[Field, ...]) -> None:
 
 
 def no_type_fits(operation: str, expected: str, observed: object, path: str) -> InvalidArgument:
-    """The error for a part of a document's schema that no type of a topic can say; the path of the whole is empty."""
+    """The error for a part of a schema that no type maps."""
     return InvalidArgument(
         "no type of a topic fits this schema",
         operation=operation,
@@ -85,7 +85,6 @@ def no_type_fits(operation: str, expected: str, observed: object, path: str) -> 
 
 
 def too_deep(path: str) -> LimitExceeded:
-    """The error for a field with more levels above it than a schema may have."""
     return LimitExceeded(
         "the schema is too deep",
         operation=_OPERATION,
@@ -101,7 +100,7 @@ def is_name(name: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """What two names have in common that Spark does not tell apart: it compares the upper and the lower form of each character."""
+    """Equal for names that Spark does not distinguish: it compares the upper and lower form of each character."""
     return "".join(map(_folded, name)).replace("i\u0307", "i").replace("\u1e9e", "ß")
 
 
@@ -113,7 +112,7 @@ def _folded(character: str) -> str:
 
 
 def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
-    """Check the fields of one struct and all below. Returns how many there are."""
+    """Check the fields of one struct and all below."""
     if depth > DEPTH_MAX:
         raise too_deep(under)
     names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""How large each row of a column is, so that one that is too large is named."""
+"""The sizes of a column's rows, to name one that is too large."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 def largest_row_bytes(column: pa.Array) -> int:
-    """A size that no value is larger than: that of one which has the longest text and list of each field. It is known much sooner than the
-    size of each.
-    """
+    """A bound for all values, known much sooner than each size."""
     kind = column.type
     if pa.types.is_struct(kind):
         return sum(largest_row_bytes(column.field(number)) for number in range(kind.num_fields))
@@ -31,7 +29,7 @@ def largest_row_bytes(column: pa.Array) -> int:
 
 
 def row_bytes(column: pa.Array) -> Sizes:
-    """The bytes of each value: those of its texts and bytes, and of its numbers by their width."""
+    """Texts and bytes by length, numbers by width."""
     kind = column.type
     if pa.types.is_struct(kind):
         return _sum([row_bytes(part) for part in column.flatten()], len(column))

@@ -1,4 +1,4 @@
-"""Whatever a schema can be made from, as fields: Arrow, Spark's SQL, Python classes, JSON Schema, Avro, and files of these."""
+"""The sources of schemas."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from .python_types import fields_of_class, is_class_of_fields
 from .rules import check_fields
 
 SchemaLike: TypeAlias = "pa.Schema | pa.StructType | str | type | Mapping[str, Any] | Path"
-"""What a schema can be made from: an Arrow schema; Spark's SQL; a dataclass, TypedDict, NamedTuple or pydantic model; JSON Schema or Avro
-as a dict; or a file of SQL, JSON Schema or Avro."""
+"""An Arrow schema; Spark's SQL; a dataclass, TypedDict, NamedTuple or pydantic model; JSON Schema or Avro as a dict; or a file of
+SQL, JSON Schema or Avro.
+"""
 
 _FILE_BYTES_MAX = 4 * MIB
 _OPERATION = "read a schema"
 
 
 def fields_of(source: SchemaLike) -> tuple[Field, ...]:
-    """The fields that a source names, without numbers. Raises `InvalidArgument` or `LimitExceeded`, naming the field by its path."""
+    """The fields of a source, not numbered yet. Raises `InvalidArgument` or `LimitExceeded`, naming the field by its path."""
     fields = _fields_of(source)
     check_fields(fields)
     return fields

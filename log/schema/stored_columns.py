@@ -1,4 +1,4 @@
-"""Stored columns as a schema shows them now: by the names and types of today, whatever version wrote them."""
+"""Stored columns of any version in the present names and types."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from .topic_schema import TopicSchema
 
 
 def shown_value(stored: pa.StructArray | pa.ChunkedArray, schema: TopicSchema) -> pa.Array | pa.ChunkedArray:
-    """A stored column ``value`` with the fields in use of ``schema``, which is that of the writer or a later one.
+    """A stored column ``value`` by a ``schema`` of its writer or a later one.
 
-    Fields that the writer did not know are NULL, narrower values are widened, renamed fields have their new names, retired ones are left
-    out.
+    Fields new to the writer are NULL, narrower values are widened, retired fields are left out.
     """
     type_ = StructType(schema.fields)
     if isinstance(stored, pa.ChunkedArray):
@@ -51,7 +50,7 @@ def _shown(stored: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def _cast(stored: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values in another type. Raises `ValueError` for one that does not fit, as where the schema shown is not the writer's."""
+    """Raises `ValueError` for a value that does not fit, as by another topic's schema."""
     made = stored.cast(wanted)
     # Arrow itself refuses what integers and decimals cannot hold, but rounds floats.
     if pa.types.is_float32(wanted) and pa.types.is_float64(stored.type):
@@ -69,10 +68,7 @@ def _field(stored: pa.StructArray, field: Field) -> pa.Array:
 
 
 def aligned(stored: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Stored values in another stored type of the same topic, which has all their fields and can hold them all.
-
-    Raises what Arrow raises where it has not.
-    """
+    """Stored values in a wider stored type of the same topic."""
     if stored.type == wanted:
         return stored
     if isinstance(stored, pa.ChunkedArray):
@@ -95,7 +91,7 @@ def aligned(stored: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array
 
 
 def concatenated(values: Sequence[pa.Array]) -> pa.Array:
-    """Stored values of one topic, one array behind the other, whatever versions of its schema they are of."""
+    """Stored values of one topic, of any versions of its schema, one array behind the other."""
     types = dict.fromkeys(one.type for one in values)
     if len(types) > 1:
         widest = reduce(wider_type, types)
@@ -104,7 +100,7 @@ def concatenated(values: Sequence[pa.Array]) -> pa.Array:
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The least stored type that holds the values of both. Raises `ValueError` where they are not of one topic."""
+    """The least stored type for the values of both. Raises `ValueError` for two topics' types."""
     if one == other:
         return one
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -124,7 +120,7 @@ def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def is_stored_by(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a file may have a column of type ``found`` where ``wanted`` is what holds all versions: with fewer fields, or narrower."""
+    """Whether a file may have a column of type ``found``, with fewer or narrower fields than ``wanted``."""
     if pa.types.is_struct(wanted) and pa.types.is_struct(found):
         places = [wanted.get_field_index(field.name) for field in found]
         return len({*places} - {-1}) == len(places) and all(
@@ -144,7 +140,7 @@ def is_stored_by(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 class FlattenedParts:
-    """The parts of lists or maps, one after the other, without what lies before a slice or under a NULL."""
+    """The parts of lists or maps, without those before a slice or under a NULL."""
 
     def __init__(self, lists: pa.ListArray | pa.MapArray) -> None:
         ends = np.asarray(lists.offsets, np.int64)
@@ -156,7 +152,7 @@ class FlattenedParts:
             hidden = int(lengths[nulls].sum())
             lengths = np.where(nulls, 0, lengths)
         self.owners = np.repeat(np.arange(len(lists)), lengths)
-        """The list that each part belongs to."""
+        """The list of each part."""
         self.offsets = pa.array(np.r_[0, np.cumsum(lengths)].astype(np.int32))
         self._taken = None
         if hidden:
@@ -164,5 +160,5 @@ class FlattenedParts:
             self._taken = pa.array(np.arange(len(self.owners)) + (ends[:-1] - before)[self.owners])
 
     def of(self, parts: pa.Array) -> pa.Array:
-        """The parts of all the lists, out of a child array: elements, keys or values."""
+        """The parts of all the lists, from a child array: elements, keys or values."""
         return parts.slice(self._first, len(self.owners)) if self._taken is None else parts.take(self._taken)

@@ -21,37 +21,35 @@ class TopicSchema:
     """The fields of a typed topic from one entry of its log on."""
 
     version: int
-    """The number of the version: 1 at first, one more with every evolution."""
+    """1 at first, one more with every evolution."""
     fields: tuple[Field, ...]
-    """All fields, also those that are retired, as older files have them."""
+    """All fields, retired ones included, as in older files."""
     last_id: int
-    """The highest number that a field has ever had."""
+    """The highest number ever given."""
 
     def __str__(self) -> str:
         return self.ddl
 
     @staticmethod
     def of(source: SchemaLike) -> TopicSchema:
-        """The first version of a topic's schema, for `TopicSettings`. Raises `InvalidArgument` or `LimitExceeded`, naming the field."""
+        """The first version, for `TopicSettings`. Raises `InvalidArgument` or `LimitExceeded`, naming the field."""
         return schema_of_source(source)
 
     @property
     def live(self) -> tuple[Field, ...]:
-        """The fields that are in use."""
+        """The fields in use."""
         return StructType(self.fields).live
 
     @property
     def arrow(self) -> pa.StructType:
-        """The type of the column ``value`` as readers and producers see it."""
+        """The type of the column ``value`` for readers and producers."""
         from .arrow_types import arrow_type
 
         return arrow_type(StructType(self.fields))
 
     @property
     def stored_arrow(self) -> pa.StructType:
-        """The type of the column ``value`` that holds what producers of any version stored: by stored names, all nullable, and retired
-        fields too.
-        """
+        """The type of the stored column ``value`` of all versions: stored names, all nullable, with retired fields."""
         from .arrow_types import arrow_type
 
         return arrow_type(StructType(self.fields), stored=True)
@@ -63,29 +61,28 @@ class TopicSchema:
 
 
 def schema_of_source(source: SchemaLike) -> TopicSchema:
-    """The first version of a topic's schema, of whatever it can be made from. Raises `InvalidArgument` or `LimitExceeded`."""
     from .sources import fields_of
 
     return first_schema(fields_of(source))
 
 
 def first_schema(fields: tuple[Field, ...]) -> TopicSchema:
-    """The first version, of checked fields: each gets its number and its stored name."""
+    """The first version, of checked fields, which get numbers and stored names."""
     numbered, last_id = numbered_from(fields, 0)
     return TopicSchema(1, numbered, last_id)
 
 
 def with_stored_names(schema: TopicSchema, names: Mapping[int, str] = MappingProxyType({})) -> TopicSchema:
-    """The same fields, also retired ones, as if they had the names under which they are stored. These never change, and no two fields of
-    a struct share one, so rows that are kept elsewhere for a while are not taken for rows of other fields.
+    """The same fields, also retired ones, named as they are stored. These names never change and are unique in a struct, so rows
+    kept elsewhere for a while are not taken for rows of other fields.
 
-    ``names`` are those that fields had instead, by number, when the rows were kept (`other_names`).
+    ``names`` are those of `other_names` when the rows were kept.
     """
     return replace(schema, fields=_stored_fields(schema.fields, names))
 
 
 def other_names(schema: TopicSchema) -> dict[int, str]:
-    """The names of the fields in use that are stored under others, by number."""
+    """The names of fields in use that differ from their stored ones, by number."""
     return {field.id: field.name for _, field in walk(schema.fields) if not field.retired and field.name != field.stored_name}
 
 

@@ -1,7 +1,7 @@
-"""The column ``value`` as the rows that users read: one dict for each message, made when it is asked for.
+"""The column ``value`` as users read it: one dict for each message, made on demand.
 
-Python's garbage collector visits every dict again and again as long as it lives. So a column holds its values field by field, in long lists
-of numbers, texts, bytes and times, which cost it next to nothing. Nothing of the Arrow data is kept in memory.
+Python's garbage collector visits every living dict again and again. Long lists of plain values, one for each field, cost it next to
+nothing. No Arrow data is kept in memory.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Row: TypeAlias = "dict[str, Any]"
 
 
 class ValueColumn(Sequence["Row | None"]):
-    """The rows of a struct column; None where the struct is NULL."""
+    """The rows of a struct column."""
 
     __slots__ = ("_columns", "_length", "_names", "_there")
 
     def __init__(self, names: Sequence[str], columns: Sequence[_Column], length: int, there: list[bool] | None) -> None:
-        """``there`` says which structs are not NULL; None: all."""
+        """``there``: which structs are not NULL."""
         self._names = tuple(names)
         self._columns = columns
         self._length = length
@@ -39,12 +39,11 @@ class ValueColumn(Sequence["Row | None"]):
 
     @staticmethod
     def of(structs: pa.StructArray | pa.ChunkedArray) -> ValueColumn:
-        """The rows of Arrow's structs, which need not stay in memory."""
         one = structs.combine_chunks() if isinstance(structs, pa.ChunkedArray) else structs
         return _structs(one)
 
     def only(self, places: Sequence[int]) -> ValueColumn:
-        """The rows at some places, which keep no others in memory."""
+        """Keeps no other rows in memory."""
         columns = [_only(column, places) for column in self._columns]
         return ValueColumn(self._names, columns, len(places), None if self._there is None else _picked(self._there, places))
 
@@ -86,7 +85,7 @@ class _Column(Protocol):
 
 
 class _Parts:
-    """Lists or maps: their parts one after the other, and where those of each begin."""
+    """Lists or maps: parts one after the other, and the offsets of each value's."""
 
     __slots__ = ("_offsets", "_there")
 
@@ -95,7 +94,7 @@ class _Parts:
         self._there = there
 
     def _made(self, start: int, stop: int) -> list[Any]:
-        """The values from one place up to another, as if none were NULL."""
+        """The values as if none were NULL."""
         raise NotImplementedError
 
     @overload
@@ -110,7 +109,7 @@ class _Parts:
         return self[at : at + 1][0]
 
     def _picked(self, places: Sequence[int]) -> tuple[list[int], list[int], list[bool] | None]:
-        """Where the parts of the values at some places begin, where they stand here, and which of these values are not NULL."""
+        """Offsets and places of the parts of the values at some places, and which values are not NULL."""
         spans = [range(self._offsets[place], self._offsets[place + 1]) for place in places]
         offsets = list(accumulate(map(len, spans), initial=0))
         return offsets, list(chain.from_iterable(spans)), None if self._there is None else _picked(self._there, places)
@@ -157,7 +156,6 @@ class _Maps(_Parts):
 
 
 def _exhausted(values: Iterable[Any]) -> None:
-    """Run through an iterable, and keep nothing of it."""
     deque(values, maxlen=0)
 
 
@@ -179,7 +177,6 @@ def _picked(values: list[Any], places: Sequence[int]) -> list[Any]:
 
 
 def _column(array: pa.Array) -> Any:  # noqa: ANN401 - a `_Column`
-    """The values of a field."""
     type_ = array.type
     if pa.types.is_struct(type_):
         return _structs(array)
@@ -205,7 +202,7 @@ def _there(array: pa.Array) -> list[bool] | None:
 
 
 def _plain(array: pa.Array) -> list[Any]:
-    """The values of a type without parts. Arrow's own ``to_pylist`` makes two objects in Python for each of them."""
+    """The values of a type without parts. Arrow's ``to_pylist`` makes two Python objects for each."""
     if array.null_count == len(array):
         return [None] * len(array)
     read = next((one for fits, one in _READERS if fits(array.type)), pa.Array.to_pylist)

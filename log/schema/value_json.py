@@ -1,8 +1,8 @@
-"""Values of typed topics as JSON, one text for each value whoever writes it, and back.
+"""Values of typed topics as JSON, one text for each value, and back.
 
-Numbers and texts are JSON's own. Decimals are texts, so that no digit is lost, but read as numbers too; bytes are Base64; dates and times
-are ISO 8601, a moment with ``Z``. Floats that JSON does not have are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are
-texts, else a list of pairs, which may stand for any map.
+Decimals are texts, so that no digit is lost, but read as numbers too; bytes are Base64; dates and times are ISO 8601, a moment with
+``Z``. Floats that JSON lacks are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are texts; a list of pairs may
+stand for any map.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _HINTS = {
     PrimitiveType.TIMESTAMP: "a time with its zone, such as 2026-01-31T12:00:00Z",
     PrimitiveType.TIMESTAMP_NTZ: "a time without a zone, such as 2026-01-31T12:00:00",
 }
-"""How a value is spelled where it is not plain. Other values are JSON's own."""
+"""Spellings of values that are not plain JSON."""
 _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def value_json(value: Mapping[str, Any] | None) -> str:
-    """A message's value as compact JSON; its fields in their order."""
+    """Compact JSON, with fields in their order."""
     return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
-    """A value of a topic's type, or a part of one, as JSON has it."""
+    """A value of a topic's type, or a part of one."""
     match value:
         case float():
             if math.isfinite(value):
@@ -64,10 +64,7 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
 
 
 def value_of_json(text: str | bytes, schema: TopicSchema) -> dict[str, Any] | None:
-    """The value that `value_json` wrote. A field that the text lacks is None; whether it may be is judged where values are sent.
-
-    Raises `InvalidArgument`, naming the field by its path, for what is no value of this schema.
-    """
+    """The value of a text by `value_json`. A missing field is None. Raises `InvalidArgument`, naming the field by its path."""
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=Decimal)
     except (ValueError, RecursionError) as error:

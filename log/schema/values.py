@@ -1,8 +1,8 @@
-"""Rows that users send, checked and turned into stored columns: field by field for all rows at once.
+"""Rows of users, checked and turned into stored columns: field by field for all rows at once.
 
-Arrow's own conversion is not strict enough for what is kept for years: it cuts 1.5 to 1, takes a time without a zone for UTC, makes a date
-of a time and three strings of one. So the types of a column's values are looked at first, all at once, and only values of expected
-types are handed to Arrow. Where that fails, the values are looked at one by one, so that each bad row is known by its place and reason.
+Arrow's own conversion is too lax: it cuts 1.5 to 1, takes a time without a zone for UTC, makes a date of a time and three strings
+of one. So only values of expected types are handed to Arrow. Where that fails, values are converted one by one, to name each bad
+row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL = type(None)
 _BLOCK_ROWS = 512
-"""The number of rows that are turned into columns at a time; more of them would not be in the processor's cache."""
+"""Rows converted at a time, for the processor's cache."""
 _INTEGERS = (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT)
 _ALLOWED: dict[PrimitiveType, set[type]] = {
     PrimitiveType.BOOLEAN: {bool},
@@ -46,19 +46,18 @@ _ALLOWED: dict[PrimitiveType, set[type]] = {
     PrimitiveType.TIMESTAMP_NTZ: {datetime},
 }
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What Arrow and Python raise for a value that does not fit its column."""
+"""Raised for a value that does not fit."""
 _EXACT: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__int__), (float, float.__float__))
-"""What a value of a subclass is, whatever the subclass shows."""
+"""The plain value of a subclass, whatever the subclass shows."""
 
 
 Values: TypeAlias = Sequence[Any]
 
 
 class BadValue(NamedTuple):
-    """Why a row cannot be stored."""
+    """The reason why a row cannot be stored."""
 
     path: str
-    """The field, by its path."""
     expected: str
     found: str
 
@@ -72,14 +71,14 @@ class ConvertedRows:
 
     value: pa.StructArray
     bad: Mapping[int, BadValue]
-    """The first fault of each row that cannot be stored, by its place. Its values mean nothing."""
+    """The first fault of each bad row, by its place. Such a row's values mean nothing."""
 
 
 def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool = False) -> ConvertedRows:
     """Rows as the column ``value`` of this schema.
 
-    A row is a mapping by field name, a dataclass, a named tuple or a pydantic model; None is NULL as a whole. A field that is left out is
-    NULL. ``ignore_extra`` drops what the schema does not have.
+    A row is a mapping by field name, a dataclass, a named tuple or a pydantic model; None is NULL as a whole. A missing field is
+    NULL. ``ignore_extra`` drops unknown fields.
     """
     bad: dict[int, BadValue] = {}
     at = np.arange(len(rows))
@@ -88,7 +87,7 @@ def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool =
 
 
 def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> ConvertedRows:
-    """The same for rows that were taken apart: the values of each field in use, None where the row has none."""
+    """The same for the values of each field in use, None where the row has none."""
     bad: dict[int, BadValue] = {}
     places = _Places(np.arange(len(columns[0])), bad, ignore_extra=False)
     return ConvertedRows(_joined(columns, schema.live, "", places), bad)
@@ -96,7 +95,7 @@ def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> ConvertedR
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Places:
-    """The rows that a column's values belong to, and where their faults are gathered."""
+    """The rows of a column's values, and their faults."""
 
     at: np.ndarray[Any, np.dtype[np.int64]]
     bad: dict[int, BadValue]
@@ -106,7 +105,6 @@ class _Places:
         self.bad.setdefault(int(self.at[number]), fault)
 
     def of(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> _Places:
-        """The places of values that are parts of these values."""
         return _Places(self.at[numbers], self.bad, self.ignore_extra)
 
 
@@ -152,7 +150,7 @@ def _plain(values: Values, type_: PrimitiveType | DecimalType, path: str, places
 
 
 def _arrow(values: Values, type_: PrimitiveType | DecimalType) -> pa.Array:
-    """Values of allowed types. Raises what Arrow raises for one that does not fit."""
+    """Values of allowed types. Raises Arrow's errors."""
     arrow = arrow_type(type_)
     if type_ is PrimitiveType.TIMESTAMP or type_ is PrimitiveType.TIMESTAMP_NTZ:
         # Arrow's own way from aware datetimes is three times slower, and takes naive ones for UTC; here they raise TypeError.
@@ -168,7 +166,7 @@ def _arrow(values: Values, type_: PrimitiveType | DecimalType) -> pa.Array:
 
 
 def _fitting(value: object, type_: PrimitiveType | DecimalType, allowed: set[type]) -> Any:  # noqa: ANN401 - what Arrow takes
-    """A value of an unusual class as one that Arrow takes. Raises if it does not fit."""
+    """A value of an unusual class as Arrow takes it. Raises if it does not fit."""
     made: Any = value
     if isinstance(value, Enum):
         made = value.value
@@ -235,7 +233,6 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
 
 
 def _joined(columns: Sequence[Values], used: Sequence[Field], path: str, places: _Places) -> pa.StructArray:
-    """Structs of the values of their fields."""
     made = [_column(column, field, join(path, field.name), places) for field, column in zip(used, columns, strict=True)]
     stored = [pa.field(field.stored_name, column.type) for field, column in zip(used, made, strict=True)]
     return pa.StructArray.from_arrays(made, fields=stored)
@@ -254,7 +251,7 @@ def _columns_of(rows: Sequence[Mapping[Any, Any]], names: Sequence[Any]) -> list
 
 
 def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Mapping[Any, Any]:
-    """A row of a producer of an earlier version as one of the present version. What is there under both names stays as it is."""
+    """An earlier producer's row by present names. A value under the present name is kept."""
     if older.keys().isdisjoint(row):
         return row
     made: dict[Any, Any] = {name: value for name, value in row.items() if name not in older}
@@ -265,12 +262,11 @@ def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Map
 
 
 def _present_name(field: Field) -> Any:  # noqa: ANN401 - a text, or what no row has
-    """What rows of the present version call a field. A retired one has no name there: another may have taken it."""
+    """A retired field has none: another field may have its name now."""
     return (field.id,) if field.retired else field.name
 
 
 def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> list[Any]:
-    """The values as mappings, None where there is none or where it is none."""
     if set(map(type, values)) <= {dict}:
         return list(values)
     made: list[Any] = []
@@ -289,7 +285,7 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
 
 
 def row_reader(value: object) -> Callable[[Any], Mapping[str, Any] | None]:
-    """How a row of this class is read: as a mapping, or None when it is no row. Raises `AttributeError` for one without all its fields."""
+    """Reads rows of this class as mappings, or None for no row. Raises `AttributeError` for one without all its fields."""
     if isinstance(value, Mapping):
         return dict
     if is_dataclass(value) and not isinstance(value, type):
@@ -351,7 +347,6 @@ def _map(values: Values, type_: MapType, key: Field, value: Field, path: str, pl
 
 
 def _checked(values: Values, classes: tuple[type, ...], type_: FieldType, path: str, places: _Places) -> list[Any]:
-    """The values that are of these classes, None for the others."""
     if all(one is _NULL or issubclass(one, classes) for one in set(map(type, values))):
         return list(values)
     made: list[Any] = []
@@ -364,7 +359,7 @@ def _checked(values: Values, classes: tuple[type, ...], type_: FieldType, path: 
 
 
 def _flat(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Where each value's parts begin, and the value that each part belongs to."""
+    """The offset of each value's parts, and the value of each part."""
     sizes = map(len, values) if None not in values else (0 if value is None else len(value) for value in values)
     lengths = np.fromiter(sizes, np.int64, len(values))
     return pa.array(np.r_[0, np.cumsum(lengths)].astype(np.int32)), np.repeat(np.arange(len(values)), lengths)

@@ -1,4 +1,4 @@
-"""Where objects live: the store protocol, its backends, and wrappers that slow, break and count."""
+"""The store protocol, its backends, and wrappers that slow, break and count."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A store that remembers ranges of objects that never change, within bounds."""
+"""A store that remembers ranges of objects that never change."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from .wrapper import StoreWrapper
 
 
 class CachingStore(StoreWrapper):
-    """Asks once for each range of an object, as long as at most ``bytes_max`` are remembered: the least recently used go first.
+    """Reads each range of an object once while it is remembered: at most ``bytes_max``, the least recently used go first.
 
-    It is for objects that are never written again under their keys, such as the files of a table. What was deleted meanwhile is
-    still told, and what was damaged is told as it was.
+    Only for objects that are never written again. Deleted and damaged ones answer as they did when they were read.
     """
 
     def __init__(self, inner: ObjectStore, bytes_max: int) -> None:

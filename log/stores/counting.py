@@ -1,4 +1,4 @@
-"""A store that keeps count of its requests, and of what they would cost."""
+"""A store that counts its requests, and what they would cost."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LIST_PAGE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbStatistics:
-    """The requests of one verb."""
+    """Requests of one verb."""
 
     requests: int = 0
-    """Requests as a service bills them: one LIST per 1,000 keys, one request per part of a multipart upload and two more."""
+    """Requests as billed: one LIST per 1,000 keys, one request per part of a multipart upload and two more."""
     failed: int = 0
     """Calls that raised, a missing object or a refused condition included."""
     bytes: int = 0
@@ -32,7 +32,7 @@ class VerbStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """What went to a store so far, by verb; two of them can be subtracted."""
+    """Requests to a store, by verb; two of them can be subtracted."""
 
     put: VerbStatistics = field(default_factory=VerbStatistics)
     get: VerbStatistics = field(default_factory=VerbStatistics)
@@ -45,9 +45,7 @@ class StoreStatistics:
 
     @property
     def cost_usd(self) -> float:
-        """The cost at S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free. Storage is not
-        included.
-        """
+        """S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free. Storage is not included."""
         return (self.put.requests + self.list.requests) * 0.005e-3 + self.get.requests * 0.0004e-3
 
     def __sub__(self, earlier: StoreStatistics) -> StoreStatistics:
@@ -55,14 +53,13 @@ class StoreStatistics:
 
 
 class CountingStore(StoreWrapper):
-    """Counts the calls of another store. A retry inside a backend is not seen; learning the clock counts as PUT, GET and DELETE."""
+    """Counts the calls of another store, without retries inside a backend. Learning the clock counts as PUT, GET and DELETE."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
         self._statistics = StoreStatistics()
 
     def statistics(self) -> StoreStatistics:
-        """The counts so far."""
         return self._statistics
 
     async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""A store that misbehaves on purpose: it reproduces, at a chosen call, what object stores and networks were seen to do."""
+"""A store that reproduces, at a chosen call, faults of object stores and networks."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ T = TypeVar("T")
 
 
 class FaultKind(Enum):
-    """What goes wrong with one call. Writes are put, put_large and delete; conditional ones, puts that create or match."""
+    """Writes are put, put_large and delete; conditional ones, puts that create or match."""
 
     FAIL_BEFORE = "fail_before"
-    """The connection breaks before the store has seen the request."""
+    """The connection breaks before the store has the request."""
     THROTTLED = "throttled"
     """503: not carried out."""
     LOST_ANSWER = "lost_answer"
     """Carried out, then the connection breaks. A refusal gets lost too."""
     LATE_APPLY = "late_apply"
-    """The caller gets an error now; ``delay_s`` later the store carries the write out. Writes only."""
+    """An error now; the store carries the write out ``delay_s`` later. Writes only."""
     DUPLICATE = "duplicate"
-    """Carried out twice, the second time ``delay_s`` after the first and unseen by the caller. Writes only."""
+    """Carried out again ``delay_s`` later, unseen by the caller. Writes only."""
     UNDECIDED = "undecided"
-    """409: not carried out, and not because the condition failed. Conditional writes only."""
+    """409, not for the condition: not carried out. Conditional writes only."""
     REFUSED_AFTER_SUCCESS = "refused_after_success"
-    """412, though this very request was carried out, as a retry below would see it. Conditional writes only."""
+    """412, though carried out, as a retry inside a client would see it. Conditional writes only."""
     SLOW_REQUEST = "slow_request"
-    """Carried out after ``delay_s``; then the answer comes at once."""
+    """Carried out after ``delay_s``, answered at once."""
     SLOW_ANSWER = "slow_answer"
-    """Carried out at once, the answer comes after ``delay_s``."""
+    """Carried out at once, answered after ``delay_s``."""
     STORAGE_FULL = "storage_full"
     """No room: not carried out. Puts only."""
     PERMISSION = "permission"
-    """Refused: not carried out."""
 
     def applies_to(self, call: StoreCall) -> bool:
         match self:
@@ -70,22 +69,18 @@ _ERRORS: Mapping[FaultKind, tuple[type[PenstockError], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of one call."""
+    """One call's fault."""
 
     kind: FaultKind
     delay_s: float = 0.0
 
 
 FaultPlan: TypeAlias = Callable[[int, str, str], Fault | None]
-"""``plan(call_number, verb, key)``: the fault of this call, or None. Numbers count from 0; verbs are those of `StoreCall`."""
+"""``plan(call_number, verb, key)``. Numbers count from 0; verbs are those of `StoreCall`."""
 
 
 class FaultStore(StoreWrapper):
-    """Lets another store's calls fail as ``plan`` says.
-
-    A fault that makes no sense for a call (see `FaultKind`) lets it pass and is not counted. Time is `asyncio.sleep`, and what
-    happens after the answer runs in tasks of the running loop, so all of it works under a virtual clock.
-    """
+    """Lets another store's calls fail by ``plan``. A fault that does not apply to its call is not counted."""
 
     def __init__(self, inner: ObjectStore, plan: FaultPlan) -> None:
         super().__init__(inner)
@@ -96,16 +91,15 @@ class FaultStore(StoreWrapper):
 
     @property
     def calls(self) -> int:
-        """How many calls were made so far."""
         return self._calls
 
     @property
     def fired(self) -> Mapping[FaultKind, int]:
-        """The number of times each kind happened, zeros included."""
+        """The number of faults by kind, zeros included."""
         return {kind: self._fired[kind] for kind in FaultKind}
 
     async def settle(self) -> None:
-        """Wait until everything that is still on its way has been carried out."""
+        """Wait for everything still on its way."""
         while self._late:
             await asyncio.gather(*self._late)
 
@@ -148,7 +142,6 @@ class FaultStore(StoreWrapper):
 
 
 async def _silently(run: Callable[[], Awaitable[object]], delay_s: float) -> None:
-    """Carry out a request whose answer nobody gets."""
     if delay_s > 0:
         await asyncio.sleep(delay_s)
     with suppress(PenstockError):
@@ -156,14 +149,13 @@ async def _silently(run: Callable[[], Awaitable[object]], delay_s: float) -> Non
 
 
 def scripted_faults(faults: Mapping[int, Fault]) -> FaultPlan:
-    """The plan that has these faults at these call numbers."""
     return lambda number, _verb, _key: faults.get(number)
 
 
 def random_faults(
     runtime: Runtime, *, rate: float, kinds: Sequence[FaultKind] = tuple(FaultKind), delay_s_max: float = 1.0
 ) -> FaultPlan:
-    """The plan in which each call fails with probability ``rate``, by one of ``kinds``, with delays up to ``delay_s_max``."""
+    """Each call fails with probability ``rate``."""
 
     def plan(_number: int, _verb: str, _key: str) -> Fault | None:
         # Drawn for every call, so that one call more does not change the faults of all later ones.

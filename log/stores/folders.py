@@ -1,4 +1,4 @@
-"""Listing a folder of files as an object store lists keys: by key, from any point on."""
+"""Lists a folder of files as an object store lists keys."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from .protocol import HIDDEN_FOLDER, ObjectInfo, Version
 
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
-"""What the system answers for a path that is not the file, or not the folder, that was looked for."""
+"""Errors for a path that is no file, or no folder."""
 
 
 def version_of(file: os.stat_result) -> Version:
-    """The version of an object by its file."""
     return Version(f"{file.st_ino:x}.{file.st_mtime_ns:x}.{file.st_size:x}")
 
 
 def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None) -> list[ObjectInfo]:
-    """The files below ``root`` as `ObjectStore.list` promises; only files that are returned are examined."""
+    """The guarantees are those of `ObjectStore.list`; only files returned are examined."""
     folder, slash, name_prefix = prefix.rpartition("/")
     found: list[ObjectInfo] = []
     if max_keys is not None and max_keys <= 0:
@@ -35,13 +34,12 @@ def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None
 
 
 def list_folders(root: str, folder: str) -> list[str]:
-    """The folders in ``folder`` (named with its ``/``) that hold a file at any depth."""
+    """The folders in ``folder`` (which ends with ``/``) that hold a file at any depth."""
     inside = (entry.name for entry in _entries(root, folder) if entry.is_dir())
     return sorted(name for name in inside if _holds_any(root, f"{folder}{name}/"))
 
 
 def _walk(root: str, folder: str, name_prefix: str, after: str | None) -> Iterator[str]:
-    """The keys below a folder in key order; folders that lie outside the range are not opened."""
     if after is not None and not after.startswith(folder):
         if after > folder:
             return

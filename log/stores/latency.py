@@ -15,12 +15,11 @@ from .wrapper import StoreCall, StoreWrapper, received_bytes
 T = TypeVar("T")
 
 _P99 = 2.326347874
-"""The 99th percentile of the standard normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A lognormal distribution, given by two of its percentiles."""
+    """A lognormal distribution by two percentiles."""
 
     p50_ms: float
     p99_ms: float
@@ -32,14 +31,14 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyProfile:
-    """How long the requests of a service take."""
+    """A service's latencies."""
 
     put: Latency
     get: Latency
     list: Latency
     delete: Latency
     throughput_bytes_per_s: float
-    """The throughput of one connection; a body adds its size divided by it."""
+    """The throughput of each connection."""
 
 
 S3_STANDARD = LatencyProfile(
@@ -49,15 +48,11 @@ S3_STANDARD = LatencyProfile(
     delete=Latency(28, 75),
     throughput_bytes_per_s=80e6,
 )
-"""Published measurements of S3 Standard from a machine in its region."""
+"""Published measurements from within the region."""
 
 
 class LatencyStore(StoreWrapper):
-    """Adds the latencies of ``profile`` to the calls of another store.
-
-    A call takes effect at the middle of its time, since the request travels there and the answer back. A refusal takes as long. Only
-    ``runtime.random`` and `asyncio.sleep` are used, so seeded runs under a virtual clock repeat.
-    """
+    """Adds the latencies of ``profile`` to another store. A call takes effect in the middle of its time."""
 
     def __init__(self, inner: ObjectStore, *, profile: LatencyProfile = S3_STANDARD, runtime: Runtime | None = None) -> None:
         super().__init__(inner)

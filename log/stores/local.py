@@ -1,7 +1,6 @@
 """A store in a folder of a file system.
 
-A write becomes visible by one atomic step on the folder (``link`` for a create, ``rename`` for a replace) after its bytes are on the
-disk. So a reader sees all of an object or none, and a crash leaves at most a hidden draft.
+A write becomes visible by one atomic step (``link`` or ``rename``) once its bytes are on the disk. A crash leaves at most a draft.
 """
 
 from __future__ import annotations
@@ -48,17 +47,16 @@ _DRAFT_AGE_MAX_NS = 24 * 3600 * 1_000_000_000
 
 
 class LocalStore:
-    """Objects are the files under ``root``; the folder is made by the first write.
+    """Objects are the files under ``root``, which the first write makes.
 
-    Guarantees: an acknowledged put survives a power failure (file and folder are flushed; a delete may be undone by one). Creates are
-    decided by the file system, so threads, processes and machines on a shared POSIX file system with hard links may race. Replaces,
-    conditional replaces and deletes of one key take turns by ``flock`` on a file in the hidden folder ``.penstock``. That folder also
-    holds unfinished writes; neither ever shows in a list.
+    An acknowledged put survives a power failure; a delete may be undone by one. Threads, processes and machines may race to create
+    on a shared POSIX file system with hard links. Replaces and deletes of one key take turns by ``flock`` in the hidden folder
+    ``.penstock``.
 
-    An object's version is its inode, size and modification time, and each replace moves that time forward: equal bytes written again
-    are another version. Where a file system keeps coarser times than nanoseconds, the inode alone tells them apart.
+    An object's version is its inode, size and modification time. Each replace moves that time forward, so equal bytes written again
+    are another version. On file systems with coarser times than nanoseconds the inode alone distinguishes them.
 
-    Calls run in threads of the store's own, started on first use; a forked child starts its own, so a store may be used on both sides.
+    A forked child starts its own threads, so both sides may use the store.
     """
 
     def __init__(self, root: str | Path, *, runtime: Runtime | None = None) -> None:
@@ -100,7 +98,7 @@ class LocalStore:
         await self._run("delete", key, lambda: self._delete(key))
 
     async def clock_ms(self) -> int:
-        """The file system's clock, which on a network share is not this machine's."""
+        """The file system's clock: on a network share, another machine's."""
         return await self._run("clock", "", self._clock_ms)
 
     async def close(self) -> None:
@@ -157,7 +155,6 @@ class LocalStore:
         return version_of(written)
 
     def _write_draft(self, data: Buffer | Sequence[Buffer]) -> tuple[str, os.stat_result]:
-        """Write and flush the bytes under a hidden name. Nothing is left when that fails."""
         draft = f"{self._drafts}/{self._runtime.new_id()}"
         handle = self._open_hidden(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -182,14 +179,13 @@ class LocalStore:
         return draft, written
 
     def _sweep_drafts(self, now_ns: int) -> None:
-        """Remove the drafts of writers that were killed long ago."""
         for name in os.listdir(self._drafts):
             with suppress(OSError):
                 if now_ns - os.stat(f"{self._drafts}/{name}").st_mtime_ns > _DRAFT_AGE_MAX_NS:
                     os.unlink(f"{self._drafts}/{name}")
 
     def _place(self, target: str, step: Callable[[], None]) -> None:
-        """Do the visible step, making the folder first: a delete of another process may remove the empty folder at any time."""
+        """Do the visible step, in a folder made first: another process' delete may remove an empty folder at any time."""
         for attempt in range(_ATTEMPTS):
             try:
                 self._make_folder(os.path.dirname(target))
@@ -201,7 +197,7 @@ class LocalStore:
                     raise
 
     def _make_folder(self, folder: str) -> None:
-        """Make a folder and those above it, durably. An existing one may be another writer's, who has not flushed it yet."""
+        """Make folders durably. An existing one may be another writer's that has not flushed it yet."""
         if folder in self._durable:
             return
         parent = os.path.dirname(folder)
@@ -297,7 +293,6 @@ def _link(draft: str, target: str, key: str) -> None:
 
 
 def _refuse_if_stale(key: str, target: str, mode: PutMode) -> os.stat_result | None:
-    """Raise `Conflict` when what is there now forbids the write; return what is there."""
     try:
         present = os.stat(target)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""A store in this process's memory: deterministic, for tests, examples and the simulation."""
+"""A deterministic store in memory, for tests, examples and the simulation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Object:
 
 
 class MemoryStore:
-    """Objects in a dictionary. Every call takes effect at once and is linearizable, also between threads that share the store."""
+    """Objects in a dictionary. Calls are linearizable, also between threads."""
 
     def __init__(self, *, name: str = "", clock: Clock | None = None) -> None:
         self._name = name
@@ -118,7 +118,6 @@ class MemoryStore:
 
 
 def join(data: Buffer | Sequence[Buffer]) -> bytes:
-    """The bytes of a body given whole or in pieces."""
     if isinstance(data, bytes):
         return data
     if isinstance(data, (bytearray, memoryview)):

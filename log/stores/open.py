@@ -26,7 +26,7 @@ _READ_RETRIES = 6
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """The options of a scheme: our names, each with obstore's. Secrets never stand in a URL."""
+    """A scheme's options: our names, each with obstore's."""
 
     client: str
     options: Mapping[str, str]
@@ -82,13 +82,12 @@ def open_store(
     ``az://container/prefix``       Azure Blob Storage. Options: ``account``, ``endpoint``, ``anonymous``, ``emulator``
     ==============================  ==========================================================================================
 
-    Options follow a ``?`` (``s3://lake/prod?region=eu-west-1``) or come in ``options``. All three services also take ``timeout_s`` (one
-    request, default 30) and ``connect_timeout_s`` (default 5). Credentials come from the environment (the variables of the service's
-    own tools), from the machine's role, or in ``options``. Those options are ``access_key_id``, ``secret_access_key`` and
-    ``session_token`` for S3; ``service_account_key`` and ``bearer_token`` for Google; ``account_key``, ``sas_key``, ``token``,
-    ``client_id``, ``client_secret`` and ``tenant_id`` for Azure. Credentials in a URL are refused, as URLs get logged.
+    Options follow a ``?`` (``s3://lake/prod?region=eu-west-1``) or come in ``options``. All three services also take ``timeout_s``
+    (one request, default 30) and ``connect_timeout_s`` (default 5). Credentials come from the environment, the machine's role, or
+    ``options``: ``access_key_id``, ``secret_access_key`` and ``session_token`` for S3; ``service_account_key`` and ``bearer_token``
+    for Google; ``account_key``, ``sas_key``, ``token``, ``client_id``, ``client_secret`` and ``tenant_id`` for Azure.
 
-    Raises `InvalidArgument` for an unknown scheme, option or value.
+    Raises `InvalidArgument` for an unknown scheme, option or value, and for credentials in a URL, as URLs get logged.
     """
     runtime = runtime or Runtime()
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else ""

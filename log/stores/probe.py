@@ -1,4 +1,4 @@
-"""Checks whether a store honours conditional writes, on which everything rests. Some stores that speak S3 do not."""
+"""Checks whether a store honours conditional writes; some that speak S3 do not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _RACES = 3
 
 
 async def probe_conditional_writes(store: ObjectStore, runtime: Runtime) -> None:
-    """Try conditional writes on objects under ``.probe/``, and remove those.
+    """Try conditional writes on objects under ``.probe/``, by some 15 requests.
 
-    Raises `UnsafeStoreError`, saying what the store did, when it accepts a second create, a stale version or two racing creates, or
-    refuses what it should accept. The probe takes some 15 requests. Passing faults are raised as they are: they say nothing about the
-    store.
+    Raises `UnsafeStoreError` when the store accepts a second create, a stale version or two racing creates, or refuses what it
+    should accept. Passing faults are raised as they are.
     """
     keys = [f".probe/{runtime.new_id()}" for _ in range(1 + _RACES)]
     try:
@@ -76,7 +75,7 @@ async def _accepted(store: ObjectStore, key: str, body: bytes, mode: PutMode) ->
 
 
 async def _written(store: ObjectStore, key: str, body: bytes, mode: PutMode) -> bool:
-    """Write, and read back what is not confirmed: a store may answer 409 to a write that it could do a moment later."""
+    """Write, and read back what is not confirmed, as a store may answer 409 without a conflict."""
     for _ in range(_ATTEMPTS):
         if await _accepted(store, key, body, mode) is not None:
             return True

@@ -1,7 +1,6 @@
-"""The one interface between Penstock and object storage.
+"""The interface between Penstock and object storage, with the weakest guarantees that the protocols need.
 
-Eight verbs, each with the weakest guarantee that the protocols need. A backend translates foreign errors to the types named here
-and in `errors`, and nothing above it knows which store it is. ``tests/log/stores/contract.py`` is the executable form of this page.
+Backends raise only errors named here and in `errors`. ``tests/log/stores/contract.py`` is the executable form of this page.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from ..errors import InvalidArgument, PenstockError
 from ..limits import MIB
 
 PART_BYTES = 16 * MIB
-"""What `ObjectStore.put_large` cuts a large object into, where the store takes parts."""
+"""The part size of `ObjectStore.put_large`, where the store takes parts."""
 HIDDEN_FOLDER = ".penstock"
-"""Belongs to the local store; no key lies in it."""
+"""The local store's; no key lies in it."""
 _DELETES_AT_ONCE = 16
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -32,8 +31,8 @@ class ObjectMissing(PenstockError, LookupError):
 class Conflict(PenstockError):
     """A conditional write was not confirmed.
 
-    It says that the store refused (412) or could not decide (409), not that the write did not happen: the store may be refusing
-    the client's own earlier attempt. Read the object back and compare write ids.
+    The store refused (412) or could not decide (409), perhaps because of the client's own earlier attempt: read the object back and
+    compare write ids.
     """
 
     kind = "conflict"
@@ -41,28 +40,28 @@ class Conflict(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A witness of one stored state of an object; only a store makes them, and only to be handed back in `IfMatch`."""
+    """A witness of one stored state of an object, made only by stores."""
 
     token: str
 
     @property
     def tag(self) -> str:
-        """The part of it that a LIST shows too (`ObjectInfo.tag`)."""
+        """The part that a LIST shows too (`ObjectInfo.tag`)."""
         return self.token.partition("\n")[0]
 
 
 class Put(Enum):
-    """Preconditions of a write that need no witness."""
+    """A precondition without a witness."""
 
     CREATE = "create"
     """Only if there is no object under the key (``If-None-Match: *``)."""
     REPLACE = "replace"
-    """Whatever is there."""
+    """Unconditional."""
 
 
 @dataclass(frozen=True, slots=True)
 class IfMatch:
-    """Only if the object is still the one this version was read from."""
+    """Only if the object is still the one of this version."""
 
     version: Version
 
@@ -72,19 +71,19 @@ PutMode: TypeAlias = Put | IfMatch
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a LIST says of an object."""
+    """An object in a LIST."""
 
     key: str
     size_bytes: int
     last_modified_ms: int
-    """The time by the store's clock; on S3 cut to the second."""
+    """The store's clock; on S3 cut to the second."""
     tag: str = ""
-    """The tag of the object's version. An object that was written since has another. Empty: the store does not show it."""
+    """The version's tag. Empty: the store does not show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as it was read, whole."""
+    """A whole object."""
 
     data: bytes
     version: Version
@@ -93,18 +92,18 @@ class StoredObject:
 
 @runtime_checkable
 class ObjectStore(Protocol):
-    """A place for objects under one root. Keys are relative, with ``/`` between parts and no leading one.
+    """Objects under one root. Keys are relative, with ``/`` between parts and no leading one.
 
-    All methods may raise `StoreUnavailable` (outcome unknown: for a write it may still land later), `PermissionDenied` and
-    `StorageFull`. Reads retry passing faults by themselves within the backend's time-out; a write is tried exactly once, as a
-    hidden second try could meet its own first one. Only `put_large`, whose key is fresh, may retry its parts.
+    All methods may raise `StoreUnavailable` (outcome unknown: a write may still land later), `PermissionDenied` and `StorageFull`.
+    Reads retry passing faults within the backend's time-out. A write is tried exactly once, as a hidden second try could meet its
+    own first one. Only `put_large`, whose key is fresh, may retry its parts.
 
-    Every call with a key or prefix that not every store can hold raises `InvalidArgument`: see `keys`.
+    A key or prefix that not every store can hold raises `InvalidArgument`: see `check_key`.
     """
 
     @property
     def url(self) -> str:
-        """Where the root is, for people and error messages; without secrets."""
+        """The root, for people and error messages; without secrets."""
         ...
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
@@ -123,41 +122,37 @@ class ObjectStore(Protocol):
         ...
 
     async def get_range(self, key: str, start: int, limit: int) -> bytes:
-        """Read bytes ``start`` (inclusive) to ``limit`` (exclusive). A negative ``start`` with limit 0 counts from the end.
+        """Read bytes ``start`` (inclusive) to ``limit`` (exclusive), fewer where the object ends. Raises `ObjectMissing`.
 
-        The result is shorter than asked for where the object ends. Raises `ObjectMissing`.
+        A negative ``start`` with limit 0 counts from the end.
         """
         ...
 
     async def list(self, prefix: str, *, after: str | None = None, max_keys: int | None = None) -> list[ObjectInfo]:
-        """The objects whose keys start with ``prefix`` (plain text, not a folder), by key, only those above ``after``.
+        """Objects whose keys start with ``prefix`` (plain text, not a folder) and are above ``after``, in key order: the first
+        ``max_keys``.
 
-        At most ``max_keys`` of them when given (the first in key order), else all. Sees every write that ended before the call.
+        Sees every write that ended before the call.
         """
         ...
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
-        """The distinct next path parts below the folder ``prefix`` (which ends with ``/``) that have objects below them."""
+        """The distinct next path parts below the folder ``prefix`` (which ends with ``/``)."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove the object; fine when there is none."""
+        """Remove the object, if there is one."""
         ...
 
     async def clock_ms(self) -> int:
-        """The store's clock, in milliseconds since the epoch; may write and remove an object under ``.clock/`` to learn it."""
+        """Milliseconds since the epoch; may write and remove an object under ``.clock/``."""
         ...
 
-    async def close(self) -> None:
-        """Let go of connections and threads."""
-        ...
+    async def close(self) -> None: ...
 
 
 def check_key(key: str) -> None:
-    """Raise `InvalidArgument` unless every store accepts ``key``, so that a lake can be copied from one store to another.
-
-    Such a key is relative, has no empty, ``.`` or ``..`` part and is not hidden.
-    """
+    """Raise `InvalidArgument` unless every store accepts ``key``: relative, without empty, ``.`` or ``..`` parts, not hidden."""
     parts = key.split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts) or parts[0] == HIDDEN_FOLDER:
         raise InvalidArgument("bad key", object=key, expected=f"non-empty parts between '/', no '..', not in {HIDDEN_FOLDER}")
@@ -173,7 +168,7 @@ def check_prefix(prefix: str) -> None:
 
 
 async def delete_all(store: ObjectStore, keys: Iterable[str]) -> int:
-    """Delete these objects in order, 16 side by side. Returns how many. An error is raised, and the objects after it stay."""
+    """Delete objects in order, 16 side by side, and return how many. An error is raised, and the objects after it stay."""
     waiting = list(keys)
     for start in range(0, len(waiting), _DELETES_AT_ONCE):
         await asyncio.gather(*(store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))

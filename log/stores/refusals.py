@@ -1,7 +1,7 @@
-"""What a store or a table refuses now, and allowed before: credentials expire and policies change, mostly for a moment.
+"""Refusals of what a store or a table allowed before: credentials expire and policies change, mostly for a moment.
 
-Such a refusal is a passing fault (`AccessRefused`) for a while, which is tried again like an outage. Then it is `AccessLost`. What was
-never allowed is refused at once, with `PermissionDenied`: the configuration is wrong, and nothing has begun.
+Such a refusal is `AccessRefused` for a while, tried again like an outage, then `AccessLost`. What was never allowed raises
+`PermissionDenied` at once: the configuration is wrong.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ log = logging.getLogger("penstock.log")
 T = TypeVar("T")
 
 Right: TypeAlias = tuple[str, str]
-"""A verb, and the pattern of the keys that it is about."""
 _GIVEN: Final = re.compile(r"(?<![^/])\d+(?![^/.])|[0-9a-f]{8}[0-9a-f-]*")
-"""What no policy names in a key: numbers, and ids that are drawn. Kinds, topics and groups are named."""
+"""Parts of a key that no policy names: numbers and drawn ids."""
 _RIGHTS_MAX: Final = 10_000
-"""The most rights that are remembered. Beyond, the oldest is forgotten, until it is used again."""
+"""Beyond it the least recently used right is forgotten."""
 
 RENEWED_EVERY_S: Final = 5.0
-"""The time between two readings of credentials that a store or a table refuses."""
+"""The time between two readings of refused credentials."""
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class _Refused:
 
 
 class Refusals:
-    """What one store or table allowed and refuses, by the right that it takes."""
+    """The rights that one store or table allowed and refuses."""
 
     def __init__(self, place: str, clock: Clock, timeout: timedelta = REFUSAL_TIMEOUT) -> None:
         self._place = place
@@ -52,12 +51,12 @@ class Refusals:
 
     @property
     def refusing_s(self) -> float:
-        """How long the place has refused something that it allowed before; 0 when it refuses nothing. Any thread may ask."""
+        """The time for which something allowed before has been refused, or 0. Thread-safe."""
         now_s = self._clock.monotonic_s()
         return max((now_s - one.since_s for one in list(self._refused.values()) if not self._is_over(one, now_s)), default=0.0)
 
     async def around(self, verb: str, key: str, run: Callable[[], Awaitable[T]]) -> T:
-        """Carry out a call. Raises `AccessRefused` or `AccessLost` in place of the refusal of what was allowed before."""
+        """Carry out a call. Raises `AccessRefused` or `AccessLost` for refusals of what was allowed before."""
         try:
             answer = await run()
         except PermissionDenied as error:
@@ -101,12 +100,11 @@ class Refusals:
         )
 
     def _is_over(self, refused: _Refused, now_s: float) -> bool:
-        """Whether nobody met it for so long that another refusal is of another occasion: who met it may have gone."""
+        """Another refusal is of another occasion, as this one was not met for so long."""
         return now_s - refused.last_s > self._timeout_s
 
 
 def right_of(verb: str, key: str) -> Right:
-    """The right that a call takes."""
     return verb, _GIVEN.sub("*", key)
 
 

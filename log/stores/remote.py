@@ -43,14 +43,13 @@ _LIST_CHUNK = 1000
 
 
 class RemoteStore:
-    """Objects under a prefix of a bucket. Make one with `open_store`.
+    """Objects under a prefix of a bucket, made by `open_store`.
 
-    ``reader`` and ``writer`` reach the same place. The reader retries passing faults. The writer tries once, as a hidden second try
-    could meet its own first one and report a conflict. A big conditional write that loses may find its connection broken instead of
-    refused: that is `StoreUnavailable`, outcome unknown. Multipart uploads of `put_large` retry their parts, which is harmless under a
-    fresh key; an interrupted one may leave hidden parts, which a lifecycle rule of the bucket removes.
+    ``reader`` retries passing faults. ``writer`` tries once, as a hidden second try could meet its own first one and report a
+    conflict. A big conditional write that loses may break its connection: `StoreUnavailable`, outcome unknown. An interrupted
+    `put_large` may leave hidden parts, for a lifecycle rule of the bucket.
 
-    Times are the store's, cut to the second. Network threads do not survive a fork: in a child every call raises `ForkedError`.
+    Network threads do not survive a fork: in a child every call raises `ForkedError`.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class RemoteStore:
         runtime: Runtime,
         renew: Callable[[], tuple[Client, Client]] | None = None,
     ) -> None:
-        """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
+        """``renew`` makes both clients anew once their credentials are refused."""
         self._renew = renew
         self._renewed_s = -RENEWED_EVERY_S
         self._url = url
@@ -160,8 +159,8 @@ class RemoteStore:
     async def clock_ms(self) -> int:
         """The store's clock, from the Last-Modified of an object written now.
 
-        Stores cut it to the second, so the middle of that second is returned. It is right to half a second, plus the time of the
-        requests. Ages computed as ``clock_ms() - last_modified_ms`` are between half a second too small and 1.5 s too large.
+        Stores cut it to the second. The middle of that second is returned: right to half a second, plus the time of the requests.
+        Ages computed with it are between half a second too small and 1.5 s too large.
         """
         key = f".clock/{self._runtime.new_id()}"
         await self.put(key, b"", mode=Put.REPLACE)
@@ -178,7 +177,6 @@ class RemoteStore:
 
     @contextmanager
     def _request(self, operation: str, key: str, *, conditional: bool = False) -> Iterator[None]:
-        """Surround one request: refuse what cannot be made, and translate what went wrong."""
         if self._closed:
             raise ClosedError("the store is closed", operation=operation, object=key)
         if os.getpid() != self._pid:
@@ -228,7 +226,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _just_below(prefix: str, folder: str) -> str | None:
-    """A name below all keys that start with ``prefix``. It is above those that sort before, but for rare ones that are filtered."""
+    """A name below all keys that start with ``prefix``. Rare keys between the two are filtered."""
     if len(prefix) <= len(folder) + 1 or not "!" < prefix[-1] < "\x7f":
         return None
     return prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~"

@@ -1,4 +1,4 @@
-"""Translates obstore's errors. Their types say too little, so the store's answer is read from their text."""
+"""Translates obstore's errors by their text, as their types distinguish too little."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ _LOCKED_HINT = (
     "use a bucket without it"
 )
 REFUSED_HINT = "Check what they may do there"
-"""The hint for credentials that the store refused, whether it knows them or not."""
 
 
 _Meaning: TypeAlias = tuple[type[PenstockError], str, str | None]
@@ -47,8 +46,7 @@ def translate(
 ) -> PenstockError:
     """Our error for one of obstore's.
 
-    ``conditional`` says that the request was a conditional write; ``answered``, that this store has answered before, so that
-    credentials exist and a failure to fetch them is a passing one.
+    ``answered``: this store has answered before, so a failure to fetch credentials is a passing one.
     """
     text = str(error).partition("\n\nDebug source")[0]
     status = int(match[1]) if (match := _STATUS.search(text)) else None

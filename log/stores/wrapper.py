@@ -1,4 +1,4 @@
-"""The base of stores that wrap another: every call passes one point, described as a `StoreCall`."""
+"""The base of stores that wrap another: every call passes one point."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class StoreCall:
     """One call of a store."""
 
     verb: str
-    """``put``, ``put_large``, ``get``, ``list``, ``delete`` or ``clock``: what a service bills as one kind of request."""
+    """``put``, ``put_large``, ``get``, ``list``, ``delete`` or ``clock``: billed as one kind of request."""
     key: str
-    """The key, or the prefix that is listed."""
+    """Or the prefix of a list."""
     sent_bytes: int = 0
     mode: PutMode | None = None
 
@@ -33,18 +33,17 @@ class StoreCall:
 
 
 class StoreWrapper:
-    """A store that passes every call on through `_around`; alone it changes nothing."""
+    """A store that passes every call on through `_around`."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
 
     @property
     def inner(self) -> ObjectStore:
-        """The store that it stands around."""
         return self._inner
 
     async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
-        """Carry out ``call`` by awaiting ``run()``: once, never or several times."""
+        """Carry out ``call`` by awaiting ``run()`` once, never or several times."""
         return await run()
 
     @property
@@ -82,7 +81,6 @@ class StoreWrapper:
 
 
 def received_bytes(answer: object) -> int:
-    """The body size of what a call answered."""
     if isinstance(answer, StoredObject):
         return len(answer.data)
     return len(answer) if isinstance(answer, bytes) else 0

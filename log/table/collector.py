@@ -1,8 +1,7 @@
-"""Deletes objects that nothing needs any more. The collector never goes by age alone.
+"""Deletes objects that nothing needs any more, never by age alone.
 
-Table files are listed before the snapshot is read, so that a file committed meanwhile is seen as live. Handed-over objects go when no
-entry that could link them is left. An old staged job is first closed by an entry, so that no later link can count. Only then are its
-objects deleted.
+Table files are listed before the snapshot is read, so that a file committed meanwhile is seen as live. An old staged job is first
+closed by an entry, so that no later link can count.
 """
 
 from __future__ import annotations
@@ -28,18 +27,17 @@ from .trimmer import LogFloor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
 HeldJobs: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Returns which of these transactions' uploads are to be left alone: neither closed, nor deleted, nor forgotten. It is called after
-they were listed."""
+"""Returns which of these transactions' uploads to leave alone; called after they were listed."""
 
 
 async def all_held(jobs: Collection[str]) -> Collection[str]:
-    """All uploads of transactions: the default, since nobody can be asked about them."""
+    """The default, as no transaction can be asked."""
     return jobs
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionResult:
-    """The number of objects and jobs that one round deleted, closed and forgot; ``iceberg`` counts objects of the Iceberg metadata."""
+    """Counts of one round."""
 
     table_files: int = 0
     handed: int = 0
@@ -74,13 +72,10 @@ class Collector:
         self._stood = LogFloor()
 
     def has_stood(self, floor: LogFloor) -> None:
-        """Note a floor that was found to have stood long enough by the process that then raises it. In a topic that is always busy, the
-        floor is never that old when it is read here.
-        """
+        """Note a floor that had stood long enough before it was raised. In a busy topic none is that old when it is read here."""
         self._stood = max(self._stood, floor, key=lambda one: one.number)
 
     async def collect_once(self) -> CollectionResult:
-        """Run one round over everything."""
         table_files = await self.collect_table()
         now_ms = await self._store.clock_ms()
         floor = await read_floor_object(self._store, self._paths)
@@ -93,20 +88,18 @@ class Collector:
     # --- table files
 
     async def collect_table(self) -> int:
-        """Delete table files that no snapshot of the last days names. Returns how many were deleted."""
+        """Delete table files that no snapshot of the last days names."""
         now_ms = await self._store.clock_ms()
         listed, snapshot = await self.list_then_snapshot()
         return await delete_all(self._store, self.orphans(listed, snapshot, now_ms))
 
     async def list_then_snapshot(self) -> tuple[list[ObjectInfo], Snapshot]:
-        """The files on the store, and then what the table refers to. In the other order a file committed between them would be deleted."""
+        """The table is read last: in the other order a file committed between the two would be deleted."""
         listed = await self._store.list(f"{self._delta.root}queue=")
         return listed, await self._delta.refresh()
 
     def orphans(self, listed: Iterable[ObjectInfo], snapshot: Snapshot, now_ms: int) -> list[str]:
-        """The listed files that are orphans: older than any commit that can still want them, not in the table, and not lately removed
-        from it.
-        """
+        """Listed files older than any commit that can still want them, not in the table, and not lately removed from it."""
         live = snapshot.paths  # made once: a table has thousands of files, and a LIST as many
 
         def is_orphan(info: ObjectInfo) -> bool:
@@ -128,16 +121,13 @@ class Collector:
         return await delete_all(self._store, [info.key for info in listed if self.is_past(info.key, floor)])
 
     def is_past(self, key: str, floor: LogFloor) -> bool:
-        """Whether every entry that may link a handed-over object is below the floor."""
         parts = self._paths.handed_parts(key)
         return parts is not None and parts[0] + VALIDITY_ENTRIES < floor.number
 
     # --- staged jobs
 
     async def collect_jobs(self, floor: LogFloor, now_ms: int) -> tuple[int, int, int]:
-        """Collect the staged jobs. Returns (objects deleted, jobs to close, jobs to forget). Closings and forgettings are entries of
-        the log, appended here.
-        """
+        """Collect the staged jobs: (objects deleted, jobs to close, jobs to forget)."""
         view = View(self._store, self._paths, self._runtime)
         await view.open()
         await view.catch_up()
@@ -164,17 +154,12 @@ class Collector:
         return deleted, len(old), len(forget)
 
     async def held(self, jobs: Collection[str]) -> Collection[str]:
-        """The jobs of transactions that are not known to be finished. The log alone cannot tell: a transaction may be committed long
-        after it was staged.
-        """
+        """The jobs of transactions that may be committed yet, which the log alone does not have."""
         asked = {job for job in jobs if job.startswith(TRANSACTION_JOBS)}
         return await self._held_jobs(asked) if asked else ()
 
     async def may_delete(self, job: str, state: TopicState, floor: LogFloor) -> bool:
-        """Whether no entry that is kept can have linked this closed job's objects.
-
-        An entry closed the job either by linking it or by an action. No other entry can have linked it with effect.
-        """
+        """Whether no kept entry can have linked this closed job's objects: only the one that closed it can."""
         closed_by = state.closed_jobs[job]
         if closed_by <= floor.number:
             return True
@@ -183,5 +168,4 @@ class Collector:
 
 
 def is_old(objects: Sequence[ObjectInfo], now_ms: int) -> bool:
-    """Whether a job began so long ago that nobody will link it any more."""
     return now_ms - min(info.last_modified_ms for info in objects) > JOB_AGE_MAX_MS

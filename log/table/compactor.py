@@ -1,7 +1,7 @@
 """Merges small consecutive files of a queue, without changing rows or their order.
 
-Files are merged by size classes, each eight times the one below, so that a row is rewritten once per class and not each time. The
-merged rows are proved equal by their number and a hash over all columns, before a commit with ``dataChange=false`` says so.
+Size classes, each eight times the one below, let a row be rewritten once per class. Merged rows are proved equal by number and hash
+before a commit with ``dataChange=false``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .delta.snapshot import Snapshot
 TARGET_BYTES = 128 * MIB
 FAN_IN = 8
 SPAN_MS = 6 * 3600 * 1000
-"""The most store time that a merged file covers, as retention removes whole files only."""
+"""The store time in a merged file, bounded as retention removes whole files only."""
 _FILES_MAX = 64
 _SMALLEST_CLASS_BYTES = 32 * KIB
 
@@ -40,7 +40,6 @@ class CompactionResult:
     """The result of one round."""
 
     files: int = 0
-    """The number of files that were merged."""
     rows: int = 0
     bytes: int = 0
 
@@ -48,7 +47,7 @@ class CompactionResult:
 def plan(
     files: Sequence[TableFile], *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN, span_ms: int = SPAN_MS
 ) -> Sequence[TableFile]:
-    """The consecutive files of a queue to merge next, smallest class first; empty when there is nothing to do."""
+    """Consecutive files of a queue to merge next, smallest class first."""
     largest_class_bytes = _SMALLEST_CLASS_BYTES
     while True:
         run: list[TableFile] = []
@@ -75,7 +74,7 @@ def plan(
 
 
 def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in: int) -> bool:
-    """Whether merging these files is worth rewriting their rows: they are many, and none is most of the whole."""
+    """Whether there are many files, none of which is most of the whole."""
     if len(run) < 2 or 2 * max(file.size_bytes for file in run) > run_bytes:
         return False
     return len(run) >= fan_in or run_bytes >= target_bytes // 2
@@ -83,12 +82,10 @@ def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """An uploaded file, with the files whose rows it has."""
-
     file: TableFile
     sources: tuple[TableFile, ...]
     started_s: float
-    """The time when the merge began, by the monotonic clock."""
+    """The beginning of the merge by the monotonic clock."""
 
 
 class Compactor:
@@ -104,7 +101,6 @@ class Compactor:
         fan_in: int = FAN_IN,
         bloom: Collection[str] = (),
     ) -> None:
-        """``bloom`` are the fields of typed rows that files have Bloom filters of, as `SegmentWriter` takes them."""
         self._bloom = tuple(bloom)
         self._store = store
         self._delta = delta
@@ -112,13 +108,10 @@ class Compactor:
         self._target_bytes = target_bytes
         self._fan_in = fan_in
         self._merged: list[_Merged] = []
-        """Merged files that wait for their commit. They are not merged again: commits may be refused for hours while all else is
-        allowed."""
+        """Merged files whose commit may be refused for hours. They are not merged again."""
 
     async def compact_once(self) -> CompactionResult:
-        """Merge one run of files of every queue that has one, in one commit.
-
-        An error in one queue does not keep the others from being merged. The first error is raised once the others' files are
+        """Merge one run of files of every queue that has one, in one commit. A queue's error is raised once the others' are
         committed.
         """
         started_s = self._runtime.clock.monotonic_s()
@@ -158,12 +151,11 @@ class Compactor:
 
 
 def sources_unchanged(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
-    """Whether every merged file is still in the table. If not, retention or another compactor has removed it, with its rows."""
+    """Retention or another compactor may have removed a source, with its rows."""
     return snapshot.paths.issuperset(file.path for file in sources)
 
 
 async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[TableFile], bloom: Collection[str]) -> TableFile:
-    """Upload one file with the rows of these files, and check it before anyone can read it."""
     readers = [SegmentReader(store, root, file) for file in run]
     more_columns = {name for file in run for name in file.more_columns}
     value: pa.DataType | None = None
@@ -193,7 +185,7 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
 
 
 def check_merged(data: bytes, source: RowHash, *, expected_rows: int, where: str) -> None:
-    """Raise `DataDamaged` unless a merged file holds exactly the rows that its sources and the table say."""
+    """Raise `DataDamaged` unless a merged file holds exactly its sources' rows."""
     merged = RowHash()
     for group in range(pq.read_metadata(pa.BufferReader(data)).num_row_groups):
         merged.update(

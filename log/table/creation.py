@@ -1,4 +1,4 @@
-"""Makes the Delta table of a topic, without rows: when the topic is created, or before its first publication."""
+"""Makes the Delta table of a topic without rows, at its creation or before its first publication."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def open_table(
     *,
     cache: EntryCache | None = None,
 ) -> Snapshot | None:
-    """The table of one life of a topic, made without rows if there is none. None when the log holds another life."""
+    """The table of one life of a topic, made if there is none. None when the log holds another life."""
     snapshot = await delta.refresh()
     if snapshot.exists:
         return snapshot

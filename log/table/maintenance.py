@@ -1,4 +1,4 @@
-"""Runs all upkeep of a topic's table and log, as steps of one object. Any number of these objects at once is safe; one is enough."""
+"""All upkeep of a topic's table and log, as steps of one object."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class MaintenanceOptions:
     """The intervals and sizes of maintenance."""
 
     publish_interval: DurationField = field_default(timedelta(seconds=3.6))
-    """The interval between publications. A longer one costs fewer requests; this one makes 95 of 100 entries visible within 5 s on S3."""
+    """This interval makes 95 of 100 entries visible within 5 s on S3; a longer one costs fewer requests."""
     quiet_interval: DurationField = field_default(timedelta(seconds=5))
     """The interval between looks at a topic that has been silent for minutes."""
     upkeep_interval: DurationField = field_default(timedelta(seconds=30))
     """The interval between rounds of compaction, retention, checkpoints and trimming."""
     quiet_upkeep_interval: DurationField = field_default(timedelta(minutes=10))
-    """The same interval while nothing is published, when only time can have made something due."""
+    """The same while nothing is published, when only time can have made something due."""
     collect_interval: DurationField = field_default(timedelta(hours=1))
     commit_bytes: int = COMMIT_BYTES
     compact_target_bytes: int = TARGET_BYTES
     compact_fan_in: int = FAN_IN
     checkpoint_versions: int = CHECKPOINT_VERSIONS
     delta_log_kept: DurationField = field_default(timedelta(days=30))
-    """How far one can travel back in the table's versions, and native streams may lag; 2 days at least."""
+    """Bounds time travel over the table's versions, and the lag of native streams; 2 days at least."""
 
     def __post_init__(self) -> None:
         intervals = ("publish_interval", "quiet_interval", "upkeep_interval", "quiet_upkeep_interval", "collect_interval")
@@ -69,9 +69,9 @@ class MaintenanceStatistics:
     lag_ms: int = 0
     """The age of the oldest row of the last commit."""
     files: int = 0
-    """The number of files in the table now."""
+    """Files in the table now."""
     bytes: int = 0
-    """The bytes in the table now."""
+    """Bytes in the table now."""
     files_compacted: int = 0
     rows_expired: int = 0
     floor: int = 0
@@ -90,12 +90,12 @@ def _unwatched(step: str, result: object) -> None:
 
 
 class TopicMaintenance:
-    """Maintains the topic that ``record`` describes. The table of a deleted topic is emptied instead.
+    """Maintains the topic of ``record``. Any number of these objects at once is safe; one is enough. The table of a deleted topic
+    is emptied.
 
-    ``append_actions`` puts closings and forgettings of staged jobs into the log. ``retention_guards`` gives for each queue the offset
-    from which nothing may expire (for ``guarded``). ``held_jobs`` says which uploads of transactions are not to be touched; by default
-    none is touched. ``iceberg`` lists the table in Iceberg's metadata too. ``on_step`` is called with every step that `run_once` and
-    `run_forever` ran, and its result or error.
+    ``append_actions`` puts closings and forgettings of staged jobs into the log. ``retention_guards`` has the offset by queue from
+    which nothing may expire (for ``guarded``). ``held_jobs`` names uploads not to be touched, by default all. ``iceberg`` lists the
+    table for Iceberg too. ``on_step`` is called with every step, and its result or error.
     """
 
     def __init__(
@@ -145,19 +145,19 @@ class TopicMaintenance:
         return self._statistics
 
     async def run_once(self) -> MaintenanceStatistics:
-        """Run every step once, publishing until the log's end is reached. An error of one step does not keep the others from running."""
+        """Run every step once, publishing to the log's end. An error of one step does not keep the others from running."""
         for name, step in self.steps().items():
             await self._attempt(name, step)
         return self._statistics
 
     async def run_forever(self, stop: asyncio.Event) -> None:
-        """Publish and do the upkeep until ``stop`` is set. Errors are kept in `statistics`, and their step is tried again."""
+        """Publish and do the upkeep until ``stop`` is set. A step with an error (`statistics`) is tried again."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish_forever(stop))
             group.create_task(self._keep_up_forever(stop))
 
     def steps(self) -> dict[str, Callable[[], Awaitable[object]]]:
-        """The steps by name, in the order of a round. Each may run at any time, concurrently with any other."""
+        """The steps by name, in order. Each may run at any time, concurrently with any other."""
         listed = {} if self._iceberg is None else {"iceberg": self.list_for_iceberg}
         if self.record.deleted:
             return {"publish": self.publish, "empty": self.empty, **listed, "trim": self.trim, "collect": self.collect}
@@ -174,7 +174,7 @@ class TopicMaintenance:
     # --- steps
 
     async def publish(self) -> PublishResult:
-        """Publish until the log's end is reached. Returns what all rounds have published."""
+        """Publish to the log's end. Returns the sum of all rounds."""
         total = PublishResult()
         while True:
             done = await self._publisher.publish_once()
@@ -200,13 +200,11 @@ class TopicMaintenance:
                 return total
 
     async def compact(self) -> CompactionResult:
-        """Run one round of merging small files."""
         done = await self._compactor.compact_once()
         self._statistics = replace(self._statistics, files_compacted=self._statistics.files_compacted + done.files)
         return done
 
     async def retain(self) -> int:
-        """Remove expired rows."""
         guards = await self._guards()
         policy = RetentionPolicy.of(self.record.settings)
         rows = await retain_once(self._store, self._delta, self._runtime, policy, guards=guards, guarded=self._guarded)
@@ -214,11 +212,10 @@ class TopicMaintenance:
         return rows
 
     async def empty(self) -> int:
-        """Remove all rows, as the topic was deleted."""
+        """Remove all rows of a deleted topic."""
         return await empty_table(self._store, self._delta, self._runtime)
 
     async def list_for_iceberg(self) -> IcebergWriteResult:
-        """Bring the Iceberg metadata to the newest version of the table."""
         return IcebergWriteResult() if self._iceberg is None else await self._iceberg.write_once(self._publisher.schema)
 
     async def checkpoint(self) -> None:
@@ -232,7 +229,7 @@ class TopicMaintenance:
             await self._delta.clean_up(kept_ms=self.options.delta_log_kept // _MILLISECOND)
 
     async def trim(self) -> TrimResult:
-        """Compare what is published, delete what a floor has covered for an hour, and raise the floor."""
+        """Compare, delete what a floor has covered for an hour, and raise the floor."""
         snapshot = await self._delta.refresh()
         floor = await read_floor_object(self._store, self._paths)
         if snapshot.published < 0 or not self._trimmer.has_stood(floor, await self._store.clock_ms()):
@@ -268,7 +265,6 @@ class TopicMaintenance:
         return done
 
     async def _older_tables(self) -> list[str]:
-        """The table folders of lives of this topic that ended before this one began."""
         mine = _table_number(self.record.table)
         folders = await self._store.list_folders(self._paths.root)
         return [folder for folder in folders if mine is not None and (n := _table_number(folder)) is not None and n < mine]
@@ -332,7 +328,6 @@ async def _append_nothing(actions: object) -> None:
 
 
 def _table_number(folder: str) -> int | None:
-    """The number of a table's folder: 0 for ``table``, the number in ``table-<entry>``, None for other folders."""
     if folder == _FIRST_TABLE:
         return 0
     prefix, dash, number = folder.partition("-")

@@ -1,8 +1,8 @@
 """Copies folded entries into the topic's Delta table, each exactly once.
 
-The table itself says how far it is: the `txn` of a commit is the last entry whose rows it brings, and rows and number become visible
-together. So a publisher has no state that matters. It folds the log from the entry that the snapshot names, and uploads files under
-fresh names. It commits them only on a snapshot that still names that entry. Of two publishers one works in vain.
+The `txn` of a commit is the last entry whose rows it brings. A publisher folds the log from the entry that the snapshot names,
+uploads files under fresh names, and commits them only on a snapshot that still names that entry. Of two publishers one works in
+vain.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from .delta.table_metadata import Action
 from .delta.table_schema import is_of_schema, table_form, table_update
 
 COMMIT_BYTES = 64 * MIB
-"""The size of entries that go into one commit together."""
+"""The size of the entries of one commit."""
 FILE_BYTES_MAX = 64 * MIB
-"""The size at which a file that a large entry fills is closed, so that memory stays bounded."""
+"""A larger file is closed, so that memory stays bounded."""
 QUIET_ENTRIES = 64
-"""The number of entries without rows that gather before they are published, so that an idle topic's table does not change."""
+"""Entries without rows that gather, so that an idle topic's table does not change."""
 _UPLOADS_AT_ONCE = 8
 
 
@@ -55,19 +55,18 @@ class PublishResult:
     """The result of one round."""
 
     entries: int = 0
-    """The number of published entries. 0: nothing to do, or another publisher was faster."""
+    """0: nothing to do, or another publisher was faster."""
     rows: int = 0
     files: int = 0
     bytes: int = 0
     lag_ms: int = 0
-    """The time from the store time of the oldest row to the commit."""
+    """The age of the oldest row at the commit."""
     caught_up: bool = True
-    """Whether the log had no more to publish."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The entries that wait for one commit: those after ``start``, up to ``after``."""
+    """The entries for one commit: those after ``start``, up to ``after``."""
 
     start: int
     bases: tuple[int, ...]
@@ -82,16 +81,14 @@ class _Uploaded:
 
     work: _Work
     arrivals: Arrivals
-    """The arrivals that the work was taken from."""
     on: Snapshot
-    """The newest snapshot that is known."""
+    """The newest known snapshot."""
     copied: tuple[CopiedFile, ...]
     lost: Mapping[str, int]
     """The `txn` values of offsets that no file has."""
     started_s: float
-    """The time when the work began, by the monotonic clock."""
+    """The beginning of the work by the monotonic clock."""
     caught_up: bool
-    """Whether the log had no more entries then."""
 
     @property
     def files(self) -> tuple[TableFile, ...]:
@@ -99,7 +96,7 @@ class _Uploaded:
 
 
 class Publisher:
-    """Publishes one life of a topic: the one that ``record`` names."""
+    """Publishes one life of a topic: that of ``record``."""
 
     def __init__(
         self,
@@ -123,18 +120,16 @@ class Publisher:
         self._commit_bytes = commit_bytes
         self._view: View | None = None
         self._arrivals: Arrivals | None = None
-        """The entries that the view folded after the last published one."""
         self._uploaded: _Uploaded | None = None
-        """The upload that the last round could not commit. A commit may be refused for hours, and its files must not be uploaded each
-        time."""
+        """The last round's upload, not to be made again: its commit may be refused for hours."""
 
     @property
     def schema(self) -> TopicSchema | None:
-        """The topic's schema as of the last entry that was read. None: it has none, or none is known yet."""
+        """The topic's schema as of the last entry read, if known."""
         return None if self._view is None else self._view.state.schema
 
     async def publish_once(self) -> PublishResult:
-        """Commit once what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
+        """Commit once what the log has beyond the table. Raises the store's errors; may be repeated at once."""
         uploaded = await self._again() or await self._prepare()
         if isinstance(uploaded, PublishResult):
             return uploaded
@@ -160,7 +155,7 @@ class Publisher:
         )
 
     async def _again(self) -> _Uploaded | None:
-        """The upload of an earlier round, if it may still be committed. The log may have more by now."""
+        """The upload of an earlier round, if it may still be committed."""
         uploaded = self._uploaded
         if uploaded is None or not self._delta.is_in_time(uploaded.started_s):
             self._uploaded = None
@@ -168,7 +163,7 @@ class Publisher:
         return replace(uploaded, on=await self._delta.refresh(), caught_up=False)
 
     async def _prepare(self) -> _Uploaded | PublishResult:
-        """Fold the next entries and upload their rows. Returns a result instead when there is nothing to commit."""
+        """Fold the next entries and upload their rows, or return a result when there is nothing to commit."""
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._table() if self._view is None else self._delta.snapshot
         if snapshot is None:
@@ -203,7 +198,7 @@ class Publisher:
         return await open_table(self._store, self._paths, self._record, self._runtime, self._delta, cache=self._cache)
 
     async def _read_on(self, snapshot: Snapshot) -> bool:
-        """Fold on until a commit is full. Returns whether there is nothing more to publish after it."""
+        """Fold on until a commit is full. Returns whether nothing follows it."""
         if self._view is None or self._arrivals is None or self._arrivals.before.entry != snapshot.published:
             self._view, self._arrivals = await self._open_view(snapshot)
         view, arrivals = self._view, self._arrivals
@@ -219,7 +214,6 @@ class Publisher:
         return False
 
     async def _open_view(self, snapshot: Snapshot) -> tuple[View, Arrivals]:
-        """A view whose state is the one after the last published entry."""
         view = View(self._store, self._paths, self._runtime, cache=self._cache)
         await view.open(at_most=snapshot.published)
         known = deque([view.state], maxlen=2)
@@ -236,7 +230,7 @@ class Publisher:
     # --- rows to files
 
     async def _upload(self, work: _Work) -> tuple[list[CopiedFile], dict[str, int]]:
-        """Upload the rows of all entries. Returns the files, one per queue or more if it is large, and what was lost, as `txn` values."""
+        """Returns one file or more per queue, and the lost offsets as `txn` values."""
         expected: Counter[int] = Counter()
         for run in (run for folded, _ in work.entries for run in runs_of(folded)):
             expected[run.queue] += run.count
@@ -282,7 +276,7 @@ class Publisher:
 
 
 def _update(snapshot: Snapshot, state: TopicState, files: Sequence[TableFile]) -> tuple[Action, ...]:
-    """What the table must say of itself before it has rows of this state's schema, in these files; empty if it says so already."""
+    """The actions that the table lacks for rows of this state's schema."""
     if snapshot.metadata is None or snapshot.protocol is None:
         return ()
     version = 0 if state.schema is None else state.schema.version
@@ -294,17 +288,16 @@ def _update(snapshot: Snapshot, state: TopicState, files: Sequence[TableFile]) -
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A file being written, and a hash of its rows as the log has them."""
+    """A file being written, and a hash of the log's rows for it."""
 
     segment: SegmentWriter
     rows: RowHash
 
 
 class _Writers:
-    """Open files, one per queue, over which rows are spread. A file that grows large is closed and the next one begun."""
+    """Open files, one per queue. A large one is closed and the next begun."""
 
     def __init__(self, expected: Mapping[int, int], value: pa.DataType | None, bloom: Collection[str]) -> None:
-        """``value`` is the stored type of typed rows, which holds those of all entries; ``bloom`` as `SegmentWriter` takes it."""
         self._bloom = bloom
         self._value = value
         self.open: dict[int, _Writer] = {}
@@ -312,7 +305,7 @@ class _Writers:
         self._offsets: dict[int, list[Offsets]] = {}
 
     def take(self, rows: pa.Table) -> list[_Writer]:
-        """Spread rows that are sorted by queue and offset. Returns the writers that are full now."""
+        """Spread rows sorted by queue and offset. Returns the full writers."""
         full = []
         for queue, some in queue_slices(rows):
             if queue in self.open and not self.open[queue].segment.takes(some):
@@ -335,9 +328,9 @@ class _Writers:
 
 
 def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:
-    """The ranges (first, limit) between ``base`` and ``end`` that are not among these ascending offsets.
+    """The ranges (first, limit) between ``base`` and ``end`` without these ascending offsets.
 
-    Raises `DataDamaged` when there are offsets outside: of rows that the table already has, or that were never given out.
+    Raises `DataDamaged` for offsets outside: of rows that the table already has, or that were never given out.
     """
     if len(offsets) and (offsets[0] < base or offsets[-1] >= end):
         raise DataDamaged("log and table disagree on where a queue ends", expected=(base, end), observed=(offsets[0], offsets[-1]))

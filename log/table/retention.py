@@ -1,4 +1,4 @@
-"""Decides which whole files a topic no longer keeps, as a pure function, and commits their removal."""
+"""Decides which whole files a topic no longer keeps, and commits their removal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .delta.delta_log import DeltaLog
 from .delta.segments import TableFile
 
 GUARDED = timedelta(days=14)
-"""How long beyond their time messages can be kept for those who still need them."""
+"""The extra time for which messages can be kept for consumers that still need them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """The limits of what a queue keeps. None: no limit."""
+    """The limits of a queue. None: no limit."""
 
     age: timedelta | None
     size_bytes: int | None
@@ -34,9 +34,9 @@ def expired(
 ) -> Sequence[TableFile]:
     """The oldest files of a queue, in offset order, that it need not keep.
 
-    A file goes when its newest row was stored, and the file itself made, longer ago than ``policy.age``. A file also goes while the
-    queue holds more than ``policy.size_bytes``; a queue always keeps its newest file. A file that holds an offset at or above ``guard``
-    stays, and so does everything after it, unless it is older than ``guarded``.
+    A file goes when its newest row was stored, and the file itself made, longer ago than ``policy.age``, or while the queue holds
+    more than ``policy.size_bytes``; a queue always keeps its newest file. A file with an offset at or above ``guard`` stays, and so
+    does everything after it, unless it is older than ``guarded``.
     """
     surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
     oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)
@@ -53,9 +53,7 @@ def expired(
 
 
 def _stored_until_ms(file: TableFile) -> int:
-    """The latest time at which its rows came. After a silence of days store times lag, as they move by one day an entry; commit times
-    do not.
-    """
+    """The latest time at which its rows came. After a silence of days store times lag, as they move by one day an entry."""
     return max(file.store_last_ms, file.modified_ms)
 
 
@@ -68,10 +66,10 @@ async def retain_once(
     guards: Mapping[int, int] | None = None,
     guarded: timedelta = GUARDED,
 ) -> int:
-    """Remove expired files from the table in one commit of nothing else. Returns how many rows were removed.
+    """Remove expired files in one commit of nothing else. Returns the number of rows.
 
-    ``guards`` has for a queue the offset from which nothing younger than ``guarded`` may go. The files themselves stay on the store for
-    7 days, for readers of older snapshots.
+    ``guards`` has by queue the offset from which nothing younger than ``guarded`` may go. The files stay on the store for 7 days,
+    for readers of older snapshots.
     """
     started_s = runtime.clock.monotonic_s()
     snapshot = await delta.refresh()
@@ -90,7 +88,7 @@ async def retain_once(
 
 
 async def empty_table(store: ObjectStore, delta: DeltaLog, runtime: Runtime) -> int:
-    """Remove all files from the table of a deleted topic. Returns how many rows were removed."""
+    """Remove all rows of a deleted topic. Returns their number."""
     started_s = runtime.clock.monotonic_s()
     snapshot = await delta.refresh()
     while snapshot.files:

@@ -19,12 +19,12 @@ _LISTED_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class LogFloor:
-    """The floor object as it was read. Its number is 0, and it has no version, while there is none."""
+    """The floor object, or number 0 without a version."""
 
     number: int = 0
     version: Version | None = None
     since_ms: int = 0
-    """The object's Last-Modified time."""
+    """Its Last-Modified time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,6 @@ class TrimResult:
 
     floor: int = 0
     entries: int = 0
-    """The number of deleted entries."""
     checkpoints: int = 0
 
 
@@ -48,8 +47,8 @@ class Trimmer:
     async def trim_once(self, *, published: int, compared: int, states: Mapping[int, TopicState], whole: bool) -> TrimResult:
         """Delete what may go, then raise the floor if it may be raised.
 
-        ``states`` are those of a fold that read the entries up to ``compared``. Only a checkpoint that equals one of them becomes the
-        floor. ``whole`` says that the fold passed over no entry, so that a missing checkpoint may be written from it.
+        ``states`` are those of a fold up to ``compared``; only a checkpoint that equals one of them becomes the floor. ``whole``:
+        the fold passed over no entry, so that a missing checkpoint may be written from it.
         """
         floor = await read_floor_object(self._store, self._paths)
         now_ms = await self._store.clock_ms()
@@ -63,19 +62,17 @@ class Trimmer:
         return TrimResult(number if raised and number is not None else floor.number, entries, checkpoints)
 
     def has_stood(self, floor: LogFloor, now_ms: int) -> bool:
-        """Whether the floor has stood long enough, by the store's clock, that no live view lies at or below it."""
+        """Whether the floor has stood so long, by the store's clock, that no live view lies at or below it."""
         return floor.version is None or now_ms - floor.since_ms > TRIM_GRACE_MS
 
     def bound(self, published: int, compared: int) -> int:
-        """The highest possible floor: what is in the table, and was found equal there."""
+        """The highest floor: what is in the table, and was found equal there."""
         return min(published, compared)
 
     def is_anchor(self, state: TopicState, expected: TopicState | None) -> bool:
-        """Whether a checkpoint as it was read back equals the result of a fold of the log."""
         return expected is not None and state.digest == expected.digest
 
     async def _candidate(self, floor: int, bound: int, states: Mapping[int, TopicState]) -> int | None:
-        """The newest checkpoint above the floor, at most ``bound``, that was read and verified."""
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor))
         numbers = [n for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None]
         for number in sorted((n for n in numbers if floor < n <= bound), reverse=True):
@@ -89,7 +86,6 @@ class Trimmer:
         return None
 
     async def _write_missing(self, states: Mapping[int, TopicState], bound: int) -> None:
-        """Write the newest checkpoint that the fold passed and nobody has written."""
         number = max((n for n in states if n <= bound), default=0)
         if number:
             try:
@@ -107,9 +103,7 @@ class Trimmer:
         return True
 
     async def _delete_below(self, floor: int) -> tuple[int, int]:
-        """Delete entries up to the floor and checkpoints below it, oldest first. Returns the numbers of entries and checkpoints
-        deleted.
-        """
+        """Delete entries up to the floor and checkpoints below it, oldest first."""
         entries = 0
         while numbers := await self._oldest_entries(floor):
             entries += await delete_all(self._store, map(self._paths.entry, numbers))

@@ -134,7 +134,7 @@ class Reader(ClosableFace[AsyncReader]):
 
     @property
     def left_out(self) -> list[SkippedRange]:
-        """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
+        """The offsets passed over so far by ``damaged="skip"``, by queue and offset."""
         return self._core.left_out
 
     def read(
@@ -149,18 +149,18 @@ class Reader(ClosableFace[AsyncReader]):
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[pa.RecordBatch]:
-        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets. In a
-        topic with a schema they also have the struct ``value``; ``columns`` may name some of its fields (``value.amount``), and the
-        others are not read then. Batches have the schema of the call's time, and with ``follow`` later ones as they come.
+        """Read messages as Arrow batches of ``columns`` of `MESSAGE_SCHEMA`, or all; within each queue in the order of offsets. In
+        a topic with a schema they also have the struct ``value``, or those of its fields that ``columns`` names (``value.amount``).
+        Batches have the schema of the call's time, and with ``follow`` later ones as they come.
 
-        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
-        exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store
-        timestamps lag (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a
-        condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive, ``end``
+        exclusive. A time means the first message stored at or after it; after a silence of more than a day store timestamps lag
+        (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a condition on
+        properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
 
-        Raises `TopicDeleted` once the topic is gone. Raises `OffsetOutOfRange` for an offset older than the earliest kept, also when
-        retention overtakes the reading, or beyond the next one. Raises `DataDamaged`, naming object and offsets, where rows cannot be
-        read any more, after yielding those before them. ``damaged="skip"`` leaves such rows out, and `left_out` says which they were.
+        Raises `TopicDeleted`; `OffsetOutOfRange` for an offset older than the earliest kept, also when retention overtakes the
+        reading, or beyond the next one; `DataDamaged`, naming object and offsets, for unreadable rows, after those before them.
+        ``damaged="skip"`` leaves such rows out, and `left_out` has their offsets.
         """
         return iterated(
             self._portal,
@@ -195,27 +195,27 @@ class Reader(ClosableFace[AsyncReader]):
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
-        """All that `read` yields, as one table, by queue and offset."""
+        """All rows of `read` as one table, by queue and offset."""
         return self._portal.run(
             lambda: self._core.to_arrow(queue=queue, start=start, end=end, tags=tags, where=where, columns=columns, damaged=damaged)
         )
 
     def to_pandas(self, **where: Any) -> Any:
-        """All that `read` yields, as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
+        """All rows of `read` as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
         return self._portal.run(lambda: self._core.to_pandas(**where))
 
     def to_polars(self, **where: Any) -> Any:
-        """All that `read` yields, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        """All rows of `read` as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
         return self._portal.run(lambda: self._core.to_polars(**where))
 
     def offsets(self) -> dict[int, tuple[int, int]]:
-        """The earliest kept offset and the one after the last, for every queue."""
+        """The earliest kept offset and the one after the last, by queue."""
         return self._portal.run(self._core.offsets)
 
     def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset at which reading from a position would begin now, in each of these queues or in all.
+        """The offset at which reading from a position would begin now, by queue.
 
-        Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
+        Raises `InvalidArgument`, and `OffsetOutOfRange` as `read`.
         """
         return self._portal.run(lambda: self._core.resolve(position, queues=queues))
 

@@ -1,4 +1,1 @@
-"""Comparison of log and table: hashes over rows, ranges, and copied files, compared before anything is deleted.
-
-Nothing here deletes.
-"""
+"""Comparison of log and table before anything is deleted: hashes over rows, ranges, and copied files."""

@@ -1,8 +1,7 @@
-"""Remembers what this process copied from the log into the table, so that it need not read the log again to compare the two.
+"""Remembers the rows that this process copied from the log into the table, so that a comparison need not read the log again.
 
-A publisher reads the rows of every entry, which their seals prove, and hashes them on the way into table files. Before the log is
-trimmed, the table's files are read back from the store, and their rows must give the same hash. All this is in memory only. Entries
-that another process published, or this one before a restart, are read from the log once more.
+A publisher hashes the rows of every entry on the way into table files. Before the log is trimmed, these files must give the same
+hash on the store. Other processes' entries, and those before a restart, are read from the log once more.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ROUND_BYTES = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A published file, with a hash of the rows that the log had for it."""
+    """A published file, with a hash of the log's rows for it."""
 
     file: TableFile
     digest: str
@@ -40,18 +39,17 @@ class CopiedFile:
 
 @dataclass(frozen=True, slots=True)
 class CopiedCommit:
-    """One commit of this process: the entries after ``start``, up to ``end``, all of them read in order."""
+    """One commit: the entries after ``start``, up to ``end``, all read in order."""
 
     start: int
     start_digest: str
-    """The digest of the state at ``start``. A process that comes there by another way must have the same."""
     end: int
     end_digest: str
     files: tuple[CopiedFile, ...]
 
 
 class Copies:
-    """The newest commits of this process, and the states of its fold where checkpoints are."""
+    """The newest commits, and the fold's states where checkpoints are."""
 
     def __init__(self, *, files_max: int = _FILES_MAX) -> None:
         self._commits: deque[CopiedCommit] = deque()
@@ -60,7 +58,7 @@ class Copies:
         self.states: dict[int, TopicState] = {}
 
     def note(self, before: TopicState, states: Sequence[TopicState], files: Iterable[CopiedFile]) -> None:
-        """Add a commit with the entries after ``before``; ``states`` are the states after each of them."""
+        """Add a commit with the entries after ``before``, and the states after each of them."""
         after = states[-1]
         copied = CopiedCommit(before.entry, before.digest, after.entry, after.digest, tuple(files))
         self._commits.append(copied)
@@ -70,7 +68,7 @@ class Copies:
         remember(self.states, states)
 
     def behind(self, entry: int, digest: str, published: int) -> list[CopiedCommit]:
-        """The commits that follow this state without a gap, up to ``published`` at most, and to about a GiB of files."""
+        """The commits that follow this state without a gap, up to ``published``, and to about a GiB of files."""
         found: list[CopiedCommit] = []
         size_bytes = 0
         for copied in self._commits:
@@ -81,23 +79,20 @@ class Copies:
         return found
 
     def next_start(self, entry: int, published: int) -> int:
-        """The entry up to which the log must be read from ``entry`` until a commit of this process begins; at most ``published``."""
+        """The entry before which the log must be read from ``entry``."""
         return min((copied.start for copied in self._commits if entry < copied.start < published), default=published)
 
     def forget_below(self, floor: int) -> None:
-        """Drop the commits that lie wholly below the floor: no comparison starts there any more."""
         while self._commits and self._commits[0].end <= floor:
             self._files -= 1 + len(self._commits.popleft().files)
 
     def forget(self) -> None:
-        """Forget all commits and states."""
         self._commits.clear()
         self.states.clear()
         self._files = 0
 
 
 def remember(kept: dict[int, TopicState], states: Iterable[TopicState]) -> None:
-    """Keep the newest of these states at which a checkpoint may be."""
     kept.update({state.entry: state for state in states if state.entry % CHECKPOINT_ENTRIES == 0})
     for number in sorted(kept)[:-STATES_KEPT]:
         del kept[number]
@@ -106,9 +101,7 @@ def remember(kept: dict[int, TopicState], states: Iterable[TopicState]) -> None:
 async def differences(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, files: Iterable[CopiedFile]
 ) -> list[RangeDifference]:
-    """The ranges in which the table, as it now is on the store, lacks the rows that were copied. Rows that retention took are not
-    compared.
-    """
+    """The ranges in which the table on the store lacks copied rows, other than those that retention took."""
     queues: dict[int, list[CopiedFile]] = {}
     for one in files:
         if one.file.first_offset >= snapshot.start(one.file.queue):
@@ -124,7 +117,7 @@ async def differences(
 
 
 class _Pieces:
-    """A queue's rows as the table has them now, cut at the bounds of the published files, which compaction has merged since."""
+    """A queue's present rows, cut at the bounds of the published files, which compaction has merged since."""
 
     def __init__(self, copied: Sequence[CopiedFile]) -> None:
         self._copied = copied

@@ -1,4 +1,4 @@
-"""Compares the rows of a range between log and table before the log's are deleted: their number, and a hash over all columns in order."""
+"""Compares rows between log and table before the log's are deleted: their number, and a hash over all columns in order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ _ROUND_BYTES = 32 * MIB
 
 
 class Comparer:
-    """Walks the log from the floor to the last published entry. Its results are in memory only: a new comparer starts at the floor
-    again.
-
-    Entries in ``copies`` are not read again: their rows were hashed when they were published.
-    """
+    """Walks the log from the floor to the last published entry, without reading those of ``copies`` again."""
 
     def __init__(
         self,
@@ -44,19 +40,18 @@ class Comparer:
         self._incarnation = incarnation
         self._copies = copies or Copies()
         self._state_digest: str | None = None
-        """The digest of the state after ``compared``. None: begin at the floor."""
+        """None: begin at the floor."""
         self._reading: tuple[View, Arrivals] | None = None
         self.whole = False
         """Whether the fold has passed over no entry."""
         self.compared = -1
-        """The entry up to which every published row is equal in log and table; -1: nothing is known yet."""
+        """Up to this entry log and table are equal; -1: not known."""
         self.checkpoint_states: dict[int, TopicState] = {}
-        """The newest of this fold's states at entries that have checkpoints."""
 
     async def compare_once(self, snapshot: Snapshot, floor: int) -> bool:
-        """Compare the next entries, up to 32 MiB of them, or a GiB of copied ones. Returns False when everything published is compared.
+        """Compare the next entries, up to 32 MiB, or a GiB of copied ones. Returns False at the end.
 
-        Raises `DataDamaged` when log and table differ. Then nothing after that may be trimmed.
+        Raises `DataDamaged` when log and table differ.
         """
         if self._state_digest is None or self.compared < floor:
             await self._begin(floor)
@@ -137,10 +132,7 @@ class Comparer:
 async def compare_entries(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, entries: Iterable[tuple[FoldedEntry, bytes]]
 ) -> RangeComparison:
-    """Compare the rows that these entries brought between log and table, one linked piece after another.
-
-    Rows that retention took, rows that the table names as lost, and rows that the log cannot give any more are not compared.
-    """
+    """Compare these entries' rows between log and table, as far as `Agreement` does."""
     agreement = Agreement(store, paths, runtime, snapshot)
     for folded, data in entries:
         async for piece in entry_pieces(store, paths, runtime, folded, data):

@@ -1,7 +1,4 @@
-"""Compares log and table: rows of the log are hashed as they come, then the table's rows of the same offsets.
-
-Neither side is ever wholly in memory, however much one entry links.
-"""
+"""Compares log and table, neither of which is ever wholly in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from .row_hash import RowHash
 
 @dataclass(frozen=True, slots=True)
 class RangeDifference:
-    """A queue's range on which log and table do not agree."""
+    """Offsets on which log and table do not agree."""
 
     queue: int
     first_offset: int
@@ -34,10 +31,9 @@ class RangeDifference:
 
 @dataclass(frozen=True, slots=True)
 class RangeComparison:
-    """The result of comparing some rows."""
+    """The result of a comparison."""
 
     rows: int
-    """The number of rows that were compared."""
     differences: tuple[RangeDifference, ...]
 
 
@@ -55,11 +51,10 @@ class Agreement:
         self._queues: dict[int, _Queue] = {}
 
     async def take(self, rows: pa.Table) -> None:
-        """Add rows of the log, sorted by queue. The rows of each queue must come in the order of offsets."""
+        """Add rows of the log, by queue and offset."""
         await self._runtime.offload(lambda: self._hash(rows))
 
     async def finish(self) -> RangeComparison:
-        """Read the table's rows for the rows taken, and compare."""
         taken = sorted(self._queues.items())
         differences = [found for queue, ours in taken if (found := await self._difference(queue, ours)) is not None]
         return RangeComparison(sum(ours.rows.rows for _, ours in taken), tuple(differences))
@@ -91,14 +86,11 @@ Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """The rows taken from one queue."""
-
     rows: RowHash = field(default_factory=RowHash)
     offsets: list[Offsets] = field(default_factory=list)
 
 
 def _only(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
-    """The rows whose offsets are among these ascending ones."""
     mine = batch.column("offset").to_numpy()
     known = offsets[np.minimum(np.searchsorted(offsets, mine), len(offsets) - 1)] == mine
     return batch if known.all() else batch.filter(pa.array(known))

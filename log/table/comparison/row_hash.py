@@ -1,7 +1,6 @@
-"""A hash over rows that does not depend on how the rows are cut into batches.
+"""A hash over rows that does not depend on their cut into batches, in log entries, table files and compactions alike.
 
-Every column is a few streams: which rows are null, lengths, values. So a run of rows has the same digest whether it comes from a log
-entry, a table file or a compaction. Any change of a value, of a null or of the order changes the digest.
+Every column is a few streams: nulls, lengths, values. Any change of a value, of a null or of the order changes the digest.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from ...message.message import MESSAGE_SCHEMA, RARE, VALUE
 from ...schema.stored_columns import FlattenedParts
 
 _COLUMNS = tuple(name for name in MESSAGE_SCHEMA.names if name not in RARE)
-"""The columns that all files have."""
+"""The columns of all files."""
 
 
 class RowHash:
-    """A hash of rows with `MESSAGE_SCHEMA`, in their order over all columns."""
+    """A hash of rows with `MESSAGE_SCHEMA`, in order."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -70,10 +69,10 @@ class RowHash:
 
 
 class _Sparse:
-    """Hashes a column that files may lack, or whose type may be wider or narrower: where values are, and the values.
+    """Hashes a column that files may lack, or whose type may be wider or narrower.
 
-    So it makes no difference whether a field is missing or NULL in all rows, and whether an integer has 32 or 64 bits. Streams that are no
-    field's values have a space in their names, as no field has: a field may be called ``at``.
+    A missing field equals NULL in all rows, and an integer of 32 bits one of 64. Streams of no field have a space in their names,
+    as a field may be called ``at``.
     """
 
     def __init__(self, name: str, feed: Callable[[str, np.ndarray[Any, Any]], None]) -> None:
@@ -81,10 +80,9 @@ class _Sparse:
         self._feed = feed
         self._parts: dict[str, _Sparse] = {}
         self._below = 0
-        """The number of parts of lists and maps so far."""
 
     def add(self, column: pa.Array, first: int) -> None:
-        """Add values, the first of which is number ``first`` of the whole."""
+        """Add values, from number ``first`` of the whole on."""
         if column.null_count == len(column):
             return
         valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
@@ -114,7 +112,7 @@ class _Sparse:
 
 
 def _widest(column: pa.Array) -> np.ndarray[Any, Any]:
-    """Plain values without NULLs, as bytes that do not depend on how wide their type is."""
+    """Bytes that do not depend on the width of the type."""
     kind = column.type
     if pa.types.is_decimal(kind):
         return np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]

@@ -1,4 +1,1 @@
-"""The table as Delta Lake has it: files, actions, snapshots and commits, and how its rows are read.
-
-The steps that keep it in shape are one level up.
-"""
+"""The table by Delta Lake's protocol: files, actions, snapshots and commits, and reading its rows."""

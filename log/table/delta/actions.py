@@ -1,8 +1,7 @@
 """Delta's actions: the content of a commit of the topic's table, as JSON lines.
 
-The table is partitioned by queue. What its readers must know, its protocol and metadata, is made in `table_schema`. Small facts about
-queues are `txn` actions, which checkpoints keep. They are the last published entry, the start and end of each queue, and the offsets
-that were lost.
+Small facts about queues are `txn` actions, which checkpoints keep: the last published entry, the start and end of each queue, and
+lost offsets. The table is partitioned by queue.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ PARTITION_COLUMNS = ["queue"]
 
 
 class RemoveFile(DeltaForm, frozen=True):
-    """A file was removed from the table."""
+    """The removal of a file."""
 
     path: str
     deletion_timestamp: TimeMs | None = None
 
 
 class Txn(DeltaForm, frozen=True):
-    """The version that an application states for itself."""
+    """A version that an application states for itself."""
 
     app_id: str
     version: Int64
 
 
 class CommitInfo(DeltaForm, frozen=True):
-    """The origin of a commit. Its content is free, so what makes no sense is ignored."""
+    """The origin of a commit. Unknown values are ignored."""
 
     timestamp: object = None
     penstock_write_id: object = None
@@ -76,27 +75,27 @@ class _Stats(DeltaForm, frozen=True):
 
 
 Logged: TypeAlias = TableFile | RemoveFile | Txn | Protocol | TableMetadata | CommitInfo
-"""An action as it was read, of the kinds that a snapshot has to know."""
+"""An action of the kinds that a snapshot needs."""
 F = TypeVar("F")
 
 
 def start_txn(queue: int) -> str:
-    """The `txn` whose version is the first offset that retention has left."""
+    """The version is the first offset that retention has left."""
     return f"{PUBLISHED}/queue/{queue}/start"
 
 
 def end_txn(queue: int) -> str:
-    """The `txn` whose version is the offset after the last published one."""
+    """The version is the offset after the last published one."""
     return f"{PUBLISHED}/queue/{queue}/end"
 
 
 def lost_txn(queue: int, first_offset: int) -> str:
-    """The `txn` whose version is the end of a range of lost offsets (exclusive)."""
+    """The version is the exclusive end of a range of lost offsets."""
     return f"{PUBLISHED}/queue/{queue}/lost/{first_offset}"
 
 
 def parse_lost(app_id: str) -> tuple[int, int] | None:
-    """(queue, first offset) of a `lost_txn`, or None for another `txn`."""
+    """(queue, first offset) of a `lost_txn`."""
     parts = app_id.split("/")
     if len(parts) != 5 or (parts[0], parts[1], parts[3]) != (PUBLISHED, "queue", "lost"):
         return None
@@ -105,7 +104,6 @@ def parse_lost(app_id: str) -> tuple[int, int] | None:
 
 
 def commit_info(*, operation: str, write_id: str, time_ms: int, blind_append: bool) -> Action:
-    """The `commitInfo` line, by which a writer recognises its own commit."""
     return {
         "commitInfo": {
             "timestamp": time_ms,
@@ -119,12 +117,10 @@ def commit_info(*, operation: str, write_id: str, time_ms: int, blind_append: bo
 
 
 def protocol(form: TableForm = UNTYPED) -> Action:
-    """The protocol of a new table."""
     return {"protocol": fields_of(form.protocol)}
 
 
 def metadata(table_id: str, time_ms: int, form: TableForm = UNTYPED) -> Action:
-    """The metadata of a new table."""
     configuration: Texts = {**form.configuration}
     partitions = tuple(PARTITION_COLUMNS)
     of_new = TableMetadata(table_id, form.schema_string, partitions, configuration=configuration, created_time=time_ms)
@@ -175,7 +171,7 @@ def remove(file: TableFile, *, time_ms: int, data_change: bool) -> Action:
 
 
 def parse_add(fields: object, *, where: str) -> TableFile:
-    """The file that an add names. Raises `ForeignObject` when Penstock did not write the add."""
+    """The file of an add. Raises `ForeignObject` for another writer's."""
     try:
         found = converted(fields, _Add)
         stats = decoded(found.stats, _Stats)
@@ -232,7 +228,7 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
 def decode_commit(data: bytes, *, where: str) -> list[Logged]:
     """The actions of a commit. A line ends with a line feed and nothing else.
 
-    Raises `DataDamaged`, `ForeignObject` for others' adds, or `NewerFormatError` for a protocol that Penstock does not speak.
+    Raises `DataDamaged`, `ForeignObject` for others' adds, or `NewerFormatError` for an unknown protocol.
     """
     try:
         lines: list[object] = [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
@@ -244,7 +240,7 @@ def decode_commit(data: bytes, *, where: str) -> list[Logged]:
 
 
 def parse_action(action: object, *, where: str) -> Iterator[Logged]:
-    """The actions in one line of a commit, or one row of a checkpoint. Raises as `decode_commit` does."""
+    """The actions in one line of a commit, or one row of a checkpoint. Raises as `decode_commit`."""
     if not isinstance(action, dict) or not action:
         raise _no_commit(where, action)
     for kind, fields in action.items():
@@ -290,23 +286,23 @@ def _no_commit(where: str, observed: object) -> DataDamaged:
 
 
 def write_id_of(actions: Iterable[Logged]) -> str | None:
-    """The write id in a commit's `commitInfo`. None when the commit is not Penstock's."""
+    """The write id of a Penstock commit."""
     found = next((action.penstock_write_id for action in actions if isinstance(action, CommitInfo)), None)
     return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitContent:
-    """The content of a commit except its version and its times, which each try sets anew."""
+    """A commit without its version and times, which each try sets anew."""
 
     operation: str
     adds: tuple[TableFile, ...] = ()
     removes: tuple[TableFile, ...] = ()
     txns: Mapping[str, int] | None = None
     data_change: bool = True
-    """False when the same rows are only put into other files, which then keep the age of the rows."""
+    """False when the same rows are only put into other files."""
     removed_ms: int = 0
-    """The time of the removals by the store's clock, by which the collector judges."""
+    """The store's clock, for the collector."""
 
     def actions(self, *, write_id: str, time_ms: int, before: tuple[Action, ...] = ()) -> list[Action]:
         stamped = [replace(file, modified_ms=time_ms) for file in self.adds] if self.data_change else self.adds

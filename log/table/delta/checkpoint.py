@@ -1,4 +1,4 @@
-"""Delta checkpoints: a snapshot as one Parquet file (the classic, V1 form), for us and for every other reader."""
+"""Delta checkpoints: a snapshot as one Parquet file (the classic, V1 form)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .table_metadata import fields_of
 
 _ROWS_MAX = 10_000_000
 _BYTES_MAX = 2048 * MIB
-"""The largest unpacked checkpoint: far above what a table has, and below what exhausts a process's memory."""
+"""Far above any table's unpacked checkpoint, and below a process's memory."""
 _ROWS_AT_ONCE = 10_000
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -72,7 +72,7 @@ _SCHEMA = pa.schema(
 
 
 def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
-    """The checkpoint, and the number of its actions. Metadata that others have set stays as it is."""
+    """The checkpoint, and the number of its actions. Metadata of others stays."""
     if snapshot.metadata is None or snapshot.protocol is None:
         raise InternalError("a checkpoint of a table without protocol or metadata", object=snapshot.folder)
     rows: list[dict[str, Any]] = [
@@ -93,7 +93,7 @@ def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
 
 
 def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: str, keep_removes: bool = True) -> Snapshot:
-    """The snapshot in a checkpoint, whoever wrote it. Raises `DataDamaged`."""
+    """The snapshot of any writer's checkpoint. Raises `DataDamaged`."""
     wanted = ("protocol", "metaData", "txn", "add", *(("remove",) if keep_removes else ()))
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -113,7 +113,7 @@ def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: st
 
 
 def _check_size(metadata: pq.FileMetaData, where: str) -> None:
-    """Raise `DataDamaged` for a small file that says it unpacks to more than fits into memory."""
+    """Refuse a small file that would unpack to more than fits into memory."""
     size_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if metadata.num_rows > _ROWS_MAX or size_bytes > _BYTES_MAX:
         raise DataDamaged(
@@ -133,7 +133,7 @@ class _LastCheckpoint(msgspec.Struct):
 
 
 def decode_last_checkpoint(data: bytes) -> int | None:
-    """The version that `_last_checkpoint` names. None when it makes no sense, as it is only a hint."""
+    """The version in `_last_checkpoint`. None when it makes no sense, as it is only a hint."""
     try:
         return decoded(data, _LastCheckpoint).version
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -141,7 +141,6 @@ def decode_last_checkpoint(data: bytes) -> int | None:
 
 
 def _with_pairs(fields: dict[str, Any]) -> dict[str, Any]:
-    """Maps in the form that pyarrow takes. The format of the table's files is a structure."""
     return {
         name: _with_pairs(value) if name == "format" else list(value.items()) if isinstance(value, dict) else value
         for name, value in fields.items()

@@ -1,7 +1,8 @@
 """The Delta log of one topic's table: loading snapshots and committing to it.
 
-A commit is one create-if-absent of the next version's JSON, recognised by the write id in its `commitInfo`. It is given up a day after
-the work for it began. So neither the collector's 48 hours nor the clean-up of old versions can meet a writer that is still under way.
+A commit is one create-if-absent of the next version's JSON, recognised by the write id in its `commitInfo`. It is given up a day
+after its work began, so that neither the collector's 48 hours nor the clean-up of old versions can meet a writer that is still
+under way.
 """
 
 from __future__ import annotations
@@ -25,30 +26,29 @@ from .table_metadata import Action
 from .table_schema import UNTYPED, TableForm
 
 DELTA_LOG = "_delta_log/"
-"""The folder of a table's log: every version's commit, and checkpoints of some versions."""
 COMMIT, CHECKPOINT = ".json", ".checkpoint.parquet"
 LAST_CHECKPOINT = DELTA_LOG + "_last_checkpoint"
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 COMMIT_LIFE_S = 24 * 3600.0
-"""The time after its first upload when a commit is given up; half of `ORPHAN_AGE_MS`."""
+"""Half of `ORPHAN_AGE_MS`, from the first upload on."""
 ORPHAN_AGE_MS = 48 * HOUR_MS
-"""The age above which a table file that nothing references is deleted."""
+"""The age above which an unreferenced table file is deleted."""
 REMOVED_KEPT_MS = 7 * DAY_MS
-"""How long files removed from the table stay on the store, for readers of older snapshots."""
+"""The time on the store for removed files, for readers of older snapshots."""
 LOG_KEPT_MS_MIN = 2 * DAY_MS
 CHECKPOINT_VERSIONS = 100
 _READ_BACKS = 4
 _HITS_IN_A_ROW = 4
-"""The number of versions read one by one after which further versions are listed and fetched side by side."""
+"""The versions read one by one before the others are listed and fetched side by side."""
 _FETCHED_AT_ONCE = 16
 
 
 class DeltaLog:
     """One process's view of a topic's table.
 
-    With ``keep_removes`` its snapshots include the files removed from the table in the last days. Only the collector and checkpoints
-    need them. On an old table they are most of the snapshot.
+    ``keep_removes`` keeps the files removed in the last days, which only the collector and checkpoints need: on an old table, most
+    of a snapshot.
     """
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, folder: str, runtime: Runtime, *, keep_removes: bool = True) -> None:
@@ -59,7 +59,6 @@ class DeltaLog:
         self.root = paths.table(folder)
         self.snapshot = Snapshot(folder)
         self._read_s = float("-inf")
-        """The time when the read was sent that showed ``snapshot`` to be the newest."""
 
     @property
     def now_s(self) -> float:
@@ -87,7 +86,7 @@ class DeltaLog:
         return loaded
 
     async def _leap(self) -> None:
-        """Advance by many versions at once, from a checkpoint when one lies far ahead."""
+        """Advance by many versions, from a checkpoint when one lies far ahead."""
         start, hinted = self.snapshot, await self._hinted()
         if hinted is not None and hinted - start.version > CHECKPOINT_VERSIONS:
             start = await self._read_checkpoint(hinted) or start
@@ -96,29 +95,26 @@ class DeltaLog:
             self.snapshot = ahead
 
     def prove(self, version: int, sent_s: float) -> None:
-        """Record that a request sent at ``sent_s`` showed this version to be the newest, if the snapshot is still of it."""
         if self.snapshot.version == version:
             self._read_s = max(self._read_s, sent_s)
 
     def forget(self) -> None:
-        """Read the table from its beginning the next time: what is remembered of it and what is stored do not fit together."""
+        """Read the table from its beginning the next time, as memory and store do not fit together."""
         self.snapshot, self._read_s = Snapshot(self._folder), float("-inf")
 
     @property
     def was_read(self) -> bool:
-        """Whether it is known what the table is, or was."""
         return self._read_s > float("-inf")
 
     def was_read_within(self, age_s: float) -> bool:
-        """Whether the snapshot was the newest so short a time ago."""
         return self.now_s - self._read_s < age_s
 
     def is_stale(self) -> bool:
-        """Whether the snapshot is so old that the next version's JSON may have been cleaned up, so that its key is free again."""
+        """Whether the next version's JSON may have been cleaned up since, so that its key is free again."""
         return self.now_s - self._read_s > COMMIT_LIFE_S
 
     async def has_begun(self) -> bool:
-        """Whether there is a table. That is told by two small objects, so that a large table is not loaded for it."""
+        """Whether there is a table, without loading it."""
         for key in (self._commit_key(0), self.root + LAST_CHECKPOINT):  # the first version may have been cleaned up
             with suppress(ObjectMissing):
                 await self._store.get(key)
@@ -126,7 +122,7 @@ class DeltaLog:
         return False
 
     async def create(self, txns: dict[str, int], form: TableForm = UNTYPED) -> Snapshot:
-        """Make an empty table with these `txn` values unless there is one. Returns the snapshot of the table."""
+        """Make an empty table with these `txn` values unless there is one."""
         started_s = self.now_s
         if not (await self.refresh()).exists:
             before = (protocol(form), metadata(_uuid(self._runtime.new_id()), self._runtime.clock.wall_ms(), form))
@@ -137,8 +133,8 @@ class DeltaLog:
         """Try to make ``commit`` the version after ``on``, the snapshot on which it was decided. False: another commit has that
         version; decide anew.
 
-        ``started_s`` is the monotonic time at which the work began: before ``on`` was read, and before the first upload. Raises
-        `RetryError` when a day has gone by since, and `StoreUnavailable` when the outcome cannot be told.
+        ``started_s`` is the monotonic time before ``on`` was read and before the first upload. Raises `RetryError` a day after it,
+        and `StoreUnavailable` for an unknown outcome.
         """
         version = on.version + 1
         key = self._commit_key(version)
@@ -167,12 +163,10 @@ class DeltaLog:
             raise RetryError("a commit that took over a day was given up", operation="commit", object=self.root)
 
     def is_in_time(self, started_s: float) -> bool:
-        """Whether work that began at ``started_s`` is too young for its files to be collected."""
         return self.now_s - started_s <= COMMIT_LIFE_S
 
     @staticmethod
     def is_mine(stored: bytes, write_id: str) -> bool:
-        """Whether the commit at the version is the one this writer tried to put there."""
         return write_id_of(decode_commit(stored, where="a commit read back")) == write_id
 
     async def _read_back(self, key: str) -> bytes | None:
@@ -210,7 +204,7 @@ class DeltaLog:
                 return
 
     async def clean_up(self, *, kept_ms: int) -> int:
-        """Delete the versions before the newest checkpoint that is older than ``kept_ms``. Returns how many objects were deleted."""
+        """Delete the versions before the newest checkpoint older than ``kept_ms``."""
         now_ms = await self._store.clock_ms()
         listed = await self._store.list(self.root + DELTA_LOG)
         old_ms = now_ms - max(kept_ms, LOG_KEPT_MS_MIN)
@@ -225,7 +219,7 @@ class DeltaLog:
     # --- loading
 
     async def before(self, version: int) -> Snapshot:
-        """The table as it was before a version, by what is left of the log. Raises `DataDamaged`."""
+        """The table before a version, from the rest of the log. Raises `DataDamaged`."""
         listed = [info.key for info in await self._store.list(self.root + DELTA_LOG)]
         snapshot = Snapshot(self._folder)
         checkpoints = (v for key in listed if (v := _version(key, CHECKPOINT)) is not None and v < version)
@@ -258,14 +252,13 @@ class DeltaLog:
         return await self._applied(Snapshot(self._folder), commits, sent_s)
 
     async def _follow(self, snapshot: Snapshot) -> Snapshot:
-        """Apply the versions that a LIST shows after a snapshot, fetched side by side."""
         after = self._commit_key(snapshot.version) if snapshot.exists else None
         sent_s = self.now_s
         listed = await self._store.list(self.root + DELTA_LOG, after=after)
         return await self._applied(snapshot, [v for info in listed if (v := _version(info.key, COMMIT)) is not None], sent_s)
 
     async def _applied(self, snapshot: Snapshot, versions: list[int], sent_s: float) -> Snapshot:
-        """Apply all versions that a LIST sent at ``sent_s`` showed: what they give was the newest then."""
+        """Apply a LIST sent at ``sent_s``: its result was the newest then."""
         if versions and versions != list(range(snapshot.version + 1, snapshot.version + 1 + len(versions))):
             raise DataDamaged("a version of the table is missing", object=self.root + DELTA_LOG, observed=versions[:10])
         for start in range(0, len(versions), _FETCHED_AT_ONCE):
@@ -312,12 +305,12 @@ class DeltaLog:
 
 
 def version_of(key: str) -> int | None:
-    """The version that the name of an object in the log begins with, whatever the object is."""
+    """The version at the beginning of any name in the log."""
     return parse_padded(key.rpartition("/")[2].partition(".")[0])
 
 
 def _version(key: str, ending: str) -> int | None:
-    """The version in the name of a commit or checkpoint; with an empty ``ending``, of either."""
+    """An empty ``ending`` means either a commit or a checkpoint."""
     name, dot, rest = key.rpartition("/")[2].partition(".")
     return parse_padded(name) if dot + rest in ((ending,) if ending else (COMMIT, CHECKPOINT)) else None
 

@@ -1,6 +1,6 @@
-"""Commits of other engines to a topic's table, at which every reader stops, and how they are undone.
+"""Commits of other engines to a topic's table, at which every reader stops, and their undoing.
 
-Penstock never commits behind one, so they are the newest versions. Without them the table is what it was, as long as its files are there.
+Penstock never commits behind one, so they are the newest versions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class ForeignCommits:
     """The newest versions of a table, none of which Penstock made."""
 
     operations: dict[int, str]
-    """What each says that it is, and by whom, by version."""
+    """Operation and engine by version."""
     missing: tuple[str, ...] = ()
-    """Files that the table had before them, and which are gone: without these it cannot be what it was."""
+    """Files gone since, which prevent an undo."""
 
     @property
     def first(self) -> int:
@@ -28,8 +28,8 @@ class ForeignCommits:
 
 
 async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | None:
-    """The commits of others at which a table's readers stop, or which took files away; None if there are none. Raises `DataDamaged` or
-    `NewerFormatError` if readers stop at something else.
+    """The commits of others at which readers stop, or which took files away. Raises `DataDamaged` or `NewerFormatError` if readers
+    stop at something else.
     """
     try:
         await delta.refresh()
@@ -45,8 +45,8 @@ async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | 
 
 
 async def undo_foreign(store: ObjectStore, delta: DeltaLog, found: ForeignCommits) -> None:
-    """Remove these commits, the newest first, so that what is left is a table at every moment. Raises `DataDamaged` where files are missing,
-    and `RetryError` if the log has changed since.
+    """Remove these commits, the newest first, so that the rest is a table at every moment. Raises `DataDamaged` where files are
+    missing, and `RetryError` if the log has changed since.
     """
     if found.missing:
         raise DataDamaged(
@@ -69,7 +69,6 @@ async def undo_foreign(store: ObjectStore, delta: DeltaLog, found: ForeignCommit
 
 
 async def _newest_of_others(store: ObjectStore, delta: DeltaLog, *, down_to: str = "") -> dict[int, str]:
-    """What they say of themselves, by version. ``down_to``: none that is older than the oldest one with such an action."""
     listed = [info.key for info in await store.list(delta.root + DELTA_LOG) if info.key.endswith(".json")]
     versions = {version: key for key in listed if (version := version_of(key)) is not None}
     found: dict[int, str] = {}
@@ -86,7 +85,7 @@ async def _newest_of_others(store: ObjectStore, delta: DeltaLog, *, down_to: str
 
 
 def _said(commit: bytes) -> str | None:
-    """What a commit says of itself; None if it is Penstock's, or cannot be read."""
+    """A commit's operation and engine; None for Penstock's, or an unreadable one."""
     try:
         actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
         infos = [action["commitInfo"] for action in actions if "commitInfo" in action]

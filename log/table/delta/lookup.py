@@ -1,7 +1,7 @@
-"""Looks messages up by id, key or message group. Bloom filters say which row groups can hold them, and only those are read.
+"""Looks messages up by id, key or message group, reading only row groups that Bloom filters admit.
 
-Per row group, one block of 32 bytes of a filter is fetched, selected by the value's hash (Parquet's split-block filter). Then the
-searched column is read, and the rest of the row group only if the column holds the value.
+One block of 32 bytes of a filter is fetched per row group (Parquet's split-block filter), then the searched column, and the rest
+only if the column holds the value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REQUESTS_AT_ONCE = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookup:
-    """The values to look for, at least one of the three. A message matches if all given values match."""
+    """The values to look for, at least one. A message must match all."""
 
     message_id: str | None = None
     key: str | None = None
@@ -43,12 +43,11 @@ class Lookup:
 
     @property
     def terms(self) -> dict[str, str]:
-        """The given values by column."""
         given = {"message_id": self.message_id, "keys": self.key, "message_group": self.message_group}
         return {column: value for column, value in given.items() if value is not None}
 
     def matching(self, rows: pa.RecordBatch | pa.Table) -> list[int]:
-        """The positions of the rows that match; ``rows`` needs only the columns that are searched."""
+        """The positions of matching rows; ``rows`` needs only the searched columns."""
         found: set[int] | None = None
         for column, value in self.terms.items():
             matches = _positions(rows.column(column), value)
@@ -59,7 +58,7 @@ class Lookup:
 async def lookup(
     store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, wanted: Lookup, *, runtime: Runtime
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The table's rows that match, by queue and offset, as batches with `MESSAGE_SCHEMA`. Raises `DataDamaged`."""
+    """The matching rows, by queue and offset, with `MESSAGE_SCHEMA`. Raises `DataDamaged`."""
     files = [file for _, files in sorted(snapshot.files.items()) for file in files]
     for start in range(0, len(files), _REQUESTS_AT_ONCE):
         some = files[start : start + _REQUESTS_AT_ONCE]
@@ -73,7 +72,7 @@ async def lookup(
 
 
 async def candidates(store: ObjectStore, root: str, file: TableFile, wanted: Lookup) -> tuple[SegmentReader, list[int]]:
-    """A file, and its row groups that may hold matching rows."""
+    """A file, and its row groups that may match."""
     reader = await SegmentReader(store, root, file).open()
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
@@ -89,7 +88,7 @@ async def candidates(store: ObjectStore, root: str, file: TableFile, wanted: Loo
 
 
 async def _in_filter(reader: SegmentReader, group: int, column: str, value: str) -> bool:
-    """Whether a row group's Bloom filter of ``column`` admits ``value``. True where there is no filter."""
+    """Whether a Bloom filter admits ``value``, or is missing."""
     chunks = (reader.metadata.row_group(group).column(place) for place in range(reader.metadata.num_columns))
     chunk = next(chunk for chunk in chunks if chunk.path_in_schema == LOOKUP_COLUMNS[column])
     if chunk.bloom_filter_offset is None or not chunk.bloom_filter_length:
@@ -103,14 +102,12 @@ async def _in_filter(reader: SegmentReader, group: int, column: str, value: str)
 
 
 def block_admits(block: bytes, hashed: int) -> bool:
-    """Whether a block of a split-block Bloom filter has all the bits of a hash."""
     words = np.frombuffer(block, dtype="<u4")
     masks = np.uint32(1) << ((np.uint32(hashed & 0xFFFFFFFF) * _SALT) >> np.uint32(27))
     return bool(np.all(words & masks == masks))
 
 
 async def matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: Runtime) -> pa.Table:
-    """The rows of a row group that match."""
     asked = list(wanted.terms)
     await reader.fetch_group(group, asked)
     at = await runtime.offload(lambda: wanted.matching(reader.decode_group(group, asked)))
@@ -124,7 +121,7 @@ async def matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: Ru
 
 
 def _positions(column: pa.Array | pa.ChunkedArray, value: str) -> set[int]:
-    """The positions of the rows that are ``value``, or a list that holds it."""
+    """The rows that are ``value``, or a list that holds it."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_list(array.type):
         return set(pc.indices_nonzero(pc.equal(array, value).fill_null(False)).to_pylist())

@@ -1,4 +1,4 @@
-"""Reads the rows of one queue of the table in offset order, with bounded memory: two row groups are in memory at a time."""
+"""Reads the rows of one queue in offset order, with bounded memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .snapshot import Snapshot
 GROUPS_AHEAD = 2
 _FILES_AHEAD = 3
 _SMALL_FILE_BYTES = 4 * MIB
-"""The size up to which a file is fetched in one request; a few such files are in memory at a time."""
+"""Up to this size a file is fetched in one request; a few such files are in memory at a time."""
 WHOLE_FILE_BYTES = 64 * MIB
-"""The same limit for upkeep, which has one or two files in memory at a time."""
+"""The same for upkeep, which has one or two files in memory at a time."""
 T = TypeVar("T")
 
 
@@ -45,9 +45,8 @@ async def scan_queue(
 
     ``groups_ahead`` row groups are read at a time. 1: the next is read when the last has been taken.
 
-    Batches have `MESSAGE_SCHEMA`, or those of its columns that ``columns`` names. Files of typed rows also have ``value``, as it is stored;
-    ``columns`` may name some of its fields alone (``value.amount``, by their stored names). Offsets that the table does not have
-    (expired, lost or not published yet) are left out without an error; `Snapshot.start`, `lost` and `end` tell which. Raises
+    Batches have `MESSAGE_SCHEMA`, or only ``columns``, and ``value`` in files of typed rows; ``columns`` may name some of its
+    fields alone (``value.amount``, by stored names). Missing offsets (expired, lost or not published yet) are no error. Raises
     `DataDamaged`, and `ObjectMissing` when the snapshot is more than 7 days old and a file of it was collected.
     """
     runtime = runtime or Runtime()
@@ -79,7 +78,7 @@ async def scan_queue(
 async def _ahead(
     work: Iterable[Coroutine[Any, Any, T]] | AsyncIterable[Coroutine[Any, Any, T]], count: int
 ) -> AsyncGenerator[T, None]:
-    """The results of these coroutines in order, with up to ``count`` of them under way."""
+    """The results in order, with up to ``count`` under way."""
     running: deque[asyncio.Task[T]] = deque()
     try:
         async with aclosing(_each(work)) as coroutines:
@@ -107,7 +106,7 @@ async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None
 async def offset_at(
     store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, queue: int, time_ms: int, *, runtime: Runtime
 ) -> int | None:
-    """The first offset of ``queue`` in the table that was stored at or after ``time_ms``. None when there is none."""
+    """The first offset stored at or after ``time_ms``."""
     file = next((file for file in snapshot.files.get(queue, ()) if file.store_last_ms >= time_ms), None)
     if file is None:
         return None
@@ -125,7 +124,6 @@ async def offset_at(
 
 
 def files_between(snapshot: Snapshot, queue: int, start: int, limit: int) -> list[TableFile]:
-    """The files that hold offsets from ``start`` to ``limit`` (exclusive), in order."""
     return [file for file in snapshot.files.get(queue, ()) if file.first_offset < limit and file.limit_offset > start]
 
 

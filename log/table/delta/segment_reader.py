@@ -1,4 +1,4 @@
-"""Reads one table file by ranges: the footer first, then only the row groups and columns that are needed."""
+"""Reads one table file by ranges: the footer first, then only the row groups and columns needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class SegmentReader:
         self._metadata: pq.FileMetaData | None = None
         self._names: frozenset[str] = frozenset()
         self.value_type: pa.DataType | None = None
-        """The type of the column ``value``; None: the file has none."""
 
     async def open(self, *, whole_bytes_max: int = 0) -> SegmentReader:
         """Fetch the footer, or a file up to this size whole. Raises `ObjectMissing`, `DataDamaged`."""
@@ -68,7 +67,6 @@ class SegmentReader:
         return self._metadata
 
     def columns_but(self, known: Collection[str]) -> list[str]:
-        """The columns of the file without these."""
         return [name for name in self._names if name not in known]
 
     @property
@@ -76,9 +74,7 @@ class SegmentReader:
         return self.metadata.num_row_groups
 
     def bounds(self, group: int, column: str) -> tuple[int, int]:
-        """The smallest and largest value, as integers, of ``offset`` or ``store_timestamp`` (microseconds) in a row group. Raises
-        `DataDamaged`.
-        """
+        """The least and greatest ``offset`` or ``store_timestamp`` (microseconds) of a row group. Raises `DataDamaged`."""
         place = self._columns([column])[0]
         statistics = self.metadata.row_group(group).column(place).statistics
         if statistics is None or not statistics.has_min_max:
@@ -86,7 +82,7 @@ class SegmentReader:
         return statistics.min_raw, statistics.max_raw
 
     async def fetch_group(self, group: int, columns: Sequence[str] | None = None) -> None:
-        """Fetch the pages of a row group, in as few requests as the places of its columns allow."""
+        """Fetch a row group's pages, in as few requests as the places of its columns allow."""
         chunks = sorted(self._chunk(group, place) for place in self._columns(self._present(columns)))
         joined: list[tuple[int, int]] = []
         for start, limit in chunks:
@@ -99,7 +95,7 @@ class SegmentReader:
                 await self._fetch(start, limit)
 
     def decode_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a fetched row group. It may run in any thread. Raises `DataDamaged`."""
+        """A fetched row group, in any thread. Raises `DataDamaged`."""
         source = pa.PythonFile(_Cursor(self._spans, self.file.size_bytes), mode="r")
         try:
             parquet = pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False, page_checksum_verification=True)
@@ -109,7 +105,6 @@ class SegmentReader:
             raise DataDamaged("rows of the table cannot be read", object=self.key, observed=str(error)) from error
 
     def _present(self, columns: Sequence[str] | None) -> list[str] | None:
-        """The columns, and fields of structs, that the file has of those asked for."""
         if columns is None:
             return None
         schema = self.metadata.schema
@@ -123,28 +118,24 @@ class SegmentReader:
         return found
 
     def _wanted(self, columns: Sequence[str] | None, found: pa.Schema) -> pa.Schema:
-        """The columns that a reader of ``columns`` gets, in the order of files."""
         names = None if columns is None else {name.partition(".")[0] for name in columns}
         schema = with_value(MESSAGE_SCHEMA, value_type(found))
         return schema if names is None else pa.schema([field for field in schema if field.name in names])
 
     def drop_group(self, group: int) -> None:
-        """Release a row group's pages."""
         places = range(self.metadata.num_columns)
         self._spans.drop(min(self._chunk(group, p)[0] for p in places), max(self._chunk(group, p)[1] for p in places))
 
     def close(self) -> None:
-        """Release all that is in memory."""
         self._spans = _Spans()
 
     async def read_bytes(self, start: int, limit: int) -> bytes:
-        """Bytes of the file, from memory or else from the store; not kept."""
+        """Bytes from memory or else from the store; not kept."""
         if self._spans.has(start, limit):
             return self._spans.read(start, limit)
         return await self._store.get_range(self.key, start, limit)
 
     def _columns(self, names: Sequence[str] | None) -> list[int]:
-        """The positions of the Parquet columns that hold these Arrow columns, or these fields of structs."""
         schema = self.metadata.schema
         if names is None:
             return list(range(len(schema)))
@@ -167,19 +158,18 @@ class SegmentReader:
 
 
 def is_table_file(schema: pa.Schema) -> bool:
-    """Whether a file with these columns is one of a topic's table. What ``value`` may have is the topic's affair."""
+    """Whether the columns are those of a topic's table, whatever ``value`` has."""
     value = value_type(schema)
     return (value is None or pa.types.is_struct(value)) and fits_file(schema, with_value(MESSAGE_SCHEMA, value))
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """A path, and all that lies above it."""
     parts = path.split(".")
     return (".".join(parts[: count + 1]) for count in range(len(parts)))
 
 
 class _Spans:
-    """The ranges of a file that are in memory."""
+    """The ranges of a file in memory."""
 
     def __init__(self) -> None:
         self._spans: dict[int, bytes] = {}
@@ -202,7 +192,7 @@ class _Spans:
 
 
 class _Cursor(io.RawIOBase):
-    """The file in the form that pyarrow reads."""
+    """The file in pyarrow's form."""
 
     def __init__(self, spans: _Spans, size_bytes: int) -> None:
         super().__init__()

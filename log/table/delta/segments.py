@@ -1,7 +1,6 @@
 """The table's files: sealed Parquet with one queue's rows in offset order, and Bloom filters for lookups.
 
-Row groups carry statistics of offset and store time, so that Spark and DuckDB prune by them as Penstock does. The Bloom filters of
-message id, message group and keys are Parquet's own too.
+Row groups have statistics of offset and store time, by which Spark and DuckDB prune as Penstock does.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from ...paths import padded
 
 SEGMENT_KEY = "penstock.segment"
 ROW_GROUP_BYTES = 16 * MIB
-"""The size of a row group as Arrow data; a reader holds a few of them at a time."""
+"""Arrow data; a reader holds a few row groups at a time."""
 LOOKUP_COLUMNS = {"message_id": "message_id", "message_group": "message_group", "keys": "keys.list.element"}
-"""Columns that have Bloom filters, with their names inside a Parquet file."""
+"""Columns with Bloom filters, and their names inside a Parquet file."""
 _BLOOM_FALSE_POSITIVES = 0.05
 _STATISTICS = ["offset", "store_timestamp"]
 _DICTIONARIES = ["queue", "message_group", "tag", "producer"]
@@ -33,42 +32,41 @@ _DICTIONARIES = ["queue", "message_group", "tag", "producer"]
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of the table, as its add action describes it."""
+    """A file of the table, as in its add action."""
 
     path: str
     """Relative to the table."""
     queue: int
     first_offset: int
-    """The offset of its first row."""
     limit_offset: int
-    """One above the offset of its last row."""
+    """Exclusive."""
     rows: int
-    """The number of rows: fewer than its offsets only where rows were lost."""
+    """Fewer than its offsets only where rows were lost."""
     size_bytes: int
     store_first_ms: int
     store_last_ms: int
     modified_ms: int = 0
-    """A time, set by the commit, that rises with every commit, as native streams start in this order."""
+    """Rises with every commit, as native streams start in this order."""
     more_columns: tuple[str, ...] = ()
-    """The columns that it has and not all files have: ``key``, ``headers``, ``value``."""
+    """Columns that not all files have: ``key``, ``headers``, ``value``."""
 
 
 def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> str:
-    """The name of a table file, relative to the table; created once, never used again."""
+    """A new path, relative to the table."""
     return f"queue={queue}/{padded(first_offset)}-{padded(last_offset)}-{fresh_id}.parquet"
 
 
 class SegmentWriter:
-    """Builds one file in memory from rows that come in offset order.
+    """Builds one file in memory from rows in offset order.
 
-    Its Bloom filters are sized for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
+    Bloom filters are sized for the ids and groups of a full row group, and for the keys of the first one.
     """
 
     def __init__(
         self, *, rows_expected: int, value: pa.DataType | None = None, rare: Collection[str] = (), bloom: Collection[str] = ()
     ) -> None:
-        """``value`` is the type of the column of typed rows, ``rare`` the columns of `RARE` that the file has. ``bloom`` are the fields, by
-        their paths in ``value``, that it has Bloom filters of too.
+        """``value`` is the type of the column of typed rows, ``rare`` the file's columns of `RARE`, ``bloom`` the fields with Bloom
+        filters, by their paths in ``value``.
         """
         self._bloom = {f"{VALUE}.{path}" for path in bloom}
         self._schema = with_value(
@@ -87,15 +85,13 @@ class SegmentWriter:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the file so far, without rows that wait for their row group to fill."""
+        """Without rows that wait for their row group to fill."""
         return int(self._sink.tell())
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether the file has all the columns that these rows need."""
         return set(self._schema.names).issuperset(rare_columns(rows))
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Add stored rows. The file must have the columns that they need (`takes`)."""
         value = value_type(self._schema)
         if value is not None:
             whole_rows = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
@@ -115,7 +111,7 @@ class SegmentWriter:
                     self._flush()
 
     def close(self, fresh_id: str) -> tuple[TableFile, bytes]:
-        """The description and the bytes of the finished file. Raises `InternalError` when its rows are not in offset order."""
+        """The finished file. Raises `InternalError` when its rows are not in offset order."""
         self._flush()
         if self._writer is None:
             raise InternalError("a table file without rows")
@@ -174,7 +170,7 @@ class SegmentWriter:
 
 
 def _value_leaves(schema: pa.Schema, *, texts: bool = False) -> list[str]:
-    """The fields of typed rows that are plain values outside of lists and maps, by their paths in a file; only texts, when asked so."""
+    """The plain fields of typed rows outside of lists and maps."""
     kind = value_type(schema)
     return [] if kind is None else [path for path, leaf in _leaves(kind, VALUE) if not texts or pa.types.is_string(leaf)]
 
@@ -189,7 +185,6 @@ def _leaves(kind: pa.StructType, under: str) -> Iterator[tuple[str, pa.DataType]
 
 
 def queue_slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each queue of a table that is sorted by queue."""
     counts = pc.value_counts(rows.column("queue"))
     start = 0
     for queue, count in sorted((item["values"].as_py(), item["counts"].as_py()) for item in counts):

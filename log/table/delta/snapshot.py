@@ -1,4 +1,4 @@
-"""The content of the topic's table at one version: a value, computed from Delta actions alone."""
+"""The topic's table at one version, computed from Delta actions alone."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from .table_metadata import Protocol, TableMetadata
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The table at ``version``; -1: there is no table yet. Mappings are never changed."""
+    """The table at ``version``; -1: there is no table yet."""
 
     folder: str
-    """The table's folder, relative to the topic."""
+    """Relative to the topic."""
     version: int = -1
     protocol: Protocol | None = None
-    """The protocol as last set, by any writer."""
     metadata: TableMetadata | None = None
-    """The metadata as last set, by any writer."""
     files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
-    """The files of every queue, in offset order."""
+    """Files in offset order."""
     txns: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
-    """The removed files, with the time by the store's clock, for as long as checkpoints remember them. Readers keep none."""
+    """Removed files with their time by the store's clock, until checkpoints forget them. Readers keep none."""
     time_ms: int = 0
     """The time of the newest commit; the next one's is later."""
 
@@ -35,24 +33,21 @@ class Snapshot:
 
     @property
     def published(self) -> int:
-        """The last entry whose rows are in the table; -1: not known, as there is no table."""
+        """The last entry whose rows are in the table; -1: there is no table."""
         return self.txns.get(PUBLISHED, -1)
 
     def start(self, queue: int) -> int:
-        """The first offset that retention has left."""
         return self.txns.get(start_txn(queue), 0)
 
     def end(self, queue: int) -> int:
-        """The offset after the last published one."""
         return self.txns.get(end_txn(queue), 0)
 
     def lost(self, queue: int) -> list[tuple[int, int]]:
-        """The ranges (first, limit) whose rows were lost before they could be published, in order."""
+        """The ranges (first, limit) whose rows were lost before publication."""
         named = ((parse_lost(app_id), limit) for app_id, limit in self.txns.items())
         return sorted((place[1], limit) for place, limit in named if place is not None and place[0] == queue)
 
     def forget_removes(self, before_ms: int) -> Snapshot:
-        """The same snapshot without files removed before this time, which nobody need know any more."""
         return replace(self, removed={path: time_ms for path, time_ms in self.removed.items() if time_ms >= before_ms})
 
     @property
@@ -69,7 +64,6 @@ class Snapshot:
 
 
 def apply(snapshot: Snapshot, commits: Iterable[tuple[int, Iterable[Logged]]], *, keep_removes: bool = True) -> Snapshot:
-    """The snapshot after these commits (version, actions), which follow it in order."""
     files: dict[str, TableFile] = {}
     gone: set[str] = set()
     txns = dict(snapshot.txns)

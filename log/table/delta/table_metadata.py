@@ -1,4 +1,4 @@
-"""The two actions that say how a Delta table is to be read: its protocol and its metadata."""
+"""A Delta table's protocol and metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=NUMBER_MAX)]
 
 
 class DeltaForm(Struct, frozen=True, rename="camel"):
-    """The fields that an action must have to be read; it may have others."""
+    """The required fields of an action, which may have others."""
 
 
 class Protocol(DeltaForm, frozen=True):
@@ -38,7 +38,7 @@ class TableFormat(DeltaForm, frozen=True):
 
 
 class TableMetadata(DeltaForm, frozen=True):
-    """The table's metadata. Penstock keeps what others have set of it."""
+    """A table's metadata. Penstock keeps values that others have set."""
 
     id: str
     schema_string: str
@@ -55,14 +55,14 @@ TIMESTAMP_NTZ = "timestampNtz"
 READER_FEATURES = frozenset({COLUMN_MAPPING, TIMESTAMP_NTZ})
 WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants"}
 PLAIN = Protocol(1, 2)
-"""What everything that speaks Delta reads."""
+"""Read by everything that speaks Delta."""
 
 
 def with_features(*features: str) -> Protocol:
-    """The least protocol by which readers know that they need these features.
+    """The least protocol that requires these features.
 
-    Column mapping is named as well, although (2, 5) implies it. The datasets of delta-rs read a table of (2, 5) as if it had none, and
-    find NULL in every renamed field. They refuse a feature that they do not know.
+    Column mapping is named as well, although (2, 5) implies it: delta-rs reads a table of (2, 5) as if it had none, and finds NULL
+    in renamed fields, but refuses an unknown feature.
     """
     if not features:
         return PLAIN
@@ -71,7 +71,7 @@ def with_features(*features: str) -> Protocol:
 
 
 def check_protocol(found: Protocol, *, where: str) -> None:
-    """Raise `NewerFormatError` unless this process knows what the table requires."""
+    """Raise `NewerFormatError` for unknown requirements."""
     versions = (found.min_reader_version, found.min_writer_version)
     by_features = found.reader_features is not None or found.writer_features is not None
     if versions == (3, 7):
@@ -89,7 +89,7 @@ def check_protocol(found: Protocol, *, where: str) -> None:
 
 
 def joined(found: Protocol, wanted: Protocol) -> Protocol:
-    """A protocol that asks for all that either of two asks for: ``found`` itself where that is enough."""
+    """A protocol that requires all of both: ``found`` itself where that is enough."""
     if _needed(wanted) <= _needed(found) and wanted.min_reader_version <= found.min_reader_version:
         return found
     return with_features(*(_needed(found) | _needed(wanted)))
@@ -102,6 +102,5 @@ def _needed(protocol: Protocol) -> set[str]:
 
 
 def fields_of(found: Protocol | TableMetadata) -> dict[str, Any]:
-    """The fields of an action as they are written."""
     fields: dict[str, Any] = msgspec.to_builtins(found)
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,8 +1,8 @@
-"""What Delta's readers are told of a topic's table: its columns, its properties and its protocol, for each version of the schema.
+"""The form of a topic's table for Delta's readers: columns, properties and protocol.
 
-Parquet files have every field under its stored name, which never changes. As long as each field in use has the name that it is stored
-under, and no time is without zone, the protocol is (1, 2), which everything that speaks Delta reads. After a rename, or when the name of
-a retired field is used again, the table has column mapping by name. That stays for good.
+Parquet files have every field under its stored name, which never changes. While each field in use has that name, and no time is
+without zone, the protocol is (1, 2), which everything that speaks Delta reads. A rename, or another use of a retired field's name,
+brings column mapping by name for good.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from .table_metadata import (
 )
 
 VERSION_PROPERTY = "penstock.schemaVersion"
-"""The table's property that has the version of the topic's schema. Without it the topic has none."""
+"""The property with the version of the topic's schema, if it has one."""
 MAPPING_PROPERTY = "delta.columnMapping.mode"
 MAX_ID_PROPERTY = "delta.columnMapping.maxColumnId"
 _ID, _PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 _VALUE_COLUMN = "value"
 _VALUE_ID = 1_000
-"""The number of the column `value` under column mapping. Its fields have theirs above."""
+"""The number under column mapping, below those of its fields."""
 _HEADER_PARTS_ID = 900
 _KINDS = {
     PrimitiveType.TINYINT: "byte",
@@ -59,7 +59,7 @@ _KINDS = {
     PrimitiveType.INT: "integer",
     PrimitiveType.BIGINT: "long",
 }
-"""The types that have another name in Delta than in SQL."""
+"""Types with another name in Delta than in SQL."""
 _HEADER = StructType(
     (
         Field("key", PrimitiveType.STRING, id=_HEADER_PARTS_ID + 1, stored_name="key"),
@@ -67,7 +67,7 @@ _HEADER = StructType(
     )
 )
 _LATER_COLUMNS: tuple[tuple[str, FieldType], ...] = (("key", PrimitiveType.BINARY), ("headers", ArrayType(Field(ELEMENT, _HEADER))))
-"""Columns that older files do not have."""
+"""Columns that older files lack."""
 
 
 def _message_columns() -> tuple[Field, ...]:
@@ -82,15 +82,14 @@ _MESSAGE_COLUMNS = _message_columns()
 
 @dataclass(frozen=True)
 class TableForm:
-    """What a table must say of itself for its readers to understand the files of one version of the topic's schema."""
+    """The form of a table for one version of the topic's schema."""
 
     columns: tuple[Field, ...]
     version: int
-    """The version of the topic's schema; 0: it has none."""
+    """0: no schema."""
     last_id: int
-    """The highest number of a column or field, also of those that are retired."""
+    """The highest number, retired fields included."""
     mapped: bool
-    """Whether the table has column mapping."""
 
     @cached_property
     def delta_columns(self) -> list[dict[str, Any]]:
@@ -102,7 +101,6 @@ class TableForm:
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The table's properties, without those that others set."""
         of_mapping = {MAPPING_PROPERTY: "name", MAX_ID_PROPERTY: str(self.last_id)} if self.mapped else {}
         return {VERSION_PROPERTY: str(self.version), **of_mapping} if self.version else of_mapping
 
@@ -113,7 +111,6 @@ class TableForm:
 
 
 def table_form(schema: TopicSchema | None) -> TableForm:
-    """The form of the table of a topic with this schema (None: a topic without one)."""
     if schema is None:
         return TableForm(_MESSAGE_COLUMNS, 0, _VALUE_ID, mapped=False)
     value = Field(_VALUE_COLUMN, StructType(schema.fields), stored_name=_VALUE_COLUMN)
@@ -123,7 +120,7 @@ def table_form(schema: TopicSchema | None) -> TableForm:
 
 
 def _moved(field: Field) -> Field:
-    """A field of a topic's schema with the numbers that it has as a part of the column `value`."""
+    """A field's numbers as a part of the column `value`."""
     parts = tuple(_moved(part) for part in parts_of(field.type))
     return replace(field, id=_VALUE_ID + field.id, type=with_parts(field.type, parts))
 
@@ -132,7 +129,7 @@ UNTYPED = table_form(None)
 
 
 def is_of_schema(found: TableMetadata, version: int) -> bool:
-    """Whether a table has what the version of the topic's schema needs (0: the topic has none). It may be of a later one."""
+    """Whether a table has what this version of the schema needs (0: no schema), or a later one."""
     return _version(found) >= version
 
 
@@ -141,11 +138,10 @@ def _version(found: TableMetadata) -> int:
 
 
 def table_update(found: TableMetadata, found_protocol: Protocol, wanted: TableForm) -> tuple[Action, ...]:
-    """The actions that a table lacks to be read right with files of the form ``wanted``; none when it has all.
+    """The actions that a table lacks to be read right with files of the form ``wanted``.
 
-    A table that is of a later version of the schema stays as it is. What others have set stays: the name, the description, properties,
-    and the comments of columns. A protocol is never lowered, and column mapping never ends. Raises `DataDamaged` for a schema that
-    cannot be read.
+    A table of a later version stays as it is. Settings of others stay: the name, the description, properties, and comments of
+    columns. A protocol is never lowered, and column mapping never ends. Raises `DataDamaged` for an unreadable schema.
     """
     if _version(found) > wanted.version:
         return ()
@@ -163,7 +159,6 @@ def table_update(found: TableMetadata, found_protocol: Protocol, wanted: TableFo
 
 
 def _columns(found: TableMetadata) -> list[dict[str, Any]]:
-    """The columns of a table as its schema has them. Raises `DataDamaged`."""
     try:
         fields = msgspec.json.decode(found.schema_string)["fields"]
         return converted(fields, list[dict[str, Any]])
@@ -172,7 +167,7 @@ def _columns(found: TableMetadata) -> list[dict[str, Any]]:
 
 
 def _with_theirs(wanted: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The wanted columns, with what others have noted on columns of these names."""
+    """The wanted columns, with others' notes on columns of these names."""
     notes = {column.get("name"): column.get("metadata") for column in found}
     made = []
     for column in wanted:
@@ -186,7 +181,6 @@ def _schema_string(columns: list[dict[str, Any]]) -> str:
 
 
 def _live(fields: tuple[Field, ...]) -> Iterator[Field]:
-    """The fields in use, and those below them."""
     for field in StructType(fields).live:
         yield field
         yield from _live(parts_of(field.type))

@@ -1,7 +1,6 @@
-"""The columns of the table as Iceberg has them: numbered for ever, and found in files by their names.
+"""The table's columns in Iceberg: numbered for ever, and found in files by name.
 
-The files carry no numbers, so the table's name mapping says which name in a file is which number. A renamed field keeps its number, and the
-mapping names what the files call it.
+The name mapping relates names in files to numbers, also of renamed fields.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from ...schema.topic_schema import TopicSchema
 
 Json: TypeAlias = dict[str, Any]
 UNTYPED_SCHEMA = 0
-"""The id of the schema of a topic that is not typed. A typed topic's schemas have the numbers of their versions, from 1."""
+"""The schema id of an untyped topic; a typed topic's are from 1."""
 FIRST_VALUE_ID = 1000
-"""What is added to the number of a field of ``value``, to be its id in the table."""
+"""Added to a field's number for its id in the table."""
 _VALUE_ID = 999
-"""The number of the column ``value``. 1000 is that of the partition."""
+"""The id of the column ``value``; 1000 is the partition's."""
 
 
 def _field(name: str, type_: FieldType, number: int, *, nullable: bool = True) -> Field:
@@ -62,7 +61,7 @@ MESSAGE_FIELDS = (
         14,
     ),
 )
-"""The columns of every message; older files lack the last two. Their ids never change, and none is used again."""
+"""Columns of every message; older files lack the last two. Their ids never change, and none is used again."""
 _LAST_MESSAGE_ID = 106
 QUEUE_ID, OFFSET_ID, STORE_TIMESTAMP_ID = 1, 2, 10
 
@@ -84,27 +83,23 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class IcebergColumns:
-    """The columns of a table at one version of its topic's schema."""
+    """The columns at one version of the topic's schema."""
 
     schema_id: int
     fields: tuple[Field, ...]
-    """All fields, also those that are retired, as older files and older snapshots have them."""
+    """All fields, retired ones included, as in older files and snapshots."""
     last_id: int
-    """The highest id that a column has ever had."""
 
     @property
     def schema(self) -> Json:
-        """The schema as the table's metadata has it."""
         return {"type": "struct", "schema-id": self.schema_id, "fields": struct_fields(self.fields)}
 
     @property
     def name_mapping(self) -> list[Json]:
-        """The names of the columns in the files, with their ids."""
         return _mapping(self.fields)
 
 
 def columns_of(schema: TopicSchema | None) -> IcebergColumns:
-    """The columns of a topic's table. None: the topic is not typed."""
     if schema is None:
         return IcebergColumns(UNTYPED_SCHEMA, MESSAGE_FIELDS, _LAST_MESSAGE_ID)
     value = _field(VALUE, StructType(_shifted(schema.fields)), _VALUE_ID)
@@ -112,7 +107,6 @@ def columns_of(schema: TopicSchema | None) -> IcebergColumns:
 
 
 def _shifted(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The fields with their ids in the table."""
     return tuple(
         replace(field, id=FIRST_VALUE_ID + field.id, type=with_parts(field.type, _shifted(parts_of(field.type))))
         for field in fields
@@ -120,7 +114,6 @@ def _shifted(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 def struct_fields(fields: tuple[Field, ...]) -> list[Json]:
-    """The fields in use as Iceberg's schema has them."""
     made = []
     for field in StructType(fields).live:
         shown: Json = {"id": field.id, "name": field.name, "required": False, "type": _type(field.type)}
@@ -129,7 +122,7 @@ def struct_fields(fields: tuple[Field, ...]) -> list[Json]:
 
 
 def _type(type_: FieldType) -> str | Json:
-    """A type as Iceberg writes it. Nothing but the key of a map is required, as files may be older than a NOT NULL."""
+    """Nothing but the key of a map is required, as files may be older than a NOT NULL."""
     match type_:
         case DecimalType(precision, scale):
             return f"decimal({precision}, {scale})"

@@ -1,4 +1,4 @@
-"""The folder ``metadata/`` of a table, as it lies on the store."""
+"""The folder ``metadata/`` of a table on the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_AT_ONCE = 8
 
 
 class MetadataFolder:
-    """Reads the metadata of the table at ``root``, a key that ends with a slash."""
+    """Reads the metadata of the table at ``root``, which ends with a slash."""
 
     def __init__(self, store: ObjectStore, root: str, runtime: Runtime) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class MetadataFolder:
         self.root = root
 
     async def newest(self, known: IcebergVersion | None = None) -> IcebergVersion | None:
-        """The newest version, or None when there is none. Manifests of ``known`` are not read again. Raises `DataDamaged`."""
+        """The newest version. Manifests of ``known`` are not read again. Raises `DataDamaged`."""
         versions = self.versions(await self._store.list(self.root + METADATA))
         if not versions:
             return None
@@ -47,12 +47,11 @@ class MetadataFolder:
         return IcebergVersion(table, tuple(await asyncio.gather(*map(entries, await self.manifests(table, table.current)))))
 
     def versions(self, listed: Sequence[ObjectInfo]) -> dict[int, ObjectInfo]:
-        """The listed objects that are versions of the metadata, by number."""
         numbered = ((metadata_version(info.key.removeprefix(self.root)), info) for info in listed)
         return {version: info for version, info in numbered if version is not None}
 
     async def table(self, version: int) -> IcebergTable:
-        """A version that was listed. Raises `DataDamaged`."""
+        """A listed version. Raises `DataDamaged`."""
         key = self.root + metadata_path(version)
         return decode_table(await self._get(key), version=version, where=key)
 
@@ -62,7 +61,6 @@ class MetadataFolder:
         return decode_manifest_list(await self._get(key), location=table.location, where=key)
 
     async def hint(self) -> tuple[int, Version] | None:
-        """The version that the hint names. None: there is no hint."""
         with suppress(ObjectMissing):
             found = await self._store.get(self.root + HINT)
             return parse_hint(found.data), found.version

@@ -1,7 +1,7 @@
 """Deletes Iceberg metadata that no version of the last days refers to.
 
-A manifest that the table once dropped never comes back. So what the version of two days ago does not name, and was made for it or for an
-earlier one, is of no use to any version since.
+A manifest that the table once dropped never comes back. So objects made for the version of two days ago or earlier, which that
+version does not name, are of no use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .names import METADATA, attempt_of, metadata_path, metadata_version
 
 
 async def collect_metadata(store: ObjectStore, root: str, runtime: Runtime) -> int:
-    """Delete the leftovers of the table at ``root``. Returns how many objects were deleted. Raises `DataDamaged`."""
+    """Delete the leftovers of the table at ``root``. Raises `DataDamaged`."""
     folder = MetadataFolder(store, root, runtime)
     old_ms = await store.clock_ms() - ORPHAN_AGE_MS
     listed = await store.list(root + METADATA)
@@ -31,15 +31,12 @@ async def collect_metadata(store: ObjectStore, root: str, runtime: Runtime) -> i
 
 
 def anchor_of(versions: Mapping[int, ObjectInfo], old_ms: int) -> int | None:
-    """The version that was the newest at ``old_ms``: the oldest one that readers may still use. None: there was none."""
+    """The newest version at ``old_ms``: the oldest that readers may still use."""
     return max((version for version, info in versions.items() if info.last_modified_ms < old_ms), default=None)
 
 
 def leftovers(listed: Sequence[ObjectInfo], used: Collection[str], *, root: str, anchor: int) -> list[str]:
-    """The listed objects that neither the anchor nor a later version needs. ``used`` are the paths that the anchor needs.
-
-    What is made for the anchor's number or a lower one, and is not used, can be of no version any more: its number is taken.
-    """
+    """The listed objects for the anchor's number or a lower one that are not among the ``used`` paths of the anchor."""
 
     def is_left(info: ObjectInfo) -> bool:
         path = info.key.removeprefix(root)

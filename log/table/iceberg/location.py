@@ -1,4 +1,4 @@
-"""Where a lake lies, as Iceberg's engines write it: a URI whose characters stand for themselves."""
+"""The URI of a lake for Iceberg's engines, whose characters stand for themselves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ _OPERATION = "list the table for Iceberg"
 
 
 def lake_location(url: str) -> str:
-    """The location of the store at ``url``, without a slash at its end.
-
-    Raises `NotSupported` for a place that no URI of Iceberg's engines can name.
-    """
+    """The URI of the store at ``url``, without a slash at its end. Raises `NotSupported` for a place that no URI can name."""
     parts = urlsplit(url)
     path = unquote(parts.path).rstrip("/")
     if unfit := sorted({char for char in parts.netloc + path if char in "?#%"}):

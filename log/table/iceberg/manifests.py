@@ -1,7 +1,4 @@
-"""Iceberg's manifests: Avro files that name data files, and the lists that name the manifests of a snapshot.
-
-Only the fields that a reader needs are written. Optional ones that nobody would use are left out of the Avro schema too.
-"""
+"""Iceberg's manifests: Avro files that name data files, and the lists that name a snapshot's manifests."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _HINT = "delete the folder metadata/ of the table while no maintenance runs; the
 
 
 class ManifestStatus(IntEnum):
-    """What the snapshot that wrote a manifest did with a file."""
+    """The change by the snapshot that wrote the manifest."""
 
     EXISTING = 0
     ADDED = 1
@@ -39,16 +36,15 @@ class ManifestEntry:
 
     status: ManifestStatus
     snapshot_id: int
-    """The snapshot that added it, or that deleted it."""
+    """The snapshot that added or deleted it."""
     sequence_number: int
-    """The sequence number of the snapshot that added it."""
     path: str
     """Relative to the table."""
     queue: int
     rows: int
     size_bytes: int
     bounds: Mapping[int, tuple[bytes, bytes]]
-    """The lowest and the highest value by the column's id."""
+    """Lowest and highest values by the column's id."""
 
     @property
     def is_live(self) -> bool:
@@ -57,7 +53,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest, as a manifest list describes it."""
+    """A manifest in a manifest list."""
 
     path: str
     """Relative to the table."""
@@ -68,7 +64,6 @@ class Manifest:
 
 
 def added_entry(file: TableFile, *, snapshot_id: int, sequence_number: int) -> ManifestEntry:
-    """The entry of a file that a snapshot adds."""
     bounds = {
         OFFSET_ID: (_LONG.pack(file.first_offset), _LONG.pack(file.limit_offset - 1)),
         STORE_TIMESTAMP_ID: (_LONG.pack(file.store_first_ms * 1000), _LONG.pack(file.store_last_ms * 1000)),
@@ -79,19 +74,16 @@ def added_entry(file: TableFile, *, snapshot_id: int, sequence_number: int) -> M
 
 
 def first_offset(entry: ManifestEntry) -> int:
-    """The offset of a file's first row."""
     number: int = _LONG.unpack(entry.bounds[OFFSET_ID][0])[0]
     return number
 
 
 def last_offset(entry: ManifestEntry) -> int:
-    """The offset of a file's last row."""
     number: int = _LONG.unpack(entry.bounds[OFFSET_ID][1])[0]
     return number
 
 
 def encode_manifest(entries: Iterable[ManifestEntry], columns: IcebergColumns, *, location: str, sync_marker: bytes) -> bytes:
-    """A manifest with these entries. ``location`` is the table's."""
     metadata = {
         "schema": json.dumps(columns.schema, separators=(",", ":")),
         "schema-id": str(columns.schema_id),
@@ -112,7 +104,6 @@ def encode_manifest_list(
     sequence_number: int,
     sync_marker: bytes,
 ) -> bytes:
-    """The list of a snapshot's manifests."""
     metadata = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
@@ -214,7 +205,6 @@ def _manifest_of(record: Json, location: str, where: str) -> Manifest:
 
 
 def _inside(path: str, location: str) -> str:
-    """A path relative to the table."""
     if not path.startswith(f"{location}/"):
         raise ValueError(f"not in the table: {path}")
     return path.removeprefix(f"{location}/")

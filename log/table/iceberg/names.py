@@ -1,6 +1,6 @@
-"""The names of the objects in the folder ``metadata/`` of a table, as Iceberg's Hadoop tables have them.
+"""The names in the folder ``metadata/``, as in Iceberg's Hadoop tables.
 
-The name of a manifest and of a list begins with the version that it was made for, so that the collector knows what came before what.
+Manifests and lists begin with the version that they were made for, which gives the collector their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def metadata_path(version: int) -> str:
 
 
 def metadata_version(path: str) -> int | None:
-    """The version in the name of a metadata object, or None for another object."""
+    """The version in the name of a metadata object."""
     found = _VERSION.fullmatch(path)
     return None if found is None else int(found[1])
 
@@ -36,7 +36,7 @@ def list_path(version: int, write_id: str) -> str:
 
 
 def attempt_of(path: str) -> int | None:
-    """The version that a manifest or a list was made for, or None for another object."""
+    """The version that a manifest or a list was made for."""
     found = _ATTEMPT.fullmatch(path)
     return None if found is None else int(found[1])
 
@@ -46,5 +46,5 @@ def hint(version: int) -> bytes:
 
 
 def parse_hint(data: bytes) -> int:
-    """The version that a hint names; 0: none, as it was damaged."""
+    """The version of a hint; 0: it was damaged."""
     return whole_number(data[:20].decode("ascii", "replace")) or 0

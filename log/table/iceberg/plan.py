@@ -1,7 +1,7 @@
 """The next version of the Iceberg table, decided from the version before it and a snapshot of the Delta table alone.
 
-A manifest whose files are all still there is kept as it is. Those that name a removed file are written anew, together. The manifests of
-single publications are merged once they are many, so that a reader fetches few.
+A manifest whose files are all there is kept. Those with a removed file are written anew, together. Many small manifests are merged,
+so that a reader fetches few.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .manifests import Manifest, ManifestEntry, ManifestStatus, added_entry, fir
 from .table_metadata import DELTA_VERSION, IcebergSnapshot, IcebergTable, schemas_with
 
 MANIFEST_ENTRIES = 1000
-"""The most files that one manifest names, so that the removal of a file writes little anew."""
+"""The most files in a manifest, so that a removal writes little anew."""
 MANIFESTS_MERGED = 16
-"""The number of small manifests that are merged into one."""
+"""Small manifests that are merged into one."""
 SNAPSHOTS_KEPT = 10
-"""The most snapshots that the metadata lists. It is written with every publication, and each costs half a kilobyte of it."""
+"""Each listed snapshot adds half a kilobyte to every publication."""
 SNAPSHOT_KEPT_MS = 24 * 3600 * 1000
-"""How long a snapshot is listed once another has followed it. Its files stay on the store for longer."""
+"""The time in the list for a former snapshot. Its files stay for longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergVersion:
-    """A version of the Iceberg table, with the manifests of its current snapshot."""
+    """A version of the Iceberg table, with its current manifests."""
 
     table: IcebergTable
     manifests: tuple[Manifest, ...]
@@ -43,12 +43,10 @@ class IcebergVersion:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPlan:
-    """The manifests of the next snapshot, and what it changes."""
+    """The manifests of the next snapshot, and its changes."""
 
     kept: tuple[Manifest, ...]
-    """Manifests that stay as they are."""
     written: tuple[tuple[ManifestEntry, ...], ...]
-    """The entries of manifests to write."""
     operation: str
     summary: Mapping[str, str]
 
@@ -67,7 +65,7 @@ def is_due(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColu
 
 
 def is_known(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns) -> bool:
-    """Whether the columns of all files are known. Files may be of a later version of the topic's schema than this process has seen."""
+    """Whether the columns of all files are known. Files may be of a later version of the schema."""
     if delta.metadata is None or not delta.files:
         return True
     needed = whole_number(delta.metadata.configuration.get(VERSION_PROPERTY) or "") or UNTYPED_SCHEMA
@@ -75,12 +73,12 @@ def is_known(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergCo
 
 
 def needs_snapshot(listing: IcebergVersion | None, delta: Snapshot, *, location: str) -> bool:
-    """Whether the next version has a new snapshot. If not, only its schema or the list of its snapshots changes."""
+    """Whether the next version has a new snapshot, or only another schema or list of snapshots."""
     return listing is None or listing.delta_version < delta.version or listing.table.location != location
 
 
 def check_same_table(listing: IcebergVersion, delta: Snapshot) -> None:
-    """Raise `ForeignObject` when the metadata belongs to another Delta table."""
+    """Raise `ForeignObject` for another Delta table's metadata."""
     if delta.metadata is None:
         raise InternalError("a Delta table without metadata")
     if listing.table.uuid != delta.metadata.id:
@@ -94,7 +92,7 @@ def check_same_table(listing: IcebergVersion, delta: Snapshot) -> None:
 
 
 def plan(manifests: Sequence[Manifest], delta: Snapshot, *, snapshot_id: int, sequence_number: int) -> ManifestPlan:
-    """The manifests of a snapshot with exactly the files of ``delta``, after one with ``manifests``."""
+    """The manifests of a snapshot with exactly the files of ``delta``."""
     live = {file.path: file for file in delta.all_files}
     listed = {entry.path: entry for manifest in manifests for entry in manifest.entries if entry.is_live}
     added = [file for path, file in live.items() if path not in listed]
@@ -122,14 +120,14 @@ def plan(manifests: Sequence[Manifest], delta: Snapshot, *, snapshot_id: int, se
 
 
 def chunks(entries: Iterable[ManifestEntry]) -> Iterable[tuple[ManifestEntry, ...]]:
-    """Entries by queue and offset, in manifests of a bounded size."""
+    """Entries by queue and offset, in bounded manifests."""
     ordered = sorted(entries, key=lambda entry: (entry.queue, first_offset(entry), entry.path))
     for start in range(0, len(ordered), MANIFEST_ENTRIES):
         yield tuple(ordered[start : start + MANIFEST_ENTRIES])
 
 
 def operation(added: Sequence[TableFile], removed: Sequence[ManifestEntry]) -> str:
-    """What Iceberg calls a change of the files."""
+    """Iceberg's name for a change of the files."""
     if not removed:
         return "append"
     if not added:
@@ -140,7 +138,7 @@ def operation(added: Sequence[TableFile], removed: Sequence[ManifestEntry]) -> s
 
 
 def _spans(files: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, int, int]]:
-    """The number of rows, the first and the last offset by queue. Equal rows have equal spans, as no offset stands twice."""
+    """Rows, first and last offset by queue. Equal rows have equal spans, as no offset stands twice."""
     spans: dict[int, tuple[int, int, int]] = {}
     for queue, rows, first, last in files:
         known_rows, known_first, known_last = spans.get(queue, (0, first, last))
@@ -149,7 +147,7 @@ def _spans(files: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, i
 
 
 def summary(delta: Snapshot, added: Sequence[TableFile], removed: Sequence[ManifestEntry]) -> dict[str, str]:
-    """What the snapshot did, and what it has, in the words of Iceberg."""
+    """A snapshot's changes and totals, in Iceberg's words."""
     files = delta.all_files
     numbers = {
         "added-data-files": len(added),
@@ -169,7 +167,7 @@ def summary(delta: Snapshot, added: Sequence[TableFile], removed: Sequence[Manif
 
 
 def kept_snapshots(snapshots: Sequence[IcebergSnapshot], *, now_ms: int) -> tuple[IcebergSnapshot, ...]:
-    """The newest snapshots, as far as they were current lately. The last one is current."""
+    """The newest snapshots that were current lately."""
     newest = snapshots[-SNAPSHOTS_KEPT:]
     followed = pairwise(newest)
     return (*(one for one, after in followed if now_ms - after.time_ms <= SNAPSHOT_KEPT_MS), newest[-1])
@@ -185,7 +183,6 @@ def next_table(
     now_ms: int,
     write_id: str,
 ) -> IcebergTable:
-    """The version after ``before``, with ``new`` as its current snapshot if there is one."""
     if delta.metadata is None:
         raise InternalError("a Delta table without metadata")
     # The paths of an older place lead to that place, so a table that was copied begins anew.

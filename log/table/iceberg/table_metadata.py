@@ -1,4 +1,4 @@
-"""The metadata of the Iceberg table: one JSON object for every version, which names the snapshots and their manifest lists."""
+"""The metadata of the Iceberg table: one JSON object for every version."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .columns import IcebergColumns, Json
 from .manifests import PARTITION_ID, PARTITION_SPEC
 
 DELTA_VERSION = "penstock.delta-version"
-"""The key of a snapshot's summary that names the Delta version with the same files."""
+"""A snapshot's Delta version, in its summary."""
 WRITE_ID = "penstock.write-id"
-"""The property by which a writer recognises a version as its own."""
+"""The property by which a writer recognises its own version."""
 _HINT = "only Penstock may write to a topic's table; delete the folder metadata/ while no maintenance runs, and the next round writes it anew"
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshot:
-    """A snapshot, as the table's metadata lists it."""
+    """A snapshot in the table's metadata."""
 
     id: int
     parent_id: int | None
@@ -46,7 +46,7 @@ class IcebergTable:
     """One version of the table's metadata."""
 
     version: int
-    """The number in the name of the metadata's object."""
+    """The number in the object's name."""
     uuid: str
     location: str
     """The URI of the table's folder."""
@@ -54,10 +54,10 @@ class IcebergTable:
     last_sequence_number: int
     last_column_id: int
     schemas: tuple[Json, ...]
-    """The schemas of the listed snapshots, and the current one as the last."""
+    """The schemas of the listed snapshots; the last is the current one."""
     name_mapping: list[Json]
     snapshots: tuple[IcebergSnapshot, ...]
-    """The snapshots that can be read, oldest first; the last is the current one."""
+    """Oldest first; the last is the current one."""
     write_id: str
 
     @property
@@ -71,13 +71,11 @@ class IcebergTable:
 
 
 def schemas_with(schemas: tuple[Json, ...], columns: IcebergColumns, snapshots: tuple[IcebergSnapshot, ...]) -> tuple[Json, ...]:
-    """The schemas that these snapshots need, and that of ``columns`` as the last."""
     needed = {snapshot.schema_id for snapshot in snapshots} - {columns.schema_id}
     return (*(schema for schema in schemas if schema["schema-id"] in needed), columns.schema)
 
 
 def encode_table(table: IcebergTable) -> bytes:
-    """The JSON of a version."""
     current = table.current
     document = {
         "format-version": 2,
@@ -122,7 +120,7 @@ def _snapshot_fields(snapshot: IcebergSnapshot, location: str) -> Json:
 
 
 class _Form(Struct, frozen=True, rename="kebab"):
-    """The fields that Penstock reads; there are others, which it always writes the same."""
+    """The fields that Penstock reads; it always writes the others the same."""
 
 
 class _SnapshotForm(_Form, frozen=True):
@@ -154,7 +152,7 @@ class _TableForm(_Form, frozen=True):
 
 
 def decode_table(data: bytes, *, version: int, where: str) -> IcebergTable:
-    """The metadata of a version. Raises `DataDamaged`, or `ForeignObject` for a version that another engine wrote."""
+    """Raises `DataDamaged`, or `ForeignObject` for another engine's version."""
     try:
         found = decoded(data, _TableForm)
         mapping = decoded(found.properties.name_mapping, list[dict[str, Any]])

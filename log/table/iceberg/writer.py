@@ -1,8 +1,7 @@
 """Writes the Iceberg metadata of one table, behind its Delta log.
 
-A version of the metadata is one create-if-absent of the next ``v<N>.metadata.json``; the manifests that it needs lie on the store before.
-So a reader sees a version whole or not at all, and of two writers one wins. Everything is decided from the Delta snapshot and the newest
-version, so a writer that was killed at any point leaves nothing that the next one has to know.
+A version is one create-if-absent of the next ``v<N>.metadata.json``, after its manifests. So a reader sees it whole or not at all,
+and of two writers one wins. A killed writer leaves nothing to recover.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ class IcebergWriteResult:
     """The state after one round."""
 
     version: int = 0
-    """The newest version of the metadata; 0: there is none, as there is no Delta table."""
+    """0: there is no Delta table."""
     delta_version: int = -1
     """The Delta version whose files it lists."""
     versions: int = 0
-    """The number of versions that this round wrote."""
+    """Written by this round."""
     objects: int = 0
-    """The number of objects that this round wrote."""
+    """Written by this round."""
     bytes: int = 0
 
 
 class IcebergWriter:
     """Keeps the Iceberg metadata of one table folder as new as its Delta log. Any number of writers at once is safe; one is enough.
 
-    ``location`` is the URI of the lake where the readers find it; by default it is made from the store's URL.
+    ``location`` is the lake's URI for its readers, by default made from the store's URL.
     """
 
     def __init__(self, store: ObjectStore, runtime: Runtime, delta: DeltaLog, *, location: str | None = None) -> None:
@@ -58,18 +57,16 @@ class IcebergWriter:
         self._lock = asyncio.Lock()
         self._listing: IcebergVersion | None = None
         self._read_s = float("-inf")
-        """The time when the newest version was last known to be ``_listing``."""
         self._hinted: tuple[int, Version] | None = None
-        """The hint as this writer last saw it."""
 
     async def write_once(self, schema: TopicSchema | None = None) -> IcebergWriteResult:
         """Bring the metadata to the newest Delta snapshot.
 
-        ``schema`` is the newest version of the topic's schema that is known; None: it has none, or none is known. Nothing is written
-        while the table's files are of a later version.
+        ``schema`` is the newest known version of the topic's schema, if any. Nothing is written while the table's files are of a
+        later version.
 
-        Raises `MissingDependency` without fastavro, `NotSupported` for a lake in a place that Iceberg cannot name, `ForeignObject` when
-        another engine wrote to the table, and what the store raises. May be repeated at once.
+        Raises `MissingDependency` without fastavro, `NotSupported` for a lake that no URI can name, `ForeignObject` when another
+        engine wrote to the table, and the store's errors. May be repeated at once.
         """
         async with self._lock:
             delta = await self._delta.refresh()
@@ -95,7 +92,7 @@ class IcebergWriter:
         return f"{lake}/{self._delta.root}".rstrip("/")
 
     def _is_stale(self) -> bool:
-        """Whether the newest version was seen so long ago that later ones may have been written and deleted since."""
+        """Whether later versions may have been written and deleted since."""
         return self._delta.now_s - self._read_s > COMMIT_LIFE_S
 
     # --- a version
@@ -103,7 +100,7 @@ class IcebergWriter:
     async def _write(
         self, before: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, location: str, done: IcebergWriteResult
     ) -> IcebergWriteResult:
-        """Try to write the version after ``before``. Whoever wins, ``_listing`` is the newest version afterwards."""
+        """Try to write the version after ``before``. ``_listing`` is the newest version afterwards, whoever wins."""
         started_s = self._delta.now_s
         if before is not None:
             check_same_table(before, delta)
@@ -125,7 +122,6 @@ class IcebergWriter:
     async def _prepare(
         self, before: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, location: str, number: int, write_id: str
     ) -> tuple[IcebergVersion, list[tuple[str, bytes]]]:
-        """The next version, and the objects that must be there before it."""
         now_ms = self._runtime.clock.wall_ms()
         old = None if before is None else before.table
         manifests = () if before is None else before.manifests
@@ -181,7 +177,7 @@ class IcebergWriter:
         return new, everything, [*objects, (path, data)]
 
     async def _create(self, number: int, data: bytes, write_id: str, started_s: float) -> bool:
-        """Try to be the writer of version ``number``. False: another is. Raises `StoreUnavailable` when that cannot be told."""
+        """Try to write version ``number``. False: another writer has. Raises `StoreUnavailable` for an unknown outcome."""
         key = self._delta.root + metadata_path(number)
         for _ in range(_READ_BACKS):
             self._check_life(started_s)
@@ -199,7 +195,7 @@ class IcebergWriter:
         )
 
     def _check_life(self, started_s: float) -> None:
-        """Raise `RetryError` when the attempt is so old that the number of its version may have been freed."""
+        """Raise `RetryError` when the number may have been freed since the attempt began."""
         if not self._delta.is_in_time(started_s):
             raise RetryError(
                 "a version that took over a day was given up", operation="write Iceberg metadata", object=self._delta.root
@@ -220,7 +216,6 @@ class IcebergWriter:
                 self._hinted = await self._folder.hint()
 
     async def _load(self) -> None:
-        """Read the newest version, with its manifests."""
         read_s = self._delta.now_s
         self._listing = await self._folder.newest(self._listing)
         self._read_s = read_s
