@@ -1,8 +1,8 @@
-"""What lets a driver start quickly: the JVM's first compiler alone, and an archive of the classes that each session loads.
+"""A driver that starts quickly: the JVM's first compiler alone, and an archive of the classes that each session loads.
 
-Most of a short job's processor time goes to loading and checking some 20,000 classes, and to compiling code that runs for seconds. A class-data
-archive (JEP 350) holds the classes as the JVM needs them in memory. It is made once for each combination of Java, PySpark and JARs, by a small
-training job, and lies in Penstock's cache. The JVM itself refuses an archive that does not fit, and starts as if there were none.
+Most of a short job's processor time goes to loading some 20,000 classes, and to compiling code that runs for seconds. A small
+training job makes a class-data archive (JEP 350) for each combination of Java, PySpark and JARs. The JVM refuses one that does not
+fit, and starts without it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from . import jars
 from .java import Java, find_java
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
-"""Options of a JVM that works for minutes at most: the second compiler would pay off later.
+"""A JVM that works for minutes does not need the second compiler.
 
-The JVM gives its first compiler alone 48 MB for code. Some five batches of a sync fill them. Code that is in use is then removed, and compiled
-again. 240 MB are the JVM's own default for both compilers. The size of the metaspace saves full collections while classes are loaded.
+The first compiler alone gets 48 MB for code by default, which some five batches of a sync fill; 240 MB are the default for both.
+The metaspace's size saves full collections while classes are loaded.
 """
 
 _KEPT = 3
-"""Archives of other installations that stay in the cache, the newest ones. Each has some 200 MB."""
+"""The archives of other installations that stay in the cache, some 200 MB each."""
 _TIMEOUT_S = 600
 
 
 def driver_settings(java: Java, delta_jars: Sequence[Path]) -> dict[str, str]:
-    """Spark's settings for a driver that starts quickly, with the archive where there is one."""
     options = FIRST_COMPILER
     archive = archive_file(java, delta_jars)
     if archive.is_file():
@@ -44,7 +43,6 @@ def driver_settings(java: Java, delta_jars: Sequence[Path]) -> dict[str, str]:
 
 
 def archive_file(java: Java, delta_jars: Sequence[Path]) -> Path:
-    """The archive's file for this Java, this PySpark and these JARs, whether it was made or not."""
     import pyspark
 
     spark_jars = Path(pyspark.__file__).parent / "jars"
@@ -56,10 +54,10 @@ def archive_file(java: Java, delta_jars: Sequence[Path]) -> Path:
 
 
 def make_archive() -> Path:
-    """Make the archive for this installation unless it is there; some 40 s of the processor. Returns its file.
+    """Make the archive for this installation unless it is there; some 40 s of the processor.
 
-    Processes may do this side by side: the file appears whole or not at all. Raises `MissingDependency` without Java, PySpark or the JARs, and
-    when the training job fails.
+    Processes may do this side by side: the file appears whole or not at all. Raises `MissingDependency` without Java, PySpark or
+    the JARs, and when the training job fails.
     """
     delta_jars = jars.ensure()
     archive = archive_file(find_java(), delta_jars)
@@ -93,7 +91,7 @@ def make_archive() -> Path:
 
 
 def _remove_oldest(newest: Path) -> None:
-    """Keep a few archives of other installations. One that a running JVM has mapped stays readable for it."""
+    """An archive that a running JVM has mapped stays readable for it."""
     others = [path for path in newest.parent.glob("*.jsa") if path != newest]
     for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
         path.unlink(missing_ok=True)

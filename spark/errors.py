@@ -1,4 +1,4 @@
-"""Errors on their way through Spark, which hands on the text of a traceback: ours reach the user in a line."""
+"""Errors on their way through Spark, which hands on a traceback's text: ours reach the user in a line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _WITHOUT_US = re.compile(r"^ModuleNotFoundError: No module named 'penstock.*$", 
 
 
 class CleanTraceback(ContextDecorator):
-    """Wraps a method that Spark calls. It lets our errors pass without the calls and causes behind them, which say nothing to a
-    user, and says them before Spark's own calls.
-
-    A bug's error keeps them.
-    """
+    """Wraps a method that Spark calls, and cuts our errors' tracebacks and causes. A bug's error keeps them."""
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -32,7 +28,7 @@ class CleanTraceback(ContextDecorator):
 
 @contextmanager
 def reraise_ours() -> Iterator[None]:
-    """Raise our error that a task ended with, instead of Spark's. Errors that are not ours stay as they are."""
+    """Raise our error that a task ended with, instead of Spark's."""
     try:
         yield
     except PenstockError:
@@ -45,7 +41,7 @@ def reraise_ours() -> Iterator[None]:
 
 
 def error_in_spark_text(error: BaseException) -> PenstockError | None:
-    """Our last error in the text of one of Spark's, or that Penstock is missing where Spark's tasks run."""
+    """Our last error in the text of one of Spark's, or that Penstock is missing in the tasks."""
     if without := _WITHOUT_US.search(str(error)):
         return MissingDependency(
             "Spark's executors have no Penstock",

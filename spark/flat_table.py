@@ -1,4 +1,4 @@
-"""A topic's Delta table as people think of it: the fields of its rows are columns beside those of messages."""
+"""A topic's Delta table with the fields of its rows as columns beside those of messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def table(spark: SparkSession, lake: LakeLike, topic: str) -> DataFrame:
     """The published rows of a topic, by its Delta table, with one column for each field of its schema.
 
-    The columns of messages come first, without ``body``, which typed rows do not have. No field has the name of one of them: a schema with
-    such a name is refused. A tombstone is a row whose fields are all NULL. The table of a topic without a schema is given as it is.
+    The columns of messages come first, without ``body``. A tombstone is a row whose fields are all NULL. The table of a topic
+    without a schema is given as it is.
 
-    Spark reads the files itself, and only the columns that a query names. ``lake`` is a URL, a folder or a `penstock.Lake`; the session needs
-    Delta (`session`). Raises `TopicNotFound`.
+    Spark reads only the columns that a query names. ``lake`` is a URL, a folder or a `penstock.Lake`; the session needs Delta
+    (`session`). Raises `TopicNotFound`.
     """
     place = LakePlace.of(lake, read_only=True)
     opened = lakes.open(place)
@@ -31,7 +31,7 @@ def table(spark: SparkSession, lake: LakeLike, topic: str) -> DataFrame:
 
 
 def _folder(url: str) -> str:
-    """A lake as Hadoop names it: without the options of its URL. Hadoop takes what stands in a path as it is, percent signs too."""
+    """A lake in Hadoop's form. Hadoop takes percent signs in a path as they are."""
     parts = urlsplit(url)
     path = unquote(parts.path).rstrip("/")
     return path if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}{path}"

@@ -1,8 +1,7 @@
-"""The JARs that each version of Spark needs for Delta and S3, pinned one by one and kept in Penstock's own cache.
+"""The JARs for Delta and S3 by version of Spark, pinned one by one and kept in Penstock's own cache.
 
-Spark can resolve packages itself, but then every session asks Ivy, prints its report, pulls in 87 MB that are never loaded, and trips over
-half-filled Maven folders. So the lists (``jars_*.xml``) are resolved once, with the Ivy that Spark ships, and sessions are handed files. A
-warm cache needs no network.
+With Spark's packages every session asks Ivy, prints its report, pulls in 87 MB that are never loaded, and trips over half-filled
+Maven folders. So the lists (``jars_*.xml``) are resolved once. A warm cache needs no network.
 """
 
 from __future__ import annotations
@@ -33,30 +32,29 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The file's name in the cache."""
         return f"{self.group}_{self.name}-{self.version}.jar"
 
 
 def cache_folder() -> Path:
-    """The folder of what Penstock fetches: ``$PENSTOCK_CACHE``, or ``~/.cache/penstock``."""
+    """``$PENSTOCK_CACHE``, or ``~/.cache/penstock``."""
     return Path(os.environ.get("PENSTOCK_CACHE") or "~/.cache/penstock").expanduser()
 
 
 def listed(*, s3: bool = False) -> list[Jar]:
-    """The JARs of a session of the installed Spark: 4 for Delta, some 40 together with S3A."""
+    """4 JARs for Delta, some 40 together with S3A."""
     return [jar for path in _lists(s3) for jar in _read_list(path)]
 
 
 def missing(*, s3: bool = False) -> list[Jar]:
-    """The JARs of `listed` that are not in the cache, or not whole there, as a copy to a full disk leaves them."""
+    """The JARs that are not whole in the cache, as after a copy to a full disk."""
     return [jar for jar in listed(s3=s3) if not _is_there(jar)]
 
 
 def ensure(*, s3: bool = False) -> list[Path]:
-    """The files of `listed`, fetched from Maven Central when they are not in the cache yet, or are cut off there.
+    """The files of `listed`, fetched from Maven Central when they are not whole in the cache.
 
-    Processes may do this side by side: a file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a network
-    when one is needed.
+    Processes may do this side by side: a file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a
+    network when one is needed.
     """
     for path in _lists(s3):
         if not all(map(_is_there, _read_list(path))):
@@ -77,7 +75,7 @@ def _read_list(path: Path) -> list[Jar]:
 
 
 def _is_there(jar: Jar) -> bool:
-    """Whether a JAR is in the cache and whole: a JAR is a ZIP file, whose directory is at its end."""
+    """Whether a JAR is there and whole: the directory of a ZIP file is at its end."""
     return zipfile.is_zipfile(_jar_folder() / jar.file_name)
 
 
@@ -105,7 +103,6 @@ def _fetch(list_path: Path) -> None:
 
 
 def _run_ivy(list_path: Path, scratch: str) -> str | None:
-    """Retrieve a list into ``scratch``. Returns None, or what went wrong."""
     import pyspark
 
     command: list[str | Path] = [

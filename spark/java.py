@@ -1,4 +1,4 @@
-"""Finding a Java that Spark runs on, before Spark fails without one with a longer message of its own."""
+"""Finds a Java for Spark, which fails without one with a longer message."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ class Java:
 
     @property
     def program(self) -> Path:
-        """The launcher."""
         return self.home / "bin" / "java"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java that fits the installed Spark: ``JAVA_HOME``, then the one on ``PATH``, then those in the usual folders.
+    """The first Java that fits the installed Spark: ``JAVA_HOME``, then ``PATH``, then the usual folders.
 
-    Raises `MissingDependency` when there is none. It names those that were found and do not fit.
+    Raises `MissingDependency`, naming those that do not fit.
     """
     return choose_java(candidate_homes(os.environ if environment is None else environment), major_version, versions.installed())
 
 
 def candidate_homes(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Folders that may hold a Java, the user's choice first."""
+    """The user's choice first."""
     if chosen := environment.get("JAVA_HOME"):
         yield Path(chosen)
     if on_path := shutil.which("java", path=environment.get("PATH", "")):
@@ -58,7 +57,7 @@ def candidate_homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def choose_java(homes: Iterable[Path], major_of: Callable[[Path], int | None], spark: versions.SparkVersion) -> Java:
-    """The first of ``homes`` with a version that ``spark`` runs on. Raises `MissingDependency`."""
+    """Raises `MissingDependency` if none fits ``spark``."""
     unfit: dict[Path, int] = {}
     for home in homes:
         major = major_of(home)
@@ -77,7 +76,7 @@ def choose_java(homes: Iterable[Path], major_of: Callable[[Path], int | None], s
 
 
 def major_version(home: Path) -> int | None:
-    """The major version of the Java in ``home``, by its own output; None when there is none that runs."""
+    """The version by the output of the Java in ``home``, if it runs."""
     program = home / "bin" / "java"
     if not program.is_file():
         return None
@@ -89,6 +88,6 @@ def major_version(home: Path) -> int | None:
 
 
 def parse_major(version_text: str) -> int | None:
-    """The major version in the output of ``java -version``; old versions call 8 ``1.8``."""
+    """Old versions call 8 ``1.8``."""
     found = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""Rows into the partition that a number names."""
+"""Rows into partitions by number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _SEED = 42
-"""The seed of Spark's hash partitioning."""
 _MASK = 0xFFFFFFFF
 
 
 def in_partitions(df: DataFrame, partitions: int, number: Column) -> DataFrame:
-    """``df`` with each row in the partition that ``number`` names, an int from 0 to below ``partitions``.
+    """``df`` with each row in the partition of ``number``, an int below ``partitions``.
 
-    Spark 4.1 has `repartitionById` for it. An older one hashes: there, each number is replaced by an int whose hash names the partition.
+    Spark 4.1 has `repartitionById`. On an older one each number is replaced by an int whose hash names the partition.
     """
     if has(REPARTITION_BY_ID):
         return df.repartitionById(partitions, number)
@@ -25,14 +24,13 @@ def in_partitions(df: DataFrame, partitions: int, number: Column) -> DataFrame:
 
 
 def hash_partitioned(df: DataFrame, partitions: int, number: Column) -> DataFrame:
-    """`in_partitions` by Spark's hash partitioning."""
     from pyspark.sql import functions as F
 
     return df.repartition(partitions, F.get(F.array(*map(F.lit, values(partitions))), number))
 
 
 def values(partitions: int) -> list[int]:
-    """Ints by partition, each one that Spark's hash partitioning puts there."""
+    """An int for each partition, which Spark's hash partitioning puts there."""
     found: dict[int, int] = {}
     value = 0
     while len(found) < partitions:
@@ -42,7 +40,7 @@ def values(partitions: int) -> list[int]:
 
 
 def hash_of(value: int) -> int:
-    """Spark's hash of an int: Murmur3 of its four bytes, as a signed number."""
+    """Murmur3 of four bytes, as a signed number."""
     mixed = _rotated((value & _MASK) * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
     state = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
     state ^= 4

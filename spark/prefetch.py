@@ -1,6 +1,4 @@
-"""``python -m penstock.spark.prefetch``: fetch the JARs that Spark sessions need, so that later none needs a network, and archive the classes
-that they load, so that they start sooner.
-"""
+"""``python -m penstock.spark.prefetch``: fetch the JARs for sessions, which then need no network, and archive their classes."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from .versions import check_versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill the cache and print its contents; 0 when every JAR is there. An archive that cannot be made is told, and is no failure."""
+    """Fill the cache and print its contents; 0 when every JAR is there, with or without an archive."""
     parser = argparse.ArgumentParser(prog="python -m penstock.spark.prefetch", description=__doc__)
     parser.add_argument("--no-s3", dest="s3", action="store_false", help="leave out what S3 needs (all but 4 files)")
     parser.add_argument(

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class S3:
-    """The place of S3. Credentials come from the environment as AWS's own tools take them, or from the machine's role."""
+    """The place of S3. Credentials come from the environment of AWS's own tools, or from the machine's role."""
 
     endpoint: str | None = None
     """URL of a server other than AWS; default ``$AWS_ENDPOINT_URL_S3``, then ``$AWS_ENDPOINT_URL``."""
     region: str | None = None
     """Default ``$AWS_REGION``, then ``$AWS_DEFAULT_REGION``, then us-east-1."""
     path_style: bool = False
-    """Whether bucket names are in the path, not in the host name. Always so with an endpoint of one's own."""
+    """Bucket names in the path, not in the host name. Always so with an endpoint."""
 
 
 def session(
@@ -41,20 +41,20 @@ def session(
     quick_start: bool = True,
     source: bool = True,
 ) -> SparkSession:
-    """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``. The running session, if there is one.
+    """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``; or the running session.
 
-    ``quick_start`` suits drivers that plan, and jobs of some minutes: they take half the processor time until their first results. The JVM
-    compiles with its first compiler alone, and loads classes from the archive that ``python -m penstock.spark.prefetch`` made, if it did.
-    Turn it off for long computing under a ``local`` master: the second compiler makes hot code up to three times as fast.
+    ``quick_start`` halves the processor time until the first results, for jobs of some minutes: the JVM compiles with its first
+    compiler alone, and loads classes from the archive of ``python -m penstock.spark.prefetch``. Turn it off for long computing
+    under a ``local`` master, as the second compiler makes hot code up to three times as fast.
 
-    ``source`` makes ``format("penstock")`` known, for which Spark starts a Python process: 2 s of the processor. `sync` does without it. With
-    False, Spark looks for the source by itself when a query names it, and does not see an editable install.
+    ``source`` makes ``format("penstock")`` known, for which Spark starts a Python process: 2 s of the processor. Without it, Spark
+    finds no editable install. `sync` does not need it.
 
-    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` overrides
-    Penstock's settings. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
+    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process. ``conf`` overrides Penstock's settings. The first
+    session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
 
-    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the JARs
-    are neither cached nor to be had.
+    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the
+    JARs are not to be had.
     """
     check_versions()
     from pyspark.sql import SparkSession
@@ -85,12 +85,11 @@ def session(
 def configure(
     builder: SparkSession.Builder, *, s3: S3 | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession.Builder:
-    """Complete a builder of your own with the settings that Delta, and S3, need; ``conf`` overrides them. Sets and raises the same as
+    """Complete a builder of your own with the settings for Delta and S3; ``conf`` overrides them. Sets and raises the same as
     `session`.
 
-    Its session knows ``format("penstock")`` where Penstock is installed in a folder of Python's path; `register` makes it known anywhere.
-
-    ``spark.jars`` is taken: name JARs of your own, after Penstock's, in ``conf``, or use ``spark.jars.packages``.
+    Its session knows ``format("penstock")`` where Penstock is installed in a folder of Python's path; `register` makes it known
+    anywhere. ``spark.jars`` is taken: name your own JARs after Penstock's in ``conf``, or use ``spark.jars.packages``.
     """
     check_versions()
     return _configure(builder, find_java(), s3, conf)
@@ -119,7 +118,7 @@ def _configure(builder: SparkSession.Builder, java: Java, s3: S3 | None, conf: M
 
 
 def s3_settings(s3: S3, environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings of S3A; the scheme ``s3://`` means it too. They hold no secret: S3A reads credentials from the environment itself."""
+    """The settings of S3A, for ``s3://`` too, without secrets: S3A reads credentials from the environment."""
     endpoint = s3.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = s3.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
     settings = {

@@ -1,4 +1,4 @@
-"""The versions of Spark that Penstock runs on: what fits together, and what an older one cannot do."""
+"""The versions of Spark that Penstock runs on, and features that older ones lack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import metadata
 from ..log.errors import MissingDependency
 
 DELTA = "4.4.0"
-"""The version of delta-spark. Its Python files and its JAR must be of one version; the JAR is built for each minor version of Spark."""
+"""The version of delta-spark: its Python files and its JAR must be of one version."""
 
 _PACKAGES = ("pyspark", "delta-spark")
 
@@ -21,26 +21,24 @@ class SparkVersion:
 
     minor: str
     first: str
-    """The first release that Delta takes."""
     last: str | None
-    """The last one, where Delta names it; None: all of this minor version."""
+    """The last one that Delta takes, where it names one."""
     hadoop: str
-    """The version of Hadoop in it, which S3A must have too."""
+    """S3A must have the same version."""
     java: tuple[int, ...]
-    """The major versions of Java that it runs on."""
+    """Its major versions of Java."""
 
     @property
     def releases(self) -> str:
-        """The releases that fit, for people."""
+        """The fitting releases, for people."""
         return self.first if self.first == self.last else f"{self.first} or a newer {self.minor}"
 
     @property
     def jar_lists(self) -> tuple[str, str]:
-        """The files beside this module that list its JARs: Delta's, and those of S3A."""
+        """The lists of its JARs: Delta's, and those of S3A."""
         return f"jars_delta_spark_{self.minor}.xml", f"jars_s3a_hadoop_{self.hadoop}.xml"
 
     def takes(self, release: str) -> bool:
-        """Whether this is a release of PySpark that fits."""
         number = _numbers(release)
         return (
             number[:2] == _numbers(self.minor)[:2]
@@ -54,7 +52,7 @@ SPARKS = (
     SparkVersion("4.1", first="4.1.0", last=None, hadoop="3.4.2", java=(17, 21)),
     SparkVersion("4.2", first="4.2.0", last="4.2.0", hadoop="3.5.0", java=(17, 21, 25)),
 )
-"""All that `make spark-matrix` runs the tests on, the oldest first."""
+"""The versions of `make spark-matrix`, the oldest first."""
 NEWEST = SPARKS[-1]
 
 
@@ -63,10 +61,10 @@ class Feature:
     """A part of Spark that older versions lack."""
 
     what: str
-    """Its name for people, of ours that needs it."""
+    """Our feature that needs it, for people."""
     since: str
     instead: str
-    """What to do without it."""
+    """The way without it."""
 
 
 STREAM_LIMITS = Feature(
@@ -74,13 +72,13 @@ STREAM_LIMITS = Feature(
     since="4.2",
     instead="Leave them out: a trigger takes all that is stored",
 )
-"""An older Spark does not tell a source where the batch begins whose end it asks for."""
+"""An older Spark does not pass the begin of the batch whose end it asks for."""
 STREAM_TRIGGER = Feature(
     "a stream with a new checkpoint and no startingOffsets",
     since="4.2",
     instead='Name the start: .option("startingOffsets", "earliest"), or "latest" for what comes from now on',
 )
-"""The default depends on the trigger, which an older Spark does not tell a source."""
+"""The default depends on the trigger, which an older Spark does not pass to a source."""
 STREAM_SINK = Feature(
     'writeStream.format("penstock")',
     since="4.1",
@@ -91,23 +89,22 @@ REPARTITION_BY_ID = Feature("DataFrame.repartitionById", since="4.1", instead="R
 
 
 def supported(release: str) -> SparkVersion | None:
-    """The version that a release of PySpark belongs to, if it fits."""
     return next((spark for spark in SPARKS if spark.takes(release)), None)
 
 
 def installed() -> SparkVersion:
-    """The version that is installed here, or the newest one where none is that fits."""
+    """The installed version, or the newest one if it does not fit."""
     release = installed_release("pyspark")
     return (supported(release) if release else None) or NEWEST
 
 
 def has(feature: Feature, release: str | None = None) -> bool:
-    """Whether the running PySpark, or ``release``, has a feature. Releases newer than the newest of `SPARKS` have all of them."""
+    """Releases newer than `SPARKS` have all features."""
     return _numbers(release or _running())[:2] >= _numbers(feature.since)[:2]
 
 
 def require(feature: Feature, operation: str, release: str | None = None) -> None:
-    """Raise `MissingDependency` unless the running PySpark, or ``release``, has a feature."""
+    """Raise `MissingDependency` without the feature."""
     if not has(feature, release):
         raise MissingDependency(
             f"{feature.what}: this needs a newer Spark",
@@ -119,7 +116,7 @@ def require(feature: Feature, operation: str, release: str | None = None) -> Non
 
 
 def check_versions(found: Mapping[str, str | None] | None = None) -> SparkVersion:
-    """The version of Spark that is installed. Raises `MissingDependency` unless PySpark and Delta are installed, in versions that fit."""
+    """Raise `MissingDependency` unless fitting versions of PySpark and Delta are installed."""
     found = {name: installed_release(name) for name in _PACKAGES} if found is None else found
     release = found["pyspark"]
     spark = supported(release) if release else None
@@ -146,7 +143,6 @@ def _running() -> str:
 
 
 def installed_release(name: str) -> str | None:
-    """The installed release of a package; None where it is missing."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

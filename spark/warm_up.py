@@ -1,6 +1,6 @@
-"""A small job that loads and compiles what a sync needs. It warms a session, and its classes are what an archive holds.
+"""A small job that warms a session, or fills an archive with its classes.
 
-``python -m penstock.spark.warm_up FILE`` runs it in a session of its own, whose JVM writes the archive at its end.
+``python -m penstock.spark.warm_up FILE`` runs it in a session whose JVM writes the archive at its end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EVENTS, _BATCH = 12, 6
 
 
 def train(spark: SparkSession, scratch: Path) -> None:
-    """Sync a few events of a lake of its own below ``scratch`` into a Delta table there: one batch makes the table, another meets its rows."""
+    """Sync a few events of a lake below ``scratch`` into a Delta table: one batch makes the table, another meets its rows."""
     place = LakePlace.of(scratch / "lake")
     opened = lakes.open(place)
     opened.run(lambda: _fill(opened.lake))
@@ -53,7 +53,7 @@ async def _fill(lake: LogLake) -> None:
 
 
 def main(archive: str) -> int:
-    """Train a session, read and write by it, and have its JVM archive the classes."""
+    """Train a session, and have its JVM archive the classes."""
     with tempfile.TemporaryDirectory(prefix="penstock-training-") as scratch:
         conf = {
             "spark.driver.defaultJavaOptions": f"{FIRST_COMPILER} -XX:ArchiveClassesAtExit={archive}",

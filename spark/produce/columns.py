@@ -1,4 +1,4 @@
-"""The way from a user's DataFrame to rows that can be staged: named columns found, bodies made, queues computed, each queue's rows in order."""
+"""A user's DataFrame as rows to stage: columns found, bodies made, queues computed, rows in order."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ _JSON = {
 }
 _HAS_TIME = re.compile(r"(?:^|[<:,])time\(\d+\)")
 STAGED = tuple(name for name in SEND_SCHEMA.names if name != "sequence")
-"""The columns that are staged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageColumns:
-    """The columns of a DataFrame that become each part of a message; names or expressions."""
+    """A DataFrame's columns for each part of a message; names or expressions."""
 
     message_group: ColumnOrName | None = None
     order_by: tuple[ColumnOrName, ...] = ()
@@ -49,21 +48,19 @@ class MessageColumns:
     queue: ColumnOrName | int | None = None
 
     def named(self) -> Iterator[tuple[str, str]]:
-        """The user's name for the column of each field."""
         for name in ("message_group", "tag", "keys", "properties", "queue", "body"):
             if (given := getattr(self, name)) is not None:
                 yield name, label(given)
 
 
 def columns_of(given: ColumnOrName | Sequence[ColumnOrName]) -> tuple[ColumnOrName, ...]:
-    """One column or several, as a tuple."""
     return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> DataFrame:
-    """The columns `STAGED`, with each queue's rows in one task and in their order. Several queues may share a task, one behind the other.
+    """The columns `STAGED`, with each queue's rows in one task and in order.
 
-    Raises `InvalidArgument` for a column that is not there (naming a near one), has a type that does not fit, or is required by the topic.
+    Raises `InvalidArgument` for a column that is missing (naming a near one), of another type, or required by the topic.
     """
     found = found_columns(df, mapping, settings)
     body = _body(df, mapping)
@@ -71,7 +68,7 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
 
 
 def found_columns(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> dict[str, Column]:
-    """The columns of the parts of a message but for its body, checked, with the types that messages have."""
+    """The checked columns of a message without its body."""
     check_topic(mapping, settings)
     _check_queue(mapping.queue, settings.queues)
     return _found(df, mapping)
@@ -86,9 +83,7 @@ def in_order(
     content: Column,
     unstaged: Collection[str] = (),
 ) -> DataFrame:
-    """The columns of ``fields`` but for ``unstaged`` ones, with each queue's rows in one task and in their order. ``content`` routes rows
-    without a message group.
-    """
+    """The columns of ``fields`` without ``unstaged`` ones, ordered. ``content`` routes rows without a message group."""
     from pyspark.sql import functions as F
 
     fields = dict(fields)
@@ -108,14 +103,11 @@ def in_order(
 
 
 def is_routed(mapping: MessageColumns) -> bool:
-    """Whether each row has a queue before it is staged, so that all rows of a queue come from one task. Otherwise rows take the queues in
-    turn.
-    """
+    """Whether all rows of a queue come from one task. Otherwise rows take the queues in turn."""
     return mapping.message_group is not None or mapping.queue is not None
 
 
 def check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
-    """Raise unless messages from such columns may be written to a topic with these settings."""
     if settings.message_type is MessageType.TRANSACTION:
         raise MessageTypeMismatch(
             "the topic takes TRANSACTION messages, which are sent in transactions",
@@ -142,13 +134,11 @@ def check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
 
 
 def _check_queue(given: ColumnOrName | int | None, queues: int) -> None:
-    """Raise `InvalidArgument` for a number that is no queue of the topic."""
     if isinstance(given, int) and not isinstance(given, bool) and not 0 <= given < queues:
         raise InvalidArgument(f"the topic has queues 0 to {queues - 1}", operation="write_ordered", object="queue", observed=given)
 
 
 def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
-    """The columns that were named, with the types that messages have."""
     from pyspark.sql import functions as F
 
     types = {
@@ -177,9 +167,7 @@ def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
 
 
 def _as_int(column: Column) -> Column:
-    """A whole number as an int. A number beyond the ints becomes the nearest int, which is no queue either: a cast would make it another
-    one.
-    """
+    """A number beyond the ints becomes the nearest int, which is no queue either: a cast would make it another one."""
     from pyspark.sql import functions as F
 
     beyond = F.when(column > _INT_MAX, F.lit(_INT_MAX)).when(column < -_INT_MAX, F.lit(-_INT_MAX))
@@ -197,7 +185,7 @@ def _fits(given: DataType, kind: str) -> bool:
 
 
 def _body(df: DataFrame, mapping: MessageColumns) -> Column:
-    """The body in bytes: binary and text as they are, anything else as JSON. By default, all columns that are no other part of the message."""
+    """Binary and text as they are, anything else as JSON. The default is all columns that are no other part of the message."""
     from pyspark.sql import functions as F
 
     if mapping.body is None:
@@ -228,7 +216,6 @@ def json_of(df: DataFrame, column: Column) -> Column:
 
 
 def _resolved(df: DataFrame, given: ColumnOrName, what: str) -> Column:
-    """The column, if it is there."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -260,7 +247,7 @@ def _missing(df: DataFrame, given: str, what: str) -> InvalidArgument:
 
 @contextmanager
 def _without_sparks_report() -> Iterator[None]:
-    """Silence Spark, which logs a page of stack for every column that it does not find. Our error takes one line."""
+    """Silence Spark, which logs a page of stack for every missing column. Our error takes one line."""
     reporter = logging.getLogger("DataFrameQueryContextLogger")
     before, reporter.disabled = reporter.disabled, True
     try:
@@ -270,7 +257,6 @@ def _without_sparks_report() -> Iterator[None]:
 
 
 def label(given: ColumnOrName | int) -> str:
-    """The name that a user may give it."""
     return re.sub(r"^Column<'(.*)'>$", r"\1", str(given), flags=re.DOTALL)
 
 
@@ -279,10 +265,9 @@ def _type(df: DataFrame, column: Column) -> DataType:
 
 
 def as_compared(df: DataFrame, name: str) -> str:
-    """A column's name as Spark compares names, by default without regard to case."""
+    """A name as Spark compares it, by default without regard to case."""
     return name if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true" else name.lower()
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's SQL takes any."""
     return f"`{name.replace('`', '``')}`"

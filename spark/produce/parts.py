@@ -1,4 +1,4 @@
-"""The executors' part: rows become parts of about 16 MiB, which are uploaded while the next ones are read. Nothing here commits anything."""
+"""The executors' part: rows become parts of about 16 MiB, uploaded while the next ones are read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STORE_PATIENCE_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadPlan:
-    """What a task must know. It travels from the driver, and holds no secret."""
+    """A task's plan. It travels from the driver, and holds no secret."""
 
     place: LakePlace
     paths: TopicPaths
@@ -38,20 +38,18 @@ class UploadPlan:
     producer: str
     job: str
     born_us: int
-    """When the write began, by the lake's clock on the driver: the birth time of all its messages."""
+    """The beginning of the write by the lake's clock on the driver, and all messages' birth time."""
     part_bytes: int = 16 * MIB
     """The size of a part's rows in memory; compressed they are smaller."""
     named: tuple[tuple[str, str], ...] = ()
-    """The users' names for the columns, for errors."""
     rules: RowRules | None = None
-    """What the rows of a typed topic must be; None: they have bodies."""
     before_part: Callable[[int, int, int], None] | None = None
     """Called with task, attempt and part before each upload. Tests kill a task here."""
 
 
 @dataclass(frozen=True, slots=True)
 class UploadedPart:
-    """A part that is on the store."""
+    """A part on the store."""
 
     part: Part
     extended: bool = False
@@ -59,14 +57,13 @@ class UploadedPart:
 
 
 def link_form(upload: UploadPlan, parts: Iterable[UploadedPart]) -> tuple[int, bool]:
-    """The ``schema_version`` and ``extended`` of `Linker.link` for these parts."""
     return (0 if upload.rules is None else upload.rules.schema.version), any(one.extended for one in parts)
 
 
 def upload_rows(
     upload: UploadPlan, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int
 ) -> Generator[UploadedPart, None, None]:
-    """Upload the rows, and give the parts in their order. Raises `CallError` for rows that the topic does not take."""
+    """Upload the rows as parts, in order. Raises `CallError` for rows that the topic does not take."""
     opened = lakes.open(upload.place)
     store, runtime = opened.lake.store, opened.lake.runtime
     prefix, router, done_rows = runtime.random.getrandbits(64), Router(upload.settings.queues), 0
@@ -97,7 +94,7 @@ def upload_rows(
 
 
 def _checked(upload: UploadPlan, table: pa.Table, task: int, first_row: int) -> pa.Table:
-    """The rows as `rows_of_arrow` takes them. Raises `CallError` for rows that the topic does not take."""
+    """The rows for `rows_of_arrow`. Raises `CallError`."""
     settings = upload.settings
     if upload.rules is None:
         return check_arrow(table, settings.message_type, settings.limits, settings.queues)
@@ -110,7 +107,6 @@ def _checked(upload: UploadPlan, table: pa.Table, task: int, first_row: int) -> 
 
 
 def _tables(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.Table]:
-    """The rows, in order, in tables that each make a part."""
     gathered: list[pa.RecordBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -125,7 +121,6 @@ def _tables(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.T
 
 
 def _pieces(batch: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
-    """A batch, in several pieces if it is larger than a part."""
     if batch.num_rows == 0:
         return
     rows = max(1, batch.num_rows * part_bytes // max(1, batch.nbytes))
@@ -139,7 +134,7 @@ _ANSWER = pa.schema([("task", pa.int32()), ("number", pa.int32()), ("answer", pa
 
 
 def answers(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`upload_rows` for ``mapInArrow``. An error of the rows is an answer too, as trying the task again would not mend it."""
+    """`upload_rows` for ``mapInArrow``. An error of the rows is an answer too, as another try of the task would not mend it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -155,9 +150,9 @@ def answers(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[UploadedPart]:
-    """The parts by task, and within a task in their order. Raises the first error.
+    """The parts by task, in order. Raises the first error.
 
-    ``routed`` rows are in order only if each queue's rows came from one task. Raises `InternalError` otherwise.
+    ``routed`` rows are in order only if each queue's rows came from one task; otherwise raises `InternalError`.
     """
     parts: list[UploadedPart] = []
     task_of: dict[int, int] = {}
@@ -172,7 +167,7 @@ def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) ->
 
 
 def _in_users_words(upload: UploadPlan, error: CallError) -> CallError:
-    """The error with the user's name of the column. A row's number in a part says nothing to a user."""
+    """The error with the user's name of the column. A row's number in a part means nothing to a user."""
     words = {
         "message_group": "message group",
         "tag": "tag",

@@ -1,7 +1,6 @@
-"""``format("penstock")`` as a sink of streams and batches: each task's rows are staged as they come, the driver links them.
+"""``format("penstock")`` as a sink: tasks stage rows, the driver links them.
 
-A convenience: a row's queue follows from its message group, but nothing brings the rows of a group into one task. Rows of one task keep
-their order; only `write_ordered` and `ordered_writer` keep one across tasks.
+Rows of one task keep their order. Only `write_ordered` and `ordered_writer` keep an order across tasks.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class SinkOptions:
 
 
 def parse(given: Mapping[str, str]) -> SinkOptions:
-    """The options, checked. Raises `InvalidArgument` for an unknown option (naming a near one), and for a missing one."""
+    """Raises `InvalidArgument` for an unknown option (naming a near one), and for a missing one."""
     known = {name.lower(): name for name in OPTIONS}
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -76,51 +75,47 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
 
 @dataclass(frozen=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """The result of a task: what it staged."""
+    """The result of a task."""
 
     query: str | None
     job: Job
     generation: int
-    """The generation of the topic's routing by which the rows have their queues."""
+    """The generation of the rows' routing."""
     parts: tuple[UploadedPart, ...]
     form: tuple[int, bool] = (0, False)
-    """The version of the topic's schema that they were written with, and whether they are extended (`Linker.link`)."""
+    """The schema version, and whether rows are extended (`Linker.link`)."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """The sink of ``df.write.format("penstock").mode("append")``: all rows become visible at once. Made on the driver, copied to the tasks."""
+    """The sink of ``df.write.format("penstock").mode("append")``: all rows become visible at once."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._sink = TopicSink.planned(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        """Stage a task's rows. Runs in the task."""
         return self._sink.stage(iterator, query=None, job=self._sink.upload.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Link the rows. Runs on the driver, once all tasks have ended well."""
+        """Link the rows, on the driver, once all tasks have ended well."""
         self._sink.link(messages, batch=None)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """The common part of the sinks of batches and of streams; small, so that it travels.
+    """The common part of both sinks; small, so that it travels.
 
-    A stream's commit plans a sink of its own: the values of the tasks' sink come to it with what they staged.
+    A stream's commit plans a sink of its own; the values of the tasks' sink come with their results.
     """
 
     options: SinkOptions
     upload: UploadPlan
     generation: int
-    """The generation of the topic's routing that ``upload.settings`` has."""
     link_until_s: float
-    """The latest time of the link, by the steady clock of the driver's machine. Its processes share the clock, counted from before any task
-    began.
-    """
+    """The latest time of the link, by the driver's monotonic clock."""
 
     @classmethod
     def planned(cls, options: SinkOptions, schema: StructType) -> TopicSink:
-        """Plan a sink. Runs on the driver, before the tasks of a batch."""
+        """Plan a sink, on the driver."""
         opened = lakes.open(options.place)
         topic, generation = opened.run(lambda: current_topic(opened.lake, options.topic, timeout=_TIMEOUT))
         runtime, rules = topic.runtime, typed_rules(topic)
@@ -170,7 +165,7 @@ class TopicSink:
         return TaskCommitMessage(query, Job(job, self.link_until_s), self.generation, parts, link_form(upload, parts))
 
     def link(self, messages: Sequence[WriterCommitMessage | None], *, batch: int | None) -> None:
-        """Link the tasks' staged parts, in the order of the tasks. A batch without rows writes nothing."""
+        """Link the parts in the order of the tasks. A batch without rows writes nothing."""
         done = [one for one in messages if isinstance(one, TaskCommitMessage)]
         parts = [uploaded.part for one in done for uploaded in one.parts]
         if not parts:
@@ -211,7 +206,6 @@ def _check_columns(schema: StructType) -> None:
 
 
 def batch_sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchSink:
-    """The result of the data source's ``writer``."""
     if overwrite:
         raise InvalidArgument("a topic cannot be overwritten", operation="write", hint='.mode("append")')
     return BatchSink(parse(options), schema)

@@ -1,4 +1,4 @@
-"""``format("penstock")`` as a sink of streams, since Spark 4.1: older ones hand a stream's rows to a source one by one."""
+"""``format("penstock")`` as a sink of streams, since Spark 4.1: older ones hand a stream's rows over one by one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._sink = TopicSink.planned(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        """Stage a task's rows. Runs in the task. All tasks of a batch agree on its job without talking to each other."""
+        """Stage a task's rows. All tasks of a batch agree on its job without communication."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -34,15 +34,12 @@ class StreamSink(DataSourceStreamArrowWriter):
         return self._sink.stage(iterator, query=query, job=job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Link the rows. Runs on the driver, once all tasks have ended well, and again with the same number if the driver died before Spark
-        noted it.
-        """
+        """Link the rows, on the driver, and again with the same number if the driver died before Spark noted it."""
         self._sink.link(messages, batch=batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: Spark calls it after a commit of unknown outcome, too. The collector removes what was staged in vain."""
+        """Do nothing: Spark calls it after a commit of unknown outcome, too. The collector removes leftovers."""
 
 
 def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
-    """The result of the data source's ``streamWriter``."""
     return StreamSink(parse(options), schema)

@@ -1,4 +1,4 @@
-"""The way from a user's DataFrame to rows of a typed topic: its columns are the fields of the topic's schema."""
+"""A user's DataFrame as rows of a typed topic: its columns are the fields of the schema."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 OWN_COLUMNS = frozenset(SEND_SCHEMA.names)
-"""The columns of messages. No field of a schema has one of these names."""
+"""No field of a schema has one of these names."""
 
 
 def typed_rules(topic: Topic) -> RowRules | None:
-    """What the rows of a topic must be, by its schema as far as this process has read; None for a topic without one."""
+    """The rules for a topic's rows, by its schema as far as this process has read."""
     schema = topic.tail.state.schema
     return None if schema is None else rules_of(topic.settings, schema)
 
@@ -32,9 +32,9 @@ def typed_rules(topic: Topic) -> RowRules | None:
 def ordered_fields(
     df: DataFrame, mapping: MessageColumns, settings: TopicSettings, rules: RowRules
 ) -> tuple[MessageColumns, DataFrame]:
-    """The fields beside columns of messages, with each queue's rows in one task and in their order, and the mapping that makes them so.
+    """Fields beside columns of messages, ordered, and the mapping for them.
 
-    Raises `InvalidArgument` for columns that are no fields or are of types that do not fit, and as `found_columns` does.
+    Raises `InvalidArgument` for columns that are no fields or of other types, and as `found_columns`.
     """
     from pyspark.sql import functions as F
 
@@ -52,7 +52,7 @@ def ordered_fields(
 
 
 def check_fields(names: Sequence[str], schema: StructType, rules: RowRules, *, operation: str) -> None:
-    """Raise `InvalidArgument`, with the whole difference, unless these columns are fields of the topic's schema."""
+    """Raise `InvalidArgument`, with the whole difference, unless these columns are fields of the schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -65,7 +65,6 @@ def check_fields(names: Sequence[str], schema: StructType, rules: RowRules, *, o
 
 
 def _check_labels(mapping: MessageColumns, rules: RowRules) -> None:
-    """Raise `InvalidArgument` for a body, and for what comes from fields already."""
     if mapping.body is not None:
         raise InvalidArgument(
             "the topic has a schema, so its messages have fields and no body",
@@ -86,7 +85,7 @@ def _check_labels(mapping: MessageColumns, rules: RowRules) -> None:
 
 
 def _field_names(df: DataFrame, mapping: MessageColumns, rules: RowRules) -> list[str]:
-    """The columns that are to be fields: all but those named for another part of the message, or by ``order_by``, that are no fields."""
+    """All columns but those named for another part of the message, or by ``order_by``, that are no fields."""
     known = {as_compared(df, name) for field in rules.schema.fields for name in (field.name, *field.former_names)}
     taken = {as_compared(df, name) for _, name in mapping.named()} | {as_compared(df, label(one)) for one in mapping.order_by}
     names = [name for name in df.columns if as_compared(df, name) in known or as_compared(df, name) not in taken]
@@ -96,7 +95,6 @@ def _field_names(df: DataFrame, mapping: MessageColumns, rules: RowRules) -> lis
 
 
 def _label_column(df: DataFrame, ids: tuple[int, ...], rules: RowRules) -> Column:
-    """The column that gives a message's group, by the name that the DataFrame has for its field."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 

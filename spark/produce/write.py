@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.spark")
 
 NAME_PREFIX = "spark/"
-"""The prefix of producers' names here, so that they meet no other producer's."""
+"""Keeps these producers' names apart from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class WriteResult:
 
     rows: int
     size_bytes: int
-    """The size of the Parquet files that hold the rows."""
+    """The size of the rows' Parquet files."""
     entry: int | None = None
     """The entry of the log that brought the rows. None: nothing was written, or it is known only that the batch is there."""
     queues: Mapping[int, tuple[int, int]] | None = field(default_factory=dict)
     """The first offset and the one after the last, by touched queue. None when only the fact is known."""
     duplicate: bool = False
-    """Whether the batch was written before, so that nothing was written now."""
+    """Whether the batch was there before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSteps:
-    """The places where tests stop a write. Each is called right after its event, on the driver, or (``before_part``) in a task."""
+    """Where tests stop a write: called after the event."""
 
     after: Callable[[str], None] = lambda step: None
     """Called with ``begun``, ``staged``, ``linked``."""
@@ -76,32 +76,29 @@ def write_ordered(
 
     ``lake`` is a URL, a folder or a `penstock.Lake`; executors must reach it, with credentials from their own environment.
 
-    The other arguments name columns, or are expressions over them. ``message_group`` is cast to text, and routed as every producer routes.
-    So rows of a group have one queue, where they lie in the order of ``order_by``. Rows that are equal by it lie in any order, so name
-    columns that tell rows of a group apart.
+    The other arguments name columns, or are expressions over them. ``message_group`` is cast to text, and routed as every producer
+    routes: rows of a group have one queue, where they lie in the order of ``order_by``. Equal rows by it lie in any order.
 
-    ``body`` is taken as it is if it is binary or text, otherwise as JSON; NULL makes a tombstone. By default it is a JSON object of all
-    columns, except those named for another part of the message; a column named only by ``order_by`` is included. Times in JSON have
-    microseconds, in the session's zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names
-    the queue where it is not null.
-    A topic of NORMAL messages takes ``message_group=None``.
+    ``body`` is taken as it is if it is binary or text, otherwise as JSON; NULL makes a tombstone. The default is a JSON object of
+    all columns that are named for no other part of the message (``order_by`` is none). Times in JSON have microseconds, in the
+    session's zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue
+    where it is not null. A topic of NORMAL messages takes ``message_group=None``.
 
-    In a topic with a schema the columns are its fields, and there is no ``body``. Message group, tag and keys come from fields where the
-    topic's settings say so; then ``message_group=None``. A column that is no field must be named for another part of the message, or by
-    ``order_by``. Each task checks its rows against the schema, and a row that does not fit refuses the whole write.
+    In a topic with a schema the columns are its fields, and there is no ``body``. Message group, tag and keys come from fields
+    where the topic's settings say so; then ``message_group=None``. A column that is no field must be named for another part of the
+    message, or by ``order_by``. A row that does not fit the schema refuses the whole write.
 
-    ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent. A batch whose number is
-    not above that of the last one under this name is not written again (`WriteResult.duplicate`). If it is the last one, with another
-    number of rows, that is an `InvalidArgument`: rows would be lost. Without a name a write that is tried again after a crash may be there
-    twice. A name belongs to the process that used it last: another process that still writes under it ends with `FencedError`. Names are
-    remembered for 30 days. A batch without rows writes nothing.
+    ``name`` and ``batch_id`` (a whole number that rises from batch to batch) make the write idempotent. A batch whose number is not
+    above the last one under this name is not written again (`WriteResult.duplicate`); the last number with another number of rows
+    is an `InvalidArgument`. Without a name a write that is tried again may be there twice. A name belongs to the process that used
+    it last: another one ends with `FencedError`. Names are remembered for 30 days. A batch without rows writes nothing.
 
-    Raises `InvalidArgument` for a column that is not there or does not fit, `MessageTypeMismatch` for a null ``message_group``, and
-    `LimitExceeded` for a row over a limit of the topic. Raises `TopicNotFound`, `ReadOnlyError` and `PermissionDenied`. All of these are
-    raised before anything is visible.
+    Raises, before anything is visible, `InvalidArgument` for a column that is missing or does not fit, `MessageTypeMismatch` for a
+    null ``message_group``, `LimitExceeded` for a row over a limit of the topic, `TopicNotFound`, `ReadOnlyError` and
+    `PermissionDenied`.
 
-    Raises `NotWritten` when it is proved that nothing was written, `UnknownOutcome` (without a name) when the store gave no answer for
-    ``timeout`` (a `timedelta` or a number of seconds), and Spark's own errors for failures in ``df``.
+    Raises `NotWritten` when it is proved that nothing was written, `UnknownOutcome` (without a name) when the store gave no answer
+    for ``timeout`` (a `timedelta` or a number of seconds), and Spark's own errors for failures in ``df``.
     """
     if df.isStreaming:
         raise InvalidArgument(
@@ -142,13 +139,12 @@ def ordered_writer(
     name: str | None = None,
     timeout: Duration = timedelta(minutes=2),
 ) -> OrderedWriter:
-    """A function for ``df.writeStream.foreachBatch(…)`` that writes a stream to a topic, each micro-batch as `write_ordered` does, exactly
-    once.
+    """A function for ``df.writeStream.foreachBatch(…)`` that writes a stream to a topic, each micro-batch as `write_ordered` does,
+    exactly once.
 
-    A batch is known by the query's id, which lives in its checkpoint, and by its number; a ``name`` replaces the id. So a second writer of
-    a query to the same topic, or a second call with the same batch, needs a name of its own. Give a name only to one query, and a new one
-    when you throw its checkpoint away: a new checkpoint numbers batches from 0 again. `InvalidArgument` ends a query that breaks either
-    rule. The other arguments are those of `write_ordered`.
+    A batch is known by the query's id, which lives in its checkpoint, or by ``name``, and by its number. A second writer of a query
+    to the same topic needs a name of its own. Give a name only to one query, and a new one with each new checkpoint, which numbers
+    batches from 0 again. `InvalidArgument` ends a query that breaks a rule. The other arguments are those of `write_ordered`.
     """
     mapping = MessageColumns(
         message_group=message_group,
@@ -184,10 +180,9 @@ class OrderedWriter:
         self._steps = steps or WriteSteps()
         self._open: tuple[OpenLake, str | None, Linker] | None = None
         self.last: WriteResult | None = None
-        """The result of the last batch that was written."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of a stream. Raises the errors of `write_ordered`, which end the query."""
+        """Write one micro-batch. Raises the errors of `write_ordered`, which end the query."""
         name = self._name or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not name:
             raise InvalidArgument(
@@ -208,7 +203,7 @@ class OrderedWriter:
     def _check_first(self, batch: DataFrame, name: str, batch_id: int) -> None:
         """Raise `InvalidArgument` when this run of the query has written the batch under this name.
 
-        Spark repeats no batch within a run, so this is another part of the batch, which would be passed over as a repetition.
+        Spark repeats no batch within a run, so this is another part of it.
         """
         if batch.sparkSession.sparkContext.getLocalProperty(self._written_key(name)) == str(batch_id):
             raise InvalidArgument(
@@ -223,7 +218,7 @@ class OrderedWriter:
         batch.sparkSession.sparkContext.setLocalProperty(self._written_key(name), str(batch_id))
 
     def _written_key(self, name: str) -> str:
-        """The key of a property of the query's thread, which ends with the run."""
+        """A property of the query's thread, which ends with the run."""
         return f"penstock.written {self._place.url} {self._topic} {name}"
 
     def _write(self, df: DataFrame, name: str | None, batch_id: int | None, *, of_stream: bool) -> WriteResult:
@@ -293,7 +288,7 @@ def _size_bytes(parts: Sequence[Part]) -> int:
 
 
 def other_checkpoint(linker: Linker, batch_id: int) -> InvalidArgument:
-    """The error of a stream that begins before what is written. To pass its batches over would lose their rows."""
+    """The error of a stream that begins before what is written. To pass its batches over would lose rows."""
     return InvalidArgument(
         "under this name later batches are written already, so this checkpoint is not the one they were written with",
         operation="write_ordered",

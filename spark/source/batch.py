@@ -1,4 +1,4 @@
-"""``spark.read.format("penstock")``: a range of a topic, by offsets or store times, as it stands when the query is planned."""
+"""``spark.read.format("penstock")``: a range of a topic, by offsets or store times, as of the query's planning."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ log = logging.getLogger("penstock.spark")
 
 
 class BatchReader(DataSourceReader):
-    """Plans in a process beside the driver, and reads in processes of executors.
+    """Plans in a process beside the driver, and reads in executors.
 
-    It takes no conditions (``pushFilters``): Spark keeps a reader's plan with the loaded DataFrame. So the rows of one ``where`` would be
-    those of every other query of that DataFrame (docs/0009).
+    No conditions (``pushFilters``): Spark keeps a reader's plan with the loaded DataFrame, so one query's ``where`` would hold for
+    all others (docs/0009).
     """
 
     def __init__(self, options: SparkSourceOptions) -> None:
@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
 
     @CleanTraceback()
     def partitions(self) -> list[InputPartition]:
-        """The tasks. Messages stored later are not read."""
+        """Messages stored later are not read."""
         options = self._options
         view = TopicView(options.place, options.topic)
         standing = view.refresh()
@@ -45,7 +45,6 @@ class BatchReader(DataSourceReader):
         return list(partitions(options, standing.life, ranges, view.sizes(ranges))) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, on an executor."""
         if isinstance(partition, Partition):
             with CleanTraceback():
                 yield from read(partition.task)

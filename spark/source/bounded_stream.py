@@ -1,4 +1,4 @@
-"""``spark.readStream.format("penstock")`` since Spark 4.2, which tells a source where a batch begins, and of ``availableNow``."""
+"""``spark.readStream.format("penstock")`` since Spark 4.2, which passes a batch's begin and ``availableNow`` to a source."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ from .stream import TopicStream
 
 
 class StreamReader(TopicStream, SupportsTriggerAvailableNow):
-    """The reader with bounded micro-batches, whose start depends on the trigger unless it is named."""
+    """The reader with bounded micro-batches. Its start depends on the trigger unless named."""
 
     def __init__(self, options: SparkSourceOptions) -> None:
         super().__init__(options)
         self._cap: StreamOffset | None = None
-        """Where a query with `Trigger.AvailableNow` ends."""
+        """The end of a query with `Trigger.AvailableNow`."""
 
     @CleanTraceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins. A query that ends with what is stored begins at the earliest unless told otherwise:
-        from the latest it would read nothing.
-        """
+        """A query that ends with what is stored begins at the earliest by default: from the latest it would read nothing."""
         to_the_end = self._cap is not None and not self._options.start_given
         return self._begun(QueuePositions("earliest") if to_the_end else self._options.start).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a trigger takes; `latestOffset` itself keeps a second limit."""
+        """A trigger's limit; `latestOffset` keeps a second one."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -45,7 +43,7 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
 
     @CleanTraceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
+        """The end of the batch from ``start``; ``start`` when there is nothing new."""
         standing = self._refreshed()
         begin = StreamOffset.from_json(start)
         self._report(begin)
@@ -66,10 +64,10 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
         return StreamOffset(standing.life, ends).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of all that was stored when the last batch was planned, for the query's progress."""
+        """The end of all that was stored when the last batch was planned."""
         return None if self._standing is None else self._standing.end.to_json()
 
     @CleanTraceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of the query: messages stored later do not count."""
+        """Fix the end of the query."""
         self._cap = self._refreshed().end

@@ -1,4 +1,4 @@
-"""The data source ``penstock``, as Spark finds it by the module ``pyspark_penstock``."""
+"""The data source ``penstock``, which Spark finds by the module ``pyspark_penstock``."""
 
 from __future__ import annotations
 
@@ -27,26 +27,25 @@ if TYPE_CHECKING:
 
 
 class PenstockDataSource(DataSource):
-    """Topics of a lake: ``spark.readStream.format("penstock").option("lake", url).load("orders")``; docs/spark-source.md has the options."""
+    """Topics of a lake: ``spark.readStream.format("penstock").option("lake", url).load("orders")``; docs/spark-source.md has the
+    options.
+    """
 
     _schema: tuple[PlannedSchema | None] | None = None
-    """The topic's schema, once it was looked up; with None in it, the topic has none."""
+    """The topic's schema, once looked up; (None,): it has none."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return "penstock"
 
     @CleanTraceback()
     def schema(self) -> str:
-        """The columns of `MESSAGE_SCHEMA` and, of a typed topic, ``value``; or those that the option ``columns`` names. All options are
-        checked here.
-        """
+        """The columns of `MESSAGE_SCHEMA` and, of a typed topic, ``value``; or those of the option ``columns``. Checks all options."""
         options = self._planned(parse(self.options, stream=None))
         return ddl(options.columns, options.planned)
 
     def _planned(self, options: SparkSourceOptions) -> SparkSourceOptions:
-        """The options with the topic's schema. It is looked up once: Spark's reader is another process, which gets this object."""
+        """The schema is looked up once: Spark's reader is another process, which gets this object."""
         if not options.may_read_fields:
             return options
         if self._schema is None:
@@ -55,26 +54,22 @@ class PenstockDataSource(DataSource):
 
     @CleanTraceback()
     def reader(self, schema: StructType) -> BatchReader:
-        """The reader of a batch."""
         options = self._planned(parse(self.options, stream=False))
         _check_schema(schema, options)
         return BatchReader(options)
 
     @CleanTraceback()
     def streamReader(self, schema: StructType) -> TopicStream:  # noqa: N802 - Spark's name
-        """The reader of a stream."""
         options = self._planned(parse(self.options, stream=True))
         _check_schema(schema, options)
         return stream_reader(options)
 
     @CleanTraceback()
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
-        """The writer of a batch."""
         return batch_sink(self.options, schema, overwrite=overwrite)
 
     @CleanTraceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
-        """The writer of a stream."""
         require(STREAM_SINK, "write a stream")
         from ..produce.stream_sink import stream_sink
 
@@ -82,7 +77,6 @@ class PenstockDataSource(DataSource):
 
 
 def stream_reader(options: SparkSourceOptions, release: str = pyspark.__version__) -> TopicStream:
-    """The reader of a stream for a version of Spark."""
     if not has(STREAM_LIMITS, release):
         return UnboundedStreamReader(options, release)
     from .bounded_stream import StreamReader  # it needs a module that older ones lack

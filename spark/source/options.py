@@ -1,4 +1,4 @@
-"""The user's options for the source: Spark's strings, checked and turned into values. Nothing here needs Spark."""
+"""The user's options for the source as checked values. Nothing here needs Spark."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ...log.paths import check_topic_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER_MAX = 2**63 - 1
-"""The largest number that Spark can be given."""
+"""The largest number in Spark."""
 _BEYOND_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 _EARLIEST, _LATEST = -2, -1
-"""Kafka's numbers for the two ends, which stand for no offset here either."""
+"""Kafka's numbers for the two ends, which are no offsets here either."""
 
 OPTIONS = (
     "lake",
@@ -45,7 +45,7 @@ OPTIONS = (
     "coordination",
     "numTasks",
 )
-"""All options of the source; Spark passes the argument of ``load`` as ``path``."""
+"""Spark passes the argument of ``load`` as ``path``."""
 
 _OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "group")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp")
@@ -59,7 +59,6 @@ class SparkSourceOptions:
     topic: str
     start: QueuePositions
     start_given: bool = True
-    """Whether the user said where to begin."""
     end: QueuePositions = QueuePositions("latest")  # noqa: RUF009 - it is frozen
     """The end of a batch; a stream has none."""
     max_offsets_per_trigger: int | None = None
@@ -68,34 +67,29 @@ class SparkSourceOptions:
     skip_damaged: bool = False
     columns: tuple[str, ...] = tuple(MESSAGE_SCHEMA.names)
     columns_given: bool = False
-    """Whether the user named the columns."""
     planned: PlannedSchema | None = None
-    """The schema of a typed topic, as the read is planned with it."""
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
-    """The filter by tag for the messages that are read."""
     group: str | None = None
-    """The consumer group that shows the stream's progress."""
+    """The group that shows the stream's progress."""
     tasks_max: int | None = None
-    """The most tasks; None: the cores of the driver's machine."""
+    """None: the cores of the driver's machine."""
 
     @property
     def may_read_fields(self) -> bool:
-        """Whether the column ``value`` is read if the topic has a schema."""
         return not self.columns_given or any(is_of_value(name) for name in self.columns)
 
     def with_schema(self, planned: PlannedSchema | None) -> SparkSourceOptions:
-        """The same read, planned with the topic's schema: all of its fields are read unless the user named columns."""
+        """The read with all fields of the topic's schema unless the user named columns."""
         more = (VALUE,) if planned is not None and not self.columns_given else ()
         return replace(self, columns=(*self.columns, *more), planned=planned)
 
 
 def is_of_value(column: str) -> bool:
-    """Whether a column's name is that of ``value`` or of a field in it."""
     return column.partition(".")[0] == VALUE
 
 
 def parse(given: Mapping[str, str], *, stream: bool | None) -> SparkSourceOptions:
-    """The options of a stream, of a batch, or (None) of a read that is not known yet to be either. Names may be in any case.
+    """The options of a stream, of a batch, or (None) of either. Names may be in any case.
 
     Raises `InvalidArgument` for an unknown name (naming a near one), a bad value, and for missing or contradicting options.
     """
@@ -175,7 +169,6 @@ def _places(found: Mapping[str, str], which: str, default: Place, *, unnamed: Pl
 
 
 def _check_range(start: QueuePositions, end: QueuePositions) -> None:
-    """Raise `InvalidArgument` where a named end lies before a named start."""
     if isinstance(start.default, datetime) and isinstance(end.default, datetime) and start.default > end.default:
         raise InvalidArgument(
             "startingTimestamp is after endingTimestamp", operation="read", observed=f"{start.default} to {end.default}"

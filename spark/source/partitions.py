@@ -1,4 +1,4 @@
-"""The way from ranges of offsets to Spark's partitions."""
+"""Ranges of offsets as Spark's partitions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ class Partition(InputPartition):
 
     @property
     def task(self) -> ReadTask:
-        """The part to read."""
         task = self.value
         assert isinstance(task, ReadTask)
         return task
 
 
 def partitions(options: SparkSourceOptions, life: int, ranges: Ranges, sizes: RowSizes) -> list[Partition]:
-    """The tasks for these ranges: no more than queues that have rows, than cores of this machine, or than ``numTasks`` says."""
+    """No more tasks than queues with rows, cores of this machine, or ``numTasks``."""
     tasks_max = options.tasks_max or os.cpu_count() or 1
     return [
         Partition(

@@ -1,4 +1,4 @@
-"""Making the format ``penstock`` known to a session that cannot find it by itself."""
+"""Makes the format ``penstock`` known to a session that cannot find it by itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Make ``format("penstock")`` known to ``spark``, and hand Penstock to its executors if it came with the job as a wheel.
 
-    `penstock.spark.session` does it. A session made in another way needs it where Spark's own search does not find the source. The search
-    sees packages installed in a folder, but neither an editable install nor files that a job brings along (``spark-submit --py-files``). It
-    puts ZIP files on its workers' path, but not wheels. Doing it again does no harm.
+    `penstock.spark.session` does it. Other sessions need it where Spark's search does not find the source: for an editable install,
+    files of a job (``spark-submit --py-files``) and wheels. Doing it again does no harm.
     """
     from pyspark.errors import AnalysisException
 
@@ -34,7 +33,6 @@ def register(spark: SparkSession) -> None:
 
 
 def ship(spark: SparkSession) -> None:
-    """Hand Penstock to the executors of ``spark`` if it came with the job as a wheel."""
     wheel = wheel_of(Path(__file__))
     if wheel is not None:
         spark.sparkContext.addPyFile(str(_as_zip(wheel)))
@@ -42,12 +40,11 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _as_zip(wheel: Path) -> Path:
-    """A copy under a name that Spark takes. There is only one, as a second file of the name would be an error."""
+    """The only copy under a name that Spark takes, as a second file of the name would be an error."""
     folder = tempfile.mkdtemp(prefix="penstock-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when their first task comes
     return Path(shutil.copyfile(wheel, Path(folder) / f"{wheel.stem}.zip"))
 
 
 def wheel_of(module: Path) -> Path | None:
-    """The wheel that a module was imported from; None when it was not."""
     return next((path for path in module.parents if path.suffix == ".whl" and path.is_file()), None)

@@ -1,4 +1,4 @@
-"""The columns as Spark names them. `MESSAGE_SCHEMA` is their form in Arrow, which a test compares."""
+"""The columns as Spark names them. A test compares them with `MESSAGE_SCHEMA`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES = {
 
 
 def ddl(columns: Sequence[str], planned: PlannedSchema | None = None) -> str:
-    """The columns as Spark's DDL. Of ``value`` it has the fields that are asked for."""
+    """The columns as Spark's DDL, with only the requested fields of ``value``."""
     shown = projection_of(list(columns), None if planned is None else planned.schema)
     types = _TYPES if shown.schema is None else {**_TYPES, VALUE: type_text(StructType(shown.schema.live))}
     return ", ".join(f"`{name}` {types[name]}" for name in shown.names)

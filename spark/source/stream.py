@@ -1,4 +1,4 @@
-"""``spark.readStream.format("penstock")``: the driver's side of a stream, as every version of Spark calls it."""
+"""``spark.readStream.format("penstock")``: the driver's side of a stream, for every version of Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("penstock.spark")
 
 
 class TopicStream(DataSourceStreamReader):
-    """The common part of readers. A reader lives as long as its query, in one process beside the driver. Spark pickles a fresh one for the
+    """The common part of readers. A reader lives as long as its query, beside the driver. Spark pickles a fresh one for the
     executors, which only `read`.
     """
 
@@ -35,7 +35,6 @@ class TopicStream(DataSourceStreamReader):
 
     @CleanTraceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch, or of the same batch again after a restart."""
         # The topic was looked at a moment ago, when the batch was planned; after a restart it was planned by another process.
         standing = self._standing or self._refreshed()
         begin, stop = StreamOffset.from_json(start), StreamOffset.from_json(end)
@@ -47,14 +46,13 @@ class TopicStream(DataSourceStreamReader):
         return list(partitions(self._options, standing.life, ranges, self._view.sizes(ranges)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, on an executor."""
         assert isinstance(partition, Partition)
         with CleanTraceback():
             yield from read(partition.task)
 
     @CleanTraceback()
     def commit(self, end: dict[str, Any]) -> None:
-        """Note that all before ``end`` was processed."""
+        """All before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
 
     def _tell_of_what_is_passed_over(self, standing: TopicSnapshot) -> None:
@@ -67,7 +65,6 @@ class TopicStream(DataSourceStreamReader):
             )
 
     def _begun(self, start: QueuePositions) -> StreamOffset:
-        """Where a query without a checkpoint begins."""
         standing = self._refreshed()
         begin = self._told(self._view.resolve(start, standing, fail_on_data_loss=self._options.fail_on_data_loss))
         if not self._options.start_given and begin.queues == standing.end.queues:
