@@ -5,59 +5,27 @@ from typing import TYPE_CHECKING
 from ..log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from ..log.metrics import MemoryMetrics, Metrics
-    from .broadcast import BroadcastConsumer
-    from .dead_letters.redrive import RedriveReport
-    from .handlers.results import BatchResult, ConsumeResult, RetryAfter
-    from .named_receives import OutstandingDelivery
-    from .pull import GroupMixed, PullConsumer
-    from .push import PushConsumer
-    from .push_options import PushOptions
-    from .simple import SimpleConsumer, SimpleOptions
-    from .statistics import ConsumerStatistics, QueueStatistics
-    from .trace.status import DeliveryState
-    from .trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
-
-__all__ = [
-    "BatchResult",
-    "BroadcastConsumer",
-    "ConsumeResult",
-    "ConsumerStatistics",
-    "DeadLetterTrace",
-    "DeliveryState",
-    "GroupMixed",
-    "GroupTrace",
-    "MemberTrace",
-    "MemoryMetrics",
-    "Metrics",
-    "OutstandingDelivery",
-    "PullConsumer",
-    "PushConsumer",
-    "PushOptions",
-    "QueueStatistics",
-    "RedriveReport",
-    "RetryAfter",
-    "SimpleConsumer",
-    "SimpleOptions",
-    "StoredTrace",
-    "Trace",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "..log.metrics": ["MemoryMetrics", "Metrics"],
-            ".broadcast": ["BroadcastConsumer"],
-            ".dead_letters.redrive": ["RedriveReport"],
-            ".handlers.results": ["BatchResult", "ConsumeResult", "RetryAfter"],
-            ".pull": ["GroupMixed", "PullConsumer"],
-            ".push": ["PushConsumer"],
-            ".push_options": ["PushOptions"],
-            ".named_receives": ["OutstandingDelivery"],
-            ".simple": ["SimpleConsumer", "SimpleOptions"],
-            ".statistics": ["ConsumerStatistics", "QueueStatistics"],
-            ".trace.status": ["DeliveryState"],
-            ".trace.trace": ["DeadLetterTrace", "GroupTrace", "MemberTrace", "StoredTrace", "Trace"],
-        },
-    )
+    from ..log.metrics import MemoryMetrics as MemoryMetrics
+    from ..log.metrics import Metrics as Metrics
+    from .broadcast import BroadcastConsumer as BroadcastConsumer
+    from .dead_letters.redrive import RedriveReport as RedriveReport
+    from .handlers.results import BatchResult as BatchResult
+    from .handlers.results import ConsumeResult as ConsumeResult
+    from .handlers.results import RetryAfter as RetryAfter
+    from .named_receives import OutstandingDelivery as OutstandingDelivery
+    from .pull import GroupMixed as GroupMixed
+    from .pull import PullConsumer as PullConsumer
+    from .push import PushConsumer as PushConsumer
+    from .push_options import PushOptions as PushOptions
+    from .simple import SimpleConsumer as SimpleConsumer
+    from .simple import SimpleOptions as SimpleOptions
+    from .statistics import ConsumerStatistics as ConsumerStatistics
+    from .statistics import QueueStatistics as QueueStatistics
+    from .trace.status import DeliveryState as DeliveryState
+    from .trace.trace import DeadLetterTrace as DeadLetterTrace
+    from .trace.trace import GroupTrace as GroupTrace
+    from .trace.trace import MemberTrace as MemberTrace
+    from .trace.trace import StoredTrace as StoredTrace
+    from .trace.trace import Trace as Trace
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

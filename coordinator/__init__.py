@@ -5,164 +5,60 @@ from typing import TYPE_CHECKING
 from ..log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .coordination import Coordination, check_coordination, open_coordination
-    from .groups.record import (
-        ATTEMPTS_DEFAULT,
-        DeadLetterPolicy,
-        DeliveryOrder,
-        GroupDeleted,
-        GroupExists,
-        GroupInUse,
-        GroupNotFound,
-        GroupSettings,
-    )
-    from .groups.retry import RetryPolicy, Schedule
-    from .maintenance import LakeMaintenance
-    from .operators.describe import GroupDescription, QueueProgress
-    from .operators.operators import Operators
-    from .operators.parked import ParkedGroup
-    from .queues.keeper import OwnershipLost
-    from .queues.receipt_handle import (
-        AlreadySettled,
-        DeadLettersWait,
-        ForeignReceipt,
-        ReceiptAhead,
-        ReceiptExpired,
-        ReceiptOutdated,
-        ReceiptRefused,
-    )
-    from .queues.restores import InconsistentRestore
-    from .rebalance.roles import OfferedRole, run_roles
-    from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
-    from .timers.cell.state import NotRecallable
-    from .timers.player import TimerStatistics
-    from .timers.role import Timers
-    from .transactions.checking.checker import CheckedTransaction, TransactionResolution
-    from .transactions.errors import (
-        AcksDecide,
-        CommittedNotVisible,
-        HalfMessagesMissing,
-        TransactionCommitted,
-        TransactionEnded,
-        TransactionExpired,
-        TransactionFailed,
-        TransactionNotFound,
-        TransactionRolledBack,
-    )
-    from .transactions.members.acks import SettledElsewhere, TooManyUnnoted
-    from .transactions.sending.transaction import TopicReceipt, TransactionReceipt
-    from .transactions.statistics import TransactionStatistics
-    from .workers.liveness import WorkerState, WorkerStatus
-
-__all__ = [
-    "ATTEMPTS_DEFAULT",
-    "AcksDecide",
-    "AlreadySettled",
-    "CellTable",
-    "CheckedTransaction",
-    "CommittedNotVisible",
-    "Coordination",
-    "DeadLetterPolicy",
-    "DeadLettersWait",
-    "DeliveryOrder",
-    "ForeignReceipt",
-    "GroupDeleted",
-    "GroupDescription",
-    "GroupExists",
-    "GroupInUse",
-    "GroupNotFound",
-    "GroupSettings",
-    "HalfMessagesMissing",
-    "InconsistentRestore",
-    "LakeMaintenance",
-    "NotRecallable",
-    "OfferedRole",
-    "Operators",
-    "OwnershipLost",
-    "ParkedGroup",
-    "QueueProgress",
-    "ReceiptAhead",
-    "ReceiptExpired",
-    "ReceiptOutdated",
-    "ReceiptRefused",
-    "RetryPolicy",
-    "Schedule",
-    "SettledElsewhere",
-    "TableMismatch",
-    "TableNotFound",
-    "TimerStatistics",
-    "Timers",
-    "TooManyUnnoted",
-    "TopicReceipt",
-    "TransactionCommitted",
-    "TransactionEnded",
-    "TransactionExpired",
-    "TransactionFailed",
-    "TransactionNotFound",
-    "TransactionReceipt",
-    "TransactionResolution",
-    "TransactionRolledBack",
-    "TransactionStatistics",
-    "WorkerState",
-    "WorkerStatus",
-    "check_coordination",
-    "create_table",
-    "open_coordination",
-    "open_table",
-    "run_roles",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            ".coordination": ["Coordination", "check_coordination", "open_coordination"],
-            ".groups.record": [
-                "ATTEMPTS_DEFAULT",
-                "DeadLetterPolicy",
-                "DeliveryOrder",
-                "GroupDeleted",
-                "GroupExists",
-                "GroupInUse",
-                "GroupNotFound",
-                "GroupSettings",
-            ],
-            ".groups.retry": ["RetryPolicy", "Schedule"],
-            ".operators.describe": ["GroupDescription", "QueueProgress"],
-            ".operators.operators": ["Operators"],
-            ".operators.parked": ["ParkedGroup"],
-            ".queues.keeper": ["OwnershipLost"],
-            ".queues.receipt_handle": [
-                "AlreadySettled",
-                "ForeignReceipt",
-                "DeadLettersWait",
-                "ReceiptAhead",
-                "ReceiptExpired",
-                "ReceiptOutdated",
-                "ReceiptRefused",
-            ],
-            ".queues.restores": ["InconsistentRestore"],
-            ".rebalance.roles": ["OfferedRole", "run_roles"],
-            ".tables": ["CellTable", "TableMismatch", "TableNotFound", "create_table", "open_table"],
-            ".timers.cell.state": ["NotRecallable"],
-            ".timers.player": ["TimerStatistics"],
-            ".timers.role": ["Timers"],
-            ".transactions.checking.checker": ["CheckedTransaction", "TransactionResolution"],
-            ".transactions.errors": [
-                "AcksDecide",
-                "CommittedNotVisible",
-                "HalfMessagesMissing",
-                "TransactionCommitted",
-                "TransactionEnded",
-                "TransactionExpired",
-                "TransactionFailed",
-                "TransactionNotFound",
-                "TransactionRolledBack",
-            ],
-            ".transactions.members.acks": ["SettledElsewhere", "TooManyUnnoted"],
-            ".transactions.sending.transaction": ["TopicReceipt", "TransactionReceipt"],
-            ".transactions.statistics": ["TransactionStatistics"],
-            ".maintenance": ["LakeMaintenance"],
-            ".workers.liveness": ["WorkerStatus", "WorkerState"],
-        },
-    )
+    from .coordination import Coordination as Coordination
+    from .coordination import check_coordination as check_coordination
+    from .coordination import open_coordination as open_coordination
+    from .groups.record import ATTEMPTS_DEFAULT as ATTEMPTS_DEFAULT
+    from .groups.record import DeadLetterPolicy as DeadLetterPolicy
+    from .groups.record import DeliveryOrder as DeliveryOrder
+    from .groups.record import GroupDeleted as GroupDeleted
+    from .groups.record import GroupExists as GroupExists
+    from .groups.record import GroupInUse as GroupInUse
+    from .groups.record import GroupNotFound as GroupNotFound
+    from .groups.record import GroupSettings as GroupSettings
+    from .groups.retry import RetryPolicy as RetryPolicy
+    from .groups.retry import Schedule as Schedule
+    from .maintenance import LakeMaintenance as LakeMaintenance
+    from .operators.describe import GroupDescription as GroupDescription
+    from .operators.describe import QueueProgress as QueueProgress
+    from .operators.operators import Operators as Operators
+    from .operators.parked import ParkedGroup as ParkedGroup
+    from .queues.keeper import OwnershipLost as OwnershipLost
+    from .queues.receipt_handle import AlreadySettled as AlreadySettled
+    from .queues.receipt_handle import DeadLettersWait as DeadLettersWait
+    from .queues.receipt_handle import ForeignReceipt as ForeignReceipt
+    from .queues.receipt_handle import ReceiptAhead as ReceiptAhead
+    from .queues.receipt_handle import ReceiptExpired as ReceiptExpired
+    from .queues.receipt_handle import ReceiptOutdated as ReceiptOutdated
+    from .queues.receipt_handle import ReceiptRefused as ReceiptRefused
+    from .queues.restores import InconsistentRestore as InconsistentRestore
+    from .rebalance.roles import OfferedRole as OfferedRole
+    from .rebalance.roles import run_roles as run_roles
+    from .tables import CellTable as CellTable
+    from .tables import TableMismatch as TableMismatch
+    from .tables import TableNotFound as TableNotFound
+    from .tables import create_table as create_table
+    from .tables import open_table as open_table
+    from .timers.cell.state import NotRecallable as NotRecallable
+    from .timers.player import TimerStatistics as TimerStatistics
+    from .timers.role import Timers as Timers
+    from .transactions.checking.checker import CheckedTransaction as CheckedTransaction
+    from .transactions.checking.checker import TransactionResolution as TransactionResolution
+    from .transactions.errors import AcksDecide as AcksDecide
+    from .transactions.errors import CommittedNotVisible as CommittedNotVisible
+    from .transactions.errors import HalfMessagesMissing as HalfMessagesMissing
+    from .transactions.errors import TransactionCommitted as TransactionCommitted
+    from .transactions.errors import TransactionEnded as TransactionEnded
+    from .transactions.errors import TransactionExpired as TransactionExpired
+    from .transactions.errors import TransactionFailed as TransactionFailed
+    from .transactions.errors import TransactionNotFound as TransactionNotFound
+    from .transactions.errors import TransactionRolledBack as TransactionRolledBack
+    from .transactions.members.acks import SettledElsewhere as SettledElsewhere
+    from .transactions.members.acks import TooManyUnnoted as TooManyUnnoted
+    from .transactions.sending.transaction import TopicReceipt as TopicReceipt
+    from .transactions.sending.transaction import TransactionReceipt as TransactionReceipt
+    from .transactions.statistics import TransactionStatistics as TransactionStatistics
+    from .workers.liveness import WorkerState as WorkerState
+    from .workers.liveness import WorkerStatus as WorkerStatus
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,17 +1,24 @@
 """Public names of a package that are imported at their first use (PEP 562), so that a program pays for what it uses."""
 
+import builtins
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from importlib import import_module
+from inspect import currentframe
+from types import CodeType, FunctionType, SimpleNamespace
 
 
 def lazy_names(
-    package: str, places: Mapping[str, Collection[str]], *, modules: Collection[str] = ()
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for a package. ``places`` has names by the defining module; ``modules`` are public
-    themselves.
+    package: str, *, modules: Collection[str] = ()
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` for a package that imports its names for type checkers: each as itself.
+
+    ``modules`` are public themselves.
     """
-    defined_in = {name: module for module, names in places.items() for name in names}
+    frame = currentframe()
+    assert frame is not None, "CPython has frames"
+    assert frame.f_back is not None, "the package calls this"
+    defined_in = {name: module for name, module in _imported(package, frame.f_back.f_code).items() if name not in modules}
 
     def getattribute(name: str) -> object:
         if name in modules:
@@ -25,4 +32,20 @@ def lazy_names(
     def directory() -> list[str]:
         return sorted({*sys.modules[package].__all__, *modules})
 
-    return getattribute, directory
+    return getattribute, directory, sorted(defined_in)
+
+
+def _imported(package: str, code: CodeType) -> dict[str, str]:
+    """The names that a type checker sees a package import, each with its module. None of them is imported: the package's own code runs
+    once more, as if for a type checker, with an importer that only notes what it is asked for.
+    """
+    found: dict[str, str] = {}
+
+    def note(module: str, given: object, own: object, names: Collection[str] | None, level: int) -> object:
+        if not names:
+            return import_module(module.partition(".")[0])
+        found.update(dict.fromkeys(names, "." * level + module))
+        return SimpleNamespace(**dict.fromkeys(names, True))  # TYPE_CHECKING among them
+
+    FunctionType(code, {"__name__": package, "__builtins__": {**vars(builtins), "__import__": note}})()
+    return {name: module for name, module in found.items() if name not in ("TYPE_CHECKING", lazy_names.__name__)}

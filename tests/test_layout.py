@@ -114,30 +114,24 @@ def lazy_packages() -> list[Path]:
     return [path for path in library_files() if path.name == "__init__.py" and "lazy_names(" in path.read_text()]
 
 
-def imported_names(statements: list[ast.stmt]) -> dict[str, str]:
-    """The names that imports bring, each with the module it comes from."""
-    found = [one for one in statements if isinstance(one, ast.ImportFrom)]
-    return {alias.name: "." * one.level + (one.module or "") for one in found for alias in one.names}
-
-
 @pytest.mark.parametrize("path", lazy_packages(), ids=package_of)
 def test_what_a_package_imports_lazily_is_what_type_checkers_see(path: Path) -> None:
-    tree, package = ast.parse(path.read_text()), package_of(path)
-    blocks = [one for one in tree.body if isinstance(one, ast.If)]
-    (seen,) = [imported_names(one.body) for one in blocks if isinstance(one.test, ast.Name)]
-    (lazy,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names"]
-    places: dict[str, list[str]] = ast.literal_eval(lazy.args[1])
-    modules = next((ast.literal_eval(one.value) for one in lazy.keywords if one.arg == "modules"), ())
-    given = {name: module for module, names in places.items() for name in names}
-    relative = {name: module.removeprefix(package) for name, module in seen.items() if name not in modules}
-    assert relative == given
+    package = package_of(path)
+    (checked,) = [one for one in ast.parse(path.read_text()).body if isinstance(one, ast.If)]
+    imports = [one for one in checked.body if isinstance(one, ast.ImportFrom)]
+    assert ast.unparse(checked.test) == "TYPE_CHECKING"
+    assert len(imports) == len(checked.body)
+    # A name that is imported as itself is public to a type checker.
+    assert all(alias.asname == alias.name for one in imports for alias in one.names)
+    given = {alias.name for one in imports if one.module for alias in one.names}
+    modules = {alias.name for one in imports if not one.module for alias in one.names}
     loaded = importlib.import_module(package)
-    assert given.keys() == {name for name in loaded.__all__ if not name.startswith("__")}
+    assert given == {name for name in loaded.__all__ if not name.startswith("__")}
     assert all(hasattr(loaded, name) for name in loaded.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing_of_the_kind'"):
         _ = loaded.nothing_of_the_kind
     # A module's import sets its name on the package: a public name that is also a module's would change its meaning with the order of imports.
-    assert not given.keys() & {one.stem for one in path.parent.iterdir()} - {*modules}
+    assert not given & {one.stem for one in path.parent.iterdir()} - modules
 
 
 def test_all_extras_are_in_all_but_test_tools_and_the_one_whose_licence_users_are_to_choose() -> None:

@@ -5,22 +5,13 @@ from typing import TYPE_CHECKING
 from ...log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .comparison import RowDifference, TableComparison, compare
-    from .dump_format import DumpFormat
-    from .dumps import Dump
-    from .rows import Rows
-    from .target import DeltaRows, open_target
-
-__all__ = ["DeltaRows", "Dump", "DumpFormat", "RowDifference", "Rows", "TableComparison", "compare", "open_target"]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            ".comparison": ["TableComparison", "RowDifference", "compare"],
-            ".dump_format": ["DumpFormat"],
-            ".dumps": ["Dump"],
-            ".rows": ["Rows"],
-            ".target": ["DeltaRows", "open_target"],
-        },
-    )
+    from .comparison import RowDifference as RowDifference
+    from .comparison import TableComparison as TableComparison
+    from .comparison import compare as compare
+    from .dump_format import DumpFormat as DumpFormat
+    from .dumps import Dump as Dump
+    from .rows import Rows as Rows
+    from .target import DeltaRows as DeltaRows
+    from .target import open_target as open_target
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -5,36 +5,16 @@ from typing import TYPE_CHECKING
 from ...log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from ...log.stores.protocol import Conflict
-    from .memory import MemoryTable
-    from .objectstore import ObjectStoreTable
-    from .open import create_table, open_table
-    from .protocol import Cell, CellTable, CellVersion, TableMismatch, TableNotFound
-    from .sqlite import SqliteTable
-
-__all__ = [
-    "Cell",
-    "CellTable",
-    "CellVersion",
-    "Conflict",
-    "MemoryTable",
-    "ObjectStoreTable",
-    "SqliteTable",
-    "TableMismatch",
-    "TableNotFound",
-    "create_table",
-    "open_table",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "...log.stores.protocol": ["Conflict"],
-            ".memory": ["MemoryTable"],
-            ".objectstore": ["ObjectStoreTable"],
-            ".open": ["create_table", "open_table"],
-            ".protocol": ["Cell", "CellTable", "CellVersion", "TableMismatch", "TableNotFound"],
-            ".sqlite": ["SqliteTable"],
-        },
-    )
+    from ...log.stores.protocol import Conflict as Conflict
+    from .memory import MemoryTable as MemoryTable
+    from .objectstore import ObjectStoreTable as ObjectStoreTable
+    from .open import create_table as create_table
+    from .open import open_table as open_table
+    from .protocol import Cell as Cell
+    from .protocol import CellTable as CellTable
+    from .protocol import CellVersion as CellVersion
+    from .protocol import TableMismatch as TableMismatch
+    from .protocol import TableNotFound as TableNotFound
+    from .sqlite import SqliteTable as SqliteTable
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -5,83 +5,35 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .counting import CountingStore, StoreStatistics, VerbStatistics
-    from .faults import Fault, FaultKind, FaultPlan, FaultStore, random_faults, scripted_faults
-    from .latency import S3_STANDARD, Latency, LatencyProfile, LatencyStore
-    from .local import LocalStore
-    from .memory import MemoryStore, join
-    from .open import open_store
-    from .probe import probe_conditional_writes
-    from .protocol import (
-        Buffer,
-        Conflict,
-        IfMatch,
-        ObjectInfo,
-        ObjectMissing,
-        ObjectStore,
-        Put,
-        PutMode,
-        StoredObject,
-        Version,
-    )
-    from .wrapper import StoreCall, StoreWrapper
-
-__all__ = [
-    "S3_STANDARD",
-    "Buffer",
-    "Conflict",
-    "CountingStore",
-    "Fault",
-    "FaultKind",
-    "FaultPlan",
-    "FaultStore",
-    "IfMatch",
-    "Latency",
-    "LatencyProfile",
-    "LatencyStore",
-    "LocalStore",
-    "MemoryStore",
-    "ObjectInfo",
-    "ObjectMissing",
-    "ObjectStore",
-    "Put",
-    "PutMode",
-    "StoreCall",
-    "StoreStatistics",
-    "StoreWrapper",
-    "StoredObject",
-    "VerbStatistics",
-    "Version",
-    "join",
-    "open_store",
-    "probe_conditional_writes",
-    "random_faults",
-    "scripted_faults",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            ".counting": ["CountingStore", "StoreStatistics", "VerbStatistics"],
-            ".faults": ["Fault", "FaultKind", "FaultPlan", "FaultStore", "random_faults", "scripted_faults"],
-            ".latency": ["S3_STANDARD", "Latency", "LatencyProfile", "LatencyStore"],
-            ".local": ["LocalStore"],
-            ".memory": ["MemoryStore", "join"],
-            ".open": ["open_store"],
-            ".probe": ["probe_conditional_writes"],
-            ".protocol": [
-                "Buffer",
-                "Conflict",
-                "IfMatch",
-                "ObjectInfo",
-                "ObjectMissing",
-                "ObjectStore",
-                "Put",
-                "PutMode",
-                "StoredObject",
-                "Version",
-            ],
-            ".wrapper": ["StoreCall", "StoreWrapper"],
-        },
-    )
+    from .counting import CountingStore as CountingStore
+    from .counting import StoreStatistics as StoreStatistics
+    from .counting import VerbStatistics as VerbStatistics
+    from .faults import Fault as Fault
+    from .faults import FaultKind as FaultKind
+    from .faults import FaultPlan as FaultPlan
+    from .faults import FaultStore as FaultStore
+    from .faults import random_faults as random_faults
+    from .faults import scripted_faults as scripted_faults
+    from .latency import S3_STANDARD as S3_STANDARD
+    from .latency import Latency as Latency
+    from .latency import LatencyProfile as LatencyProfile
+    from .latency import LatencyStore as LatencyStore
+    from .local import LocalStore as LocalStore
+    from .memory import MemoryStore as MemoryStore
+    from .memory import join as join
+    from .open import open_store as open_store
+    from .probe import probe_conditional_writes as probe_conditional_writes
+    from .protocol import Buffer as Buffer
+    from .protocol import Conflict as Conflict
+    from .protocol import IfMatch as IfMatch
+    from .protocol import ObjectInfo as ObjectInfo
+    from .protocol import ObjectMissing as ObjectMissing
+    from .protocol import ObjectStore as ObjectStore
+    from .protocol import Put as Put
+    from .protocol import PutMode as PutMode
+    from .protocol import StoredObject as StoredObject
+    from .protocol import Version as Version
+    from .wrapper import StoreCall as StoreCall
+    from .wrapper import StoreWrapper as StoreWrapper
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 from penstock.log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .clock import HandClock
-    from .lakes import memory_lake
-    from .s3 import S3Server, s3_server
-
-__all__ = ["HandClock", "S3Server", "memory_lake", "s3_server"]
-
-if not TYPE_CHECKING:
+    from .clock import HandClock as HandClock
+    from .lakes import memory_lake as memory_lake
+    from .s3 import S3Server as S3Server
+    from .s3 import s3_server as s3_server
+else:
     # Every run of pytest in the environment loads the plugin, and with it this package.
-    __getattr__, __dir__ = lazy_names(
-        __name__, {".clock": ["HandClock"], ".lakes": ["memory_lake"], ".s3": ["S3Server", "s3_server"]}
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
