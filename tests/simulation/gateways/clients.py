@@ -151,10 +151,11 @@ class SdkClient:
         return task.result()
 
     async def _announce(self) -> None:
-        """Heartbeats and streams, at every gateway that is there."""
+        """Heartbeats and streams, at every gateway that is there. As in SDKs, a gateway that does not answer delays nobody's next heartbeat."""
         while True:
+            began_s = self.world.now_s
             await asyncio.gather(*(self._beat(gateway) for gateway in self.world.gateways))
-            await self.world.pass_s(HEARTBEAT_S)
+            await self.world.pass_s(began_s + HEARTBEAT_S - self.world.now_s)
 
     async def _beat(self, gateway: str) -> None:
         kind = pb.PUSH_CONSUMER if self.is_push else pb.SIMPLE_CONSUMER
