@@ -126,8 +126,8 @@ class Membership:
         return self._feeds[topic]
 
     async def open(self) -> None:
-        """Open the topics: these are meant from now on, whatever becomes of their names. Raises `InvalidArgument` for a filter on a missing
-        field.
+        """Open the topics: these are meant from now on, whatever becomes of their names. Raises `InvalidArgument` for a filter on a
+        missing field.
         """
         for name, subscribed in self._subscriptions.items():
             topic = await self._lake.topic(name)
@@ -154,7 +154,7 @@ class Membership:
         return record
 
     async def update(self, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Raises `GroupDeleted` or `TopicDeleted` when the record is not of the joined group and the opened topics."""
+        """Change the record. Raises `GroupDeleted` or `TopicDeleted` when it is not of the joined group and the opened topics."""
         assert self._joined is not None, "it has begun"
         return await self._joined.update(self._group, change)
 
@@ -197,7 +197,7 @@ class Membership:
         return Assignment(context, [(topic, queue) for topic, numbers in self._assigned.items() for queue in numbers])
 
     async def round(self) -> MembershipChange | None:
-        """None: it failed and is to be tried again. Raises errors that make going on impossible."""
+        """Look around once. None: that failed and is to be tried again. Raises errors that make going on impossible."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -273,7 +273,7 @@ class Membership:
 
 
 async def _follow(feed: Feed, queue: int) -> None:
-    """The next owner meets any error of the log."""
+    """Follow the log as long as the queue is awaited. The next owner meets any error of the log."""
     with suppress(PenstockError):
         while True:
             await feed.arrived(queue, feed.next_offset(queue))

@@ -71,7 +71,7 @@ class NamedReceives:
         self._turns: dict[int, _Turn] = {}
 
     def named(self, attempt_id: str | None, holder: str | None) -> Receive | None:
-        """Raises `InvalidArgument` and `LimitExceeded`."""
+        """The name of a receive in cells. Raises `InvalidArgument` and `LimitExceeded`."""
         if attempt_id is None and holder is None:
             return None
         secret = self._membership.record.secret
@@ -81,7 +81,7 @@ class NamedReceives:
         )
 
     def holder(self, name: str | None) -> int | None:
-        """Raises `InvalidArgument` and `LimitExceeded`."""
+        """A holder's name in cells. Raises `InvalidArgument` and `LimitExceeded`."""
         return (
             None
             if name is None
@@ -168,7 +168,7 @@ class NamedReceives:
         ]
 
     async def _found(self, queues: Iterable[Queue], is_meant: Callable[[Receive], bool]) -> list[_Found]:
-        """Read even where this consumer owns the queue: others may have acknowledged."""
+        """The cells are read even where this consumer owns the queue: others may have acknowledged."""
         queues = list(queues)
         cells = await asyncio.gather(*(self._cell(queue) for queue in queues))
         now_ms = self._clock.wall_ms()

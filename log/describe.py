@@ -32,7 +32,7 @@ class QueueDescription:
     next: int
     sampled: int
     table_bytes: int = 0
-    """Without what only the log has yet."""
+    """The size in the table, without what only the log has yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -400,7 +400,7 @@ class LogLake:
     async def agree_on_time(self, operation: str) -> None:
         """Do as `keep_time`, for a process that writes sooner or later.
 
-        Raises `ClockSkewError` when the store's time is, and ever was, more than five minutes off this machine's, and the store's
+        Raises `ClockSkewError` when the store's time is, and always was, more than five minutes off this machine's, and the store's
         errors.
         """
         await self.keep_time()
@@ -443,7 +443,7 @@ class LogLake:
         """Close all readers and producers (writing what was sent), topics and the store. Raises the first producer's error that was
         not reported before.
 
-        Concurrent calls wait for the same end. Cancelling a call does not stop the close.
+        Concurrent calls wait for the same end; closing again does nothing. Cancelling a call does not stop the close.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())

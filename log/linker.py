@@ -54,7 +54,7 @@ class LinkedBatch:
 
     rows: int
     entry: int | None
-    """None: only the fact is known."""
+    """The entry that brought it. None: only the fact is known."""
     offsets: Mapping[int, tuple[int, int]] | None
     """The first offset and the one after the last of every touched queue. None: only the fact is known."""
 
@@ -101,7 +101,7 @@ class Linker:
 
     @property
     def last_batch(self) -> int:
-        """-1 for none."""
+        """The last batch known to be linked under the name; -1 for none."""
         return self._last_sequence // BATCH_SEQUENCES
 
     def is_linked(self, batch: int) -> bool:

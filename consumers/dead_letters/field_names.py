@@ -13,7 +13,7 @@ from ...log.schema.values import convert
 
 
 def names_text(schema: TopicSchema) -> str | None:
-    """None: the names never change."""
+    """The present names in a dead letter's JSON body. None: they never change."""
     names = other_names(schema)
     return json.dumps(names, ensure_ascii=False, separators=(",", ":")) if names else None
 

@@ -265,7 +265,7 @@ class _Way:
     topic: str
     writer: CopyWriter
     message_type: MessageType | None
-    """None: the topic is gone."""
+    """The type of the topic's messages; None: the topic is gone."""
     schema: TopicSchema | None
 
     def stored(self, letter: MessageView) -> MessageView:

@@ -79,7 +79,7 @@ class Backlog:
             self.window.cache.drop_below(queue, start)
 
     def leave(self, queue: int) -> None:
-        """The backlog is `over` without a queue."""
+        """Keep nothing of this queue. The backlog is `over` when it was the last."""
         if queue in self.window.cache.queues:
             self.window.cache.leave(queue)
             del self._wanted[queue]

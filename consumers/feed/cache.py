@@ -41,7 +41,7 @@ class CachedEntry:
     size_bytes: int
     """The size in memory, until no queue wants the entry: all rows share it."""
     pieces: dict[int, CachedRows] | None = None
-    """Without queues whose rows cannot be had from here."""
+    """The rows, without queues whose rows cannot be had from here."""
     loading: asyncio.Task[Failures] | None = None
 
 

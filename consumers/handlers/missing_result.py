@@ -15,7 +15,10 @@ REMEDY = "end it with `return penstock.ConsumeResult.SUCCESS`"
 
 
 def is_annotated_to_return_none(listener: object) -> bool:
-    """A decorator is not judged: `functools.wraps` copies the annotations, and the wrapper may return something else."""
+    """Whether a listener is annotated to return None.
+
+    A decorator is not judged: `functools.wraps` copies the annotations, and the wrapper may return something else.
+    """
     while isinstance(listener, partial):
         listener = listener.func
     if inspect.isclass(listener):

@@ -49,7 +49,7 @@ class AssignedQueues(Generic[LifeT]):
         self._lives: dict[asyncio.Task[None], Queue] = {}
 
     async def run(self) -> None:
-        """Raises errors that make going on impossible."""
+        """Take and give back queues until the member has left. Raises errors that make going on impossible."""
         unwatch = self._metrics.watch(self._samples)
         try:
             await self._rounds()

@@ -50,7 +50,7 @@ class DeadLetterTask:
         self._empty = asyncio.Event()
 
     def give_up(self, letters: Iterable[GivenUpMessage]) -> None:
-        """Called before the write that gives these up, after which they may be written at once; `wake` follows it."""
+        """Take messages that the next write gives up, before it: they may be written as soon as it stands. `wake` follows it."""
         for letter in letters:
             self._letters[letter.message.offset] = letter
 
@@ -73,7 +73,7 @@ class DeadLetterTask:
         self._woken.set()
 
     async def finish(self, timeout_s: float) -> None:
-        """The next owner writes what is left after ``timeout_s``."""
+        """Wait for the assigned letters. The next owner writes what is left after ``timeout_s``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()

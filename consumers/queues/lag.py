@@ -63,5 +63,5 @@ class MessageAges:
 
 
 def _place(notes: list[tuple[int, int]], offset: int) -> int:
-    """-1: no note is at or before the offset."""
+    """The place of the last note at or before the offset; -1: there is none."""
     return bisect_right(notes, offset, key=lambda note: note[0]) - 1

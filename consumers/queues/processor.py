@@ -187,7 +187,7 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Raises errors that make going on impossible."""
+        """Run until the queue is released or lost. Raises errors that make going on impossible."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
@@ -339,7 +339,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._note(found[0].lapses)
 
     def _lapses(self, now_ms: int) -> bool:
-        """Messages to be given up without room are looked at now and then."""
+        """Whether something comes back now. Messages to be given up without room are looked at now and then."""
         due_ms = self._next_expiry_ms()
         if due_ms is None or due_ms > now_ms:
             return False
@@ -388,7 +388,7 @@ class QueueProcessor(Generic[ScheduleT]):
             self.schedule.adopt(cell)
 
     def _look_pause_s(self, now_ms: int) -> float | None:
-        """None: nothing waits for looks."""
+        """The time between looks. None: nothing waits for them."""
         orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
         if now_ms >= self._foreign_ms:
             return None
@@ -453,7 +453,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 self._woken.set()
 
     async def _arrived(self, start: int) -> None:
-        """Ends also when a reset let the schedule begin elsewhere."""
+        """Wait for something to fetch at ``start``, or for a reset that let the schedule begin elsewhere."""
         arrived, anew = asyncio.ensure_future(self._feed.arrived(self.queue, start)), asyncio.ensure_future(self._anew.wait())
         try:
             await asyncio.wait((arrived, anew), return_when=asyncio.FIRST_COMPLETED)

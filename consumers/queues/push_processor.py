@@ -155,7 +155,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
             await self._rest()
 
     async def _step(self, mode: QueueMode) -> bool:
-        """Returns whether there was nothing to write."""
+        """Plan, write and run. Returns whether there was nothing to write."""
         worker = self._around.worker
         if mode is QueueMode.USUAL:
             await worker.awake()

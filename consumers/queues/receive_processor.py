@@ -51,7 +51,7 @@ class ReceiveContext(ProcessorContext):
 
 
 class SettlingLost(OwnershipLost):
-    """It is not known whether an acknowledgement is durable."""
+    """The queue was lost before it was known whether an acknowledgement is durable."""
 
     kind = "settling_lost"
     tried: UncertainWrite | None = None
@@ -77,7 +77,7 @@ class _Settling(Request[QueueCell, None]):
     tried: UncertainWrite | None = None
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """Unchanged when the change is refused."""
+        """The cell with the change, or unchanged when the change is refused."""
         self.refusal = None
         try:
             return self.change(cell)
@@ -348,7 +348,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return max(0, self._full_bytes - self.keeper.size_bytes)
 
     async def _would_do(self, settling: Sequence[_Settling]) -> bool:
-        """The cell is read again before all are refused."""
+        """Whether any of these can be carried out. The cell is read again before all are refused."""
         if not settling or self._does_any(settling):
             return bool(settling)
         with suppress(RetryError):
@@ -356,7 +356,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return self._does_any(settling)
 
     def _does_any(self, settling: Sequence[_Settling]) -> bool:
-        """A refused settlement does not change the cell."""
+        """Whether the cell carries out any of these: a refused settlement does not change it."""
         cell = self.keeper.cell
         return any(_accepts(cell, one) for one in settling)
 

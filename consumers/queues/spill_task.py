@@ -31,7 +31,7 @@ AHEAD_MS = 60_000
 NAMED_MAX = 64
 """The most objects that a cell names, at some 40 bytes each."""
 ROWS_MAX = 64 * 1024
-"""Few enough that one object fits into memory."""
+"""The most rows in one object, so that one fits into memory."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
 """The size of the cell from which messages leave it even if few wait."""
 _PAUSE_S = 0.2
@@ -64,7 +64,7 @@ class SpillTask:
             self._woken.set()
 
     async def run(self, keeper: QueueKeeper) -> None:
-        """Raises `OwnershipLost`."""
+        """Keep the cell small as long as the queue is owned. Raises `OwnershipLost`."""
         pause = Backoff(_PAUSE_S)
         while True:
             self._woken.clear()
@@ -100,7 +100,7 @@ class SpillTask:
     # --- Back into the cell
 
     async def _return(self, keeper: QueueKeeper) -> bool:
-        """Returns whether any message came back."""
+        """Let the next due messages come back. Returns whether any did."""
         cell, until_ms = keeper.cell, self._clock.wall_ms() + AHEAD_MS
         soon = [spill for spill in cell.spills if spill.next_due_ms <= until_ms]
         room = self._room(min((spill.next_due_ms for spill in soon if self._may_read(spill)), default=None))
@@ -119,7 +119,7 @@ class SpillTask:
         return True
 
     def _room(self, next_due_ms: int | None) -> int:
-        """0 while nearly enough messages in the cell are due before the first of those outside."""
+        """The room for messages coming back: 0 while nearly enough messages in the cell are due before the first of those outside."""
         tracked = self._schedule().tracked
         wanted = 0 if next_due_ms is None else self._nearest - tracked.count_due(next_due_ms)
         room = self._limits.tracked * 3 // 4 - len(tracked)
@@ -129,7 +129,7 @@ class SpillTask:
     # --- Out of the cell
 
     async def _spill(self, keeper: QueueKeeper) -> bool:
-        """Returns whether any message left."""
+        """Let the messages that are due last leave. Returns whether any did."""
         cell, tracked, limits = keeper.cell, self._schedule().tracked, self._limits
         if limits.waiting is None or len(cell.spills) >= NAMED_MAX:
             return False
@@ -157,7 +157,7 @@ class SpillTask:
         return cell.generation == generation
 
     async def _written(self, rows: WaitingRows) -> Spill | None:
-        """None if the write took too long."""
+        """The spill of an object just written. None if the write took too long."""
         began_s = self._clock.monotonic_s()
         spill = rows.spill(await self._objects.write(rows))
         self._keep(spill.id, rows)
@@ -196,7 +196,7 @@ class SpillTask:
         return self._unreadable_s.get(spill.id, -math.inf) <= self._clock.monotonic_s()
 
     async def _read(self, keeper: QueueKeeper, spill: Spill) -> WaitingRows | None:
-        """None while the object cannot be read. Raises the store's errors."""
+        """All rows of an object. None while it cannot be read. Raises the store's errors."""
         if not self._may_read(spill):
             return None
         rows = self._rows.pop(spill.id, None)

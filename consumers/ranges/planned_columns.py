@@ -23,7 +23,7 @@ class PlannedSchema:
 
 
 def planned_schema(topic: Topic) -> PlannedSchema | None:
-    """None for a topic without a schema.
+    """The plan of a read of this topic now; None for a topic without a schema.
 
     Every field is nullable: rows may be of any version, and tombstones have no fields.
     """
@@ -69,7 +69,7 @@ class PlannedColumns:
             )
 
     def shown(self, batch: pa.RecordBatch, topic: Topic) -> pa.RecordBatch:
-        """Raises `ReopenError` for a value that only a later version of the schema can hold."""
+        """Stored rows by the planned schema. Raises `ReopenError` for a value that only a later version of the schema can hold."""
         try:
             return self.needed.shown(batch, where=topic.paths.topic)
         except DataDamaged as error:

@@ -35,11 +35,11 @@ class TopicView:
         return lakes.open(self._place)
 
     def refresh(self) -> TopicSnapshot:
-        """Raises `TopicNotFound`, and the store's errors."""
+        """The present state of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._refresh)
 
     def planned_schema(self) -> PlannedSchema | None:
-        """None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
+        """The plan of a read now; None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._planned_schema)
 
     def sizes(self, ranges: Ranges) -> RowSizes:
@@ -54,7 +54,7 @@ class TopicView:
         return RowSizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
 
     def resolve(self, places: QueuePositions, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> ResumePosition:
-        """Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
+        """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
         unknown = sorted(set(places.named) - set(standing.kept))
         if unknown:
             raise InvalidArgument(

@@ -102,7 +102,7 @@ class BlockedGroups:
         return True
 
     def reread(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
-        """All of the queue from ``start`` up to ``limit``."""
+        """Take the rows that were read again: all of the queue from ``start`` up to ``limit``."""
         lanes = {
             lane.hash: lane
             for lane in (*self._reading, *self._active)
@@ -124,7 +124,7 @@ class BlockedGroups:
                 lane.known_to = limit if limit < next_fresh else None
 
     def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
-        """All messages in memory are given, the ``running`` ones included."""
+        """Add a lane. All its messages in memory are given, the ``running`` ones included."""
         if lane.hash in self._lanes:
             raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
         lane.known_to = None
@@ -176,7 +176,7 @@ class BlockedGroups:
         return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is MessageState.OUT] if self._has_out else []
 
     def is_behind(self, message: MessageView) -> bool:
-        """The marker goes back to a suspect before the head, unless a run is under way."""
+        """Whether a suspect is left to the marker of its group, which goes back to it unless a run is under way."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         return lane is not None and lane.marker is not None and (message.offset >= lane.marker.head or lane.run is None)
 
@@ -184,7 +184,7 @@ class BlockedGroups:
         return self._hashes.of(message.message_group) in self._lanes and not self.is_behind(message)
 
     def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
-        """The marker counts the suspect's deliveries from now on."""
+        """Take such a suspect behind the marker, which counts its deliveries from now on."""
         lane = self._lanes[self._hashes.of(message.message_group)]
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
@@ -215,7 +215,7 @@ class BlockedGroups:
             self._move_head(lane, head, step, running=True)
 
     def wait(self, lane: Lane, tries: Tries, limit: int, step: Step) -> None:
-        """Messages below ``limit`` were delivered as often as the head."""
+        """Let a group wait until its head is due. Messages below ``limit`` were delivered as often as the head."""
         assert lane.marker is not None, "a blocked group has a marker"
         attempts = max(tries.attempts, lane.marker.tries.attempts)
         waiting = Tries(MessageState.WAITING, attempts, tries.strikes, tries.due_ms)
@@ -287,7 +287,7 @@ class BlockedGroups:
         return messages
 
     def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
-        """The message's group is not blocked, or only by messages given out just before."""
+        """Give out a fresh message. Its group is not blocked, or only by messages given out just before."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             lane = Lane(self._hashes.of(message.message_group))
@@ -309,12 +309,12 @@ class BlockedGroups:
             lane.given = []
 
     def goes_on(self, key: int) -> bool:
-        """No other message of the group lies between, and none was delivered before."""
+        """Whether a group's next fresh message may go with those just given out: none lies between, and none was delivered before."""
         lane = self._lanes[key]
         return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
 
     def ready(self, now_ms: int) -> int:
-        """Counts messages of groups that may go on."""
+        """The number of messages in memory whose groups may go on."""
         self._unplanned = self._activate(now_ms) or self._unplanned
         return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
@@ -411,7 +411,7 @@ def _strikes(lane: Lane) -> int:
 
 
 def _company(lane: Lane) -> int:
-    """0: no limit."""
+    """The most of a suspect's messages that may run together; 0: no limit."""
     tries = lane.marker.tries if lane.marker is not None else None
     return tries.company if tries is not None and tries.state is MessageState.SUSPECT else 0
 

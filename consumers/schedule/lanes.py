@@ -20,7 +20,7 @@ class Failure:
     retry_after_ms: int | None = None
     """The wait, instead of the group's policy."""
     rejected: bool = False
-    """There are no more attempts."""
+    """Whether the message can never succeed: there are no more attempts."""
     blamed: bool = True
     """False: a batch failed at an unknown message."""
 
@@ -51,17 +51,17 @@ class LaneRun:
         self.size = len(self.messages.offsets)
         self.wave = wave
         self.left: deque[MessageView] = deque()
-        """The executor pops the first, the schedule takes back the last: a caller that pops a message has it."""
+        """Messages that were not begun. The executor pops the first, the schedule takes back the last: a caller that pops a message has it."""
         self.done = 0
         """Successes, written by the executor only."""
         self.failure: Failure | None = None
-        """Written before ``ended``, or by the caller that timed it out."""
+        """The failure of the first message that did not succeed. Written before ``ended``, or by the caller that timed it out."""
         self.ended = False
         """Whether nothing more of it is started, and no handler of it runs."""
         self.since_s: float | None = None
         """The start of the running handler, by the monotonic clock."""
         self.took_s: Sequence[float] = ()
-        """Written by the executor only."""
+        """The time of each handler, written by the executor only."""
         self.cancelled = False
         self.timed_out_at: int | None = None
         """The value of ``done`` at the timeout. Later results do not count."""
@@ -170,7 +170,7 @@ class Lane:
         self.known_from: int | None = None
         """The offset behind the messages given out by handle."""
         self.given: list[MessageView] = []
-        """Kept in case they come back."""
+        """Messages given out, if they are kept in case they come back."""
         self.batch_max = 0
 
     def may_go_on(self, now_ms: int) -> bool:

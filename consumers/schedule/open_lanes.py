@@ -20,7 +20,7 @@ class OpenLanes:
 
     def __init__(self, limits: QueueLimits, hashes: GroupHashes, *, orderly: bool) -> None:
         self.common = OpenLane(0, batches=limits.batch_of is not None)
-        """CONCURRENT: for all messages. ORDERLY with batches of the queue: for all groups that are not blocked."""
+        """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: that of all groups that are not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"
         self._orderly = orderly
         self._limits = limits
@@ -91,7 +91,7 @@ class OpenLanes:
         return blocked
 
     def take_all(self) -> list[int]:
-        """Returns the offsets of all messages that were not started."""
+        """Start nothing more. Returns the offsets of all messages that were not started."""
         return [offset for lane in self for offset in lane.take_all().offsets]
 
     def drop(self, lane: OpenLane) -> None:
@@ -118,7 +118,7 @@ class OpenLanes:
         return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
     def spread(self, running: dict[LaneRun, None]) -> list[LaneRun]:
-        """New runs of messages that need not wait are returned and added to ``running``."""
+        """Take messages that need not wait behind others. New runs of them are returned and added to ``running``."""
         if self._orderly:
             return []
         back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]

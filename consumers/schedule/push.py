@@ -34,7 +34,7 @@ class PushSchedule:
         self, settings: GroupSettings, cell: QueueCell, *, limits: QueueLimits, chance: float = 0.5, secret: str = ""
     ) -> None:
         self.settings = settings
-        """Some of them may change on the way."""
+        """The group's settings, of which some may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._chance = chance
@@ -95,7 +95,7 @@ class PushSchedule:
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
-        """A failure that waited for room is due at once when there is some."""
+        """The time when the next waiting message is due. A failure that waited for room is due at once when there is some."""
         letters = len(cell.dead_letters.assigned)
         ended = (run for run in self._reported if run.failure and run.ended)
         postponed = [0] if any(not self._lacks_room(run, letters) for run in ended) else []
@@ -111,7 +111,7 @@ class PushSchedule:
         self.blocked.adopt(cell)
 
     def is_urgent(self, now_ms: int, cell: QueueCell) -> bool:
-        """Successes alone can wait for company."""
+        """Whether the next step would do more than note successes, which can wait for company."""
         due_ms = self.next_due_ms(cell)
         return (
             bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
@@ -203,7 +203,7 @@ class PushSchedule:
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
     def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: QueueMode) -> bool:
-        """A failure without room stays as if its handler still ran. The next owner finds it as a suspect, or due again."""
+        """Whether a failure without room stays as if its handler still ran. The next owner finds it as a suspect, or due again."""
         if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
             return False
         if mode is not QueueMode.DRAIN:
@@ -221,7 +221,7 @@ class PushSchedule:
         return False
 
     def _take_report(self, run: LaneRun, now_ms: int, step: Step, mode: QueueMode, *, postponed: bool) -> None:
-        """``postponed``: the failure is taken later."""
+        """Settle what is done. ``postponed``: the failure is taken later."""
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
         ended = not postponed and (run.ended or run.timed_out_at is not None)
@@ -278,7 +278,7 @@ class PushSchedule:
         self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
 
     def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
-        """Messages delivered with the failed one are run again, in a batch no larger than allowed."""
+        """Let the first message wait, or give it up. Messages delivered with it are run again, in a batch no larger than allowed."""
         again = rest[1:] if failure.blamed else rest
         if gives_up:
             self._give_up(self._lanes.common, rest, tries, failure.reason, step)
@@ -303,7 +303,7 @@ class PushSchedule:
         return self._lanes.spread(self.running)
 
     def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """Messages that are not done are its first again."""
+        """The lane of messages that are not done, which are its first again."""
         if isinstance(lane, OpenLane):
             return self._block(lane, rest, step)
         lane.ready.extendleft(reversed(rest))
@@ -370,7 +370,7 @@ class PushSchedule:
             self.blocked.pass_over(lane, step)
 
     def _run_suspects(self, step: Step) -> None:
-        """No more run together than any of them may be; the next ones run afterwards."""
+        """Run some of the suspects, no more together than any of them may be."""
         if not self.tracked.all_suspects_loaded:
             return
         for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
@@ -401,7 +401,7 @@ class PushSchedule:
             self._lanes.start(lane, step.runs)
 
     def _stall(self, floor: int, step: Step) -> None:
-        """Old runs move to where they do not hold the floor."""
+        """Move runs that began when the window was half as far to where they do not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
         for run in list(self.running) if bound > floor else ():
             lane = run.lane

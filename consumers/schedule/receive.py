@@ -54,7 +54,7 @@ class _Given:
 
 
 class ReceivedMessages(TrackedMessages):
-    """Messages that clients which received them run."""
+    """Messages tracked by themselves, run by the clients that received them."""
 
     def hand_out(self, message: MessageView, want: ReceiveRequest, step: Step) -> MessageView:
         before = self.tries[message.offset]
@@ -102,7 +102,7 @@ class ReceiveSchedule:
         secret: str = "",
     ) -> None:
         self.settings = settings
-        """Some of them may change on the way."""
+        """The group's settings, of which some may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._handles = ReceiptHandles(group, topic, queue, cell.generation, secret)
@@ -139,7 +139,7 @@ class ReceiveSchedule:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
-        """Messages handed out never hold the cell's floor."""
+        """The fresh messages that may be fetched. Messages handed out never hold the cell's floor."""
         return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:
@@ -153,7 +153,7 @@ class ReceiveSchedule:
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
-        """An estimate: some fresh messages may turn out to be blocked."""
+        """The number of messages that a receive might be given now; some fresh ones may turn out to be blocked."""
         if not self.tracked.all_suspects_loaded:
             return 0
         again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
@@ -227,7 +227,7 @@ class ReceiveSchedule:
         return lane
 
     def _give_up_hopeless(self, step: Step) -> None:
-        """Suspects that ended their process as often as a message may fail, each time alone."""
+        """Give up suspects that ended their process as often as a message may fail, each time alone."""
         most, tracked = self.settings.max_attempts, self.tracked
         if most is None:
             return

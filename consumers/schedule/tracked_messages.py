@@ -59,11 +59,11 @@ class TrackedMessages:
 
     @property
     def count_waiting(self) -> int:
-        """Perhaps a few more than wait."""
+        """The number of waiting messages in the cell, or a few more."""
         return len(self._due) + len(self._overdue) + len(self._leaving)
 
     def count_due(self, until_ms: int) -> int:
-        """Perhaps a few more than are due."""
+        """The number of waiting messages due until then, or a few more."""
         return len(self._overdue) + sum(due_ms <= until_ms for due_ms, _ in self._due)
 
     @property
@@ -118,7 +118,7 @@ class TrackedMessages:
     # --- What becomes of them ---------------------------------------------------------------------------------------------------
 
     def of(self, message: MessageView) -> Tries:
-        """Also for a message that is not tracked."""
+        """The history of a message in flight, also of one that is not tracked."""
         return self.tries.get(message.offset, Tries(MessageState.RUNNING))
 
     def set(self, offset: int, tries: Tries, step: Step) -> None:
@@ -158,7 +158,7 @@ class TrackedMessages:
                 self._overdue[offset] = None
 
     def take_wave(self, most: int, step: Step) -> list[MessageView]:
-        """No more run together than any of them may be."""
+        """Run the first suspects, no more together than any of them may be."""
         chosen: list[int] = []
         company = most
         for offset in self.suspects:
@@ -175,7 +175,7 @@ class TrackedMessages:
         self.suspects = sorted([*self.suspects, *(message.offset for message in messages)])
 
     def take_suspects(self, which: Callable[[MessageView], bool]) -> list[MessageView]:
-        """They stay tracked."""
+        """Take suspects in memory out of their list; they stay tracked."""
         found = [self.messages[offset] for offset in self.suspects if offset in self.messages and which(self.messages[offset])]
         for message in found:
             del self.messages[message.offset]
@@ -195,7 +195,7 @@ class TrackedMessages:
         self.suspects = [offset for offset in self.suspects if offset >= earliest]
 
     def leave(self, offsets: Iterable[int], behind: int, step: Step) -> None:
-        """Messages before ``behind`` are given back without an attempt."""
+        """Give back messages that were not started; those before ``behind`` without an attempt."""
         for offset in offsets:
             if offset in self.tries:
                 continue
@@ -205,7 +205,7 @@ class TrackedMessages:
                 self.set(offset, Tries(MessageState.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
-        """Suspects get no strike."""
+        """Leave messages in flight to the next owner, as suspects without a strike."""
         for offset, tries in list(self.tries.items()):
             if tries.state is MessageState.RUNNING:
                 self.set(offset, Tries(MessageState.SUSPECT, tries.attempts, tries.strikes, 0, company), step)

@@ -43,9 +43,9 @@ class StoredStatus:
 
     fate: DeliveryState
     attempts: int | None = None
-    """The one under way included; None: not kept."""
+    """Deliveries so far, the one under way included; None: not kept."""
     strikes: int | None = None
-    """None: not kept."""
+    """The deliveries that failed and count; None: not kept."""
     due_ms: int | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
     behind: int | None = None

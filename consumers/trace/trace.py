@@ -57,14 +57,14 @@ class GroupTrace:
     group: str
     fate: DeliveryState
     owner: str
-    """Perhaps dead by now; empty: no member."""
+    """The member that holds the queue, perhaps dead by now; empty: no member."""
     epoch: int
     floor: int
     """All messages of the queue below this offset are settled, or wait by themselves."""
     attempts: int | None = None
-    """The one under way included; None: not kept, as for all settled messages."""
+    """Deliveries so far, the one under way included; None: not kept, as for all settled messages."""
     strikes: int | None = None
-    """None: not kept."""
+    """The deliveries that failed and count; None: not kept."""
     due: datetime | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
     behind: int | None = None
@@ -101,9 +101,9 @@ class StoredTrace:
 
     message: MessageView
     entry: int | None
-    """None: the log is trimmed there, so that only the table has the message."""
+    """The entry of the log. None: the log is trimmed there, so that only the table has the message."""
     published: PublishedRow | None
-    """None: not yet in the topic's Delta table."""
+    """Its place in the topic's Delta table; None: not yet there."""
     groups: tuple[GroupTrace, ...] = ()
     """All groups that have begun on the topic, by name."""
     members: tuple[MemberTrace, ...] = ()
@@ -206,7 +206,7 @@ class _Tracing:
         await self._transactions.close()
 
     async def _readable(self, work: Awaitable[T]) -> T | None:
-        """None where it cannot be read: then that is noted."""
+        """The result. None where it cannot be read, which is noted."""
         try:
             return await work
         except (DataDamaged, NewerFormatError, HalfMessagesMissing) as error:

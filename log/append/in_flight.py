@@ -302,7 +302,7 @@ class InFlightAppends:
             pending.settle(at_deadline(pending, state))
 
     def fail(self, error: PenstockError, state: TopicState) -> None:
-        """End all appends after a fault that waiting does not mend: with the fault itself where nothing was written."""
+        """End all appends after a fault that waiting does not mend: with the fault itself where nothing of one can have been written."""
         for pending in self.open:
             if state.entry >= pending.exposed_until:
                 pending.settle(error)

@@ -27,7 +27,7 @@ _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
-"""The most memory that rows may take, as a multiple of the file's bytes. Rows that are all alike take 1,000 times."""
+"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000 times."""
 _VALUE_BYTES = 8
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
 """PyArrow's errors for bad Parquet data. The last is for names of columns that are no text."""
@@ -64,13 +64,13 @@ def seal(written: pa.Buffer) -> bytes:
 
 
 def read_footer(file: bytes, *, where: str) -> dict[str, str]:
-    """Raises `DataDamaged`, also where the seal is broken, or `ForeignObject`."""
+    """The footer values of a whole file. Raises `DataDamaged`, also where the seal is broken, or `ForeignObject`."""
     check_seal(file, where=where)
     return _footer_values(file, where)
 
 
 def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
-    """Also for a file with damaged rows, or its last part. Raises `DataDamaged`."""
+    """The footer values of a file whose rows may be damaged, or of its last part. Raises `DataDamaged`."""
     if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     check_footer(memoryview(file)[-size:], where=where)

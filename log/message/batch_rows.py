@@ -30,7 +30,7 @@ class BatchQueues:
     """The queues of a batch's messages; small, so that receipts may keep it."""
 
     queues: npt.NDArray[np.int32]
-    """Sorted by sending."""
+    """The queue of every message, in sending order."""
 
     @cached_property
     def rows(self) -> dict[int, int]:

@@ -129,7 +129,7 @@ class BatchBuilder:
     again: Callable[[RowRules], TypedRows] | None = None
     """Checks bad rows once more, by a later version of the schema."""
     sequences: list[int] = field(default_factory=list)
-    """Where bad rows go to another topic by their sequences."""
+    """The sequence of every message, where bad rows go to another topic by their sequences."""
     last_sequence: int | None = None
     size_bytes: int = 0
     notice_bytes: int = 0
@@ -335,7 +335,7 @@ class Accumulator:
             return self.queue[0] if self.queue else None
 
     def take(self) -> BatchBuilder:
-        """Nothing joins it any more."""
+        """The oldest builder, to be appended. Nothing joins it any more."""
         with self.lock:
             if self.queue[0] is self.open:
                 self._close_open()

@@ -71,7 +71,7 @@ def _getter(of: type[itemgetter[Any] | attrgetter[Any]], names: list[str]) -> Ca
 @dataclass(eq=False, slots=True)
 class _Block:
     values: list[Any] = field(default_factory=list)
-    """Row by row, without ``rows``."""
+    """The values of all rows, row by row, as long as there are no ``rows``."""
     rows: list[Any] | None = None
     """Rows of which one could not be taken apart."""
     count: int = 0

@@ -461,7 +461,7 @@ class Producer:
             await self._room.wait()
 
     async def close(self) -> None:
-        """Write what was sent, then stop.
+        """Write what was sent, then stop; closing again does nothing.
 
         Raises the error of messages that are not durable, unless it was reported before.
         """

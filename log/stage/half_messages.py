@@ -105,7 +105,7 @@ def half_rows(
 
 
 def half_files(rows: BatchRows) -> list[HalfFile]:
-    """Each is for one request."""
+    """The objects of these rows, in order; one request carries each."""
     per_part = max(1, rows.count * PART_BYTES // max(1, rows.size_bytes))
     parts = [rows.part(start, per_part) for start in range(0, rows.count, per_part)]
     return [HalfFile(*encode_part(part), is_extended(part)) for part in parts]

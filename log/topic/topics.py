@@ -126,13 +126,13 @@ class Topic:
 
     @property
     def appender(self) -> Appender:
-        """Raises `ReadOnlyError`."""
+        """The appender. Raises `ReadOnlyError` unless the topic was opened for writing."""
         if self._appender is None:
             raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
         return self._appender
 
     async def allow_writing(self) -> None:
-        """The caller has checked the store."""
+        """Open the topic for writing too. The caller has checked the store."""
         if self._appender is None:
             self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
             await self._appender.write_missing_checkpoint()
@@ -303,7 +303,8 @@ async def evolve_topic(
     retire: Collection[str] = (),
     dry_run: bool = False,
 ) -> TopicSchema:
-    """Make the schema of a topic that is open for writing the next version, and return it. A ``dry_run`` needs no writing.
+    """Make the schema of a topic that is open for writing the next version, and return it: the present one where nothing changes. A
+    ``dry_run`` needs no writing.
 
     Of two evolutions at once one comes first, and the other is judged again. Raises `InvalidArgument`, naming the field, for a
     change that is not allowed.

@@ -116,7 +116,7 @@ class Producer(ProducerFace[AsyncProducer]):
         self._portal.run(self._core.flush)
 
     def close(self) -> None:
-        """Write what was sent, then stop.
+        """Write what was sent, then stop; closing again does nothing.
 
         Raises the error of messages that are not durable, unless it was reported before.
         """
