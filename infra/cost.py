@@ -1,7 +1,7 @@
-"""Estimates of the requests, the storage and the money that a workload takes, from formulas alone.
+"""Estimates of the requests, the storage and the money that a workload takes, from formulas of a steady state.
 
-The constants were fitted to counted requests of the real code in virtual time, with the latencies of S3 Standard; `tests/infra/test_cost.py`
-compares the two. Every formula is of a steady state: opening, closing, take-overs, retries and backlogs come on top.
+The constants were fitted to counted requests of the real code in virtual time, with the latencies of S3 Standard (`tests/infra/test_cost.py`).
+Opening, closing, take-overs, retries and backlogs come on top.
 """
 
 from __future__ import annotations
@@ -37,11 +37,9 @@ from ..log.tail.tail import POLL_FIRST_S, POLL_MAX_S, POLL_QUIET_S, QUIET_AFTER_
 HOURS_A_MONTH = 730
 SECONDS_A_MONTH = 3600 * HOURS_A_MONTH
 PRICES_OF = "us-east-1, October 2026"
-"""The region and the date of the list prices that `Prices` has by default."""
 RATE_MAX = 10_000_000.0
 RETENTION_MAX = timedelta(days=36_500)
 MANY_MAX = 1_000_000
-"""The most topics, or processes of a kind, that an estimate takes."""
 
 _OPERATION = "cost"
 _GIB = 1024 * MIB
@@ -51,36 +49,36 @@ _GROW = 1.5
 """The factor by which the wait between two looks for the next entry grows."""
 _ARRIVALS = 64
 _APPEND_S = 0.005
-"""The time that a batch takes besides its linger before the next one can begin."""
+"""The time that a batch takes besides its linger."""
 _CONTENDED_APPEND_S = 0.15
-"""The shortest interval of a producer's batches where others append to the topic."""
+"""The shortest interval of a producer's batches where others append too."""
 _COMBINED_ENTRIES = 10.5
 _COMBINED_SCALE = 9.0
 _LISTS_AN_APPEND = 2.5
 _LISTS_MAX = 11.0
-"""The LISTs a second of a topic that several producers append to all the time."""
+"""The LISTs a second of a topic with several busy producers."""
 _READS_AN_ENTRY = 1.3
-"""The GETs of each of several producers for each entry of the topic."""
+"""The GETs of each of several producers for each entry."""
 _QUIET_S = 4.0
 """The silence after which a queue's cell is written once more."""
 _TABLE_WRITE_S = 0.005
 _COALESCED = 2.6
-"""How many times a cell's write lasts the time for which changes gather in it."""
+"""The time for which changes gather in a cell, in writes of it."""
 _GUESSED_ENTRIES = 16
 """The number of entries from which a process that fell behind lists them; it guesses at fewer."""
 _GUESSED_IN_VAIN = 0.7
-"""The entries that it asks for and that are not there yet, for each that is, where intervals are all chance."""
+"""The vain requests for an entry, for each one found, where intervals are all chance."""
 _PUBLISH_S = 0.25
 _UPKEEP_S = MaintenanceOptions().upkeep_interval.total_seconds()
 _CLOCKS_A_ROUND = 5.0
 _TABLE_READS_A_FILE = 1.4
 _DELTA_READS_A_COMMIT = 1.6
 _LOG_KEPT_S = 5400.0
-"""How long an entry is kept after it was published: the hour for which a floor must stand, and the rounds that raise it."""
+"""The time that an entry is kept after it was published: an hour for its floor, and the rounds that raise it."""
 _LISTING_WRITES = 4
-"""The objects that tell Iceberg of a commit: a manifest, a list of manifests, a version and the hint."""
+"""A manifest, a list of manifests, a version and the hint."""
 _LISTING_BYTES = 13_400
-"""Their bytes. They are kept for `ORPHAN_AGE_MS`."""
+"""Kept for `ORPHAN_AGE_MS`."""
 
 
 class CellStorage(StrEnum):
@@ -89,22 +87,21 @@ class CellStorage(StrEnum):
     DYNAMODB = "dynamodb"
     SQLITE = "sqlite"
     STORE = "store"
-    """The lake's own bucket."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """What a lake has to do. Raises `InvalidArgument` or `LimitExceeded` for a value that makes no sense."""
+    """The work of a lake. Raises `InvalidArgument` or `LimitExceeded`."""
 
     messages_per_s: float
     """The messages of all topics together, which have equal shares. 0: all are idle."""
     message_bytes: int = 1000
-    """The mean size of a message as it is stored."""
+    """The mean stored size of a message."""
     topics: int = 1
     queues: int = 16
     """The queues of each topic."""
     producers: int = 1
-    """The processes that send to each topic."""
+    """Processes that send to each topic."""
     groups: int = 1
     """The consumer groups of each topic."""
     workers: int = 1
@@ -116,9 +113,7 @@ class Workload:
     retention: DurationField = field_default(timedelta(days=3))
     cells: CellStorage = CellStorage.DYNAMODB
     maintained: bool = True
-    """Whether one process maintains all topics."""
     iceberg: bool = False
-    """Whether the topics are listed for Iceberg too."""
 
     def __post_init__(self) -> None:
         _check_number("messages_per_s", self.messages_per_s, most=RATE_MAX)
@@ -139,7 +134,7 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prices:
-    """List prices of S3 Standard and of DynamoDB on demand, in USD (`PRICES_OF`). Raises `InvalidArgument` for what is no price."""
+    """List prices of S3 Standard and of DynamoDB on demand, in USD (`PRICES_OF`). Raises `InvalidArgument`."""
 
     put_thousand: float = 0.005
     """A thousand PUT, POST or LIST requests. DELETE is free."""
@@ -157,7 +152,7 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestRates:
-    """Requests a second, by kind."""
+    """Requests a second."""
 
     put: float = 0.0
     get: float = 0.0
@@ -175,7 +170,7 @@ class RequestRates:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CostEstimate:
-    """The requests a second of each part, the bytes stored in the steady state, and the money of a month."""
+    """Requests a second of each part, bytes stored in the steady state, and the money of a month."""
 
     producers: RequestRates
     consumers: RequestRates
@@ -190,7 +185,6 @@ class CostEstimate:
 
 
 def estimate(workload: Workload, prices: Prices | None = None) -> CostEstimate:
-    """What a workload asks of the store and of the table, and what it leaves there."""
     stored = stored_bytes(workload)
     return CostEstimate(
         producers=producer_requests(workload),
@@ -203,7 +197,7 @@ def estimate(workload: Workload, prices: Prices | None = None) -> CostEstimate:
 
 
 def month_usd(requests: RequestRates, workload: Workload, prices: Prices) -> float:
-    """The price of a month of such requests. Cells in SQLite cost nothing."""
+    """Cells in SQLite cost nothing."""
     table = requests.table_write * prices.table_write_million + requests.table_read * prices.table_read_million
     return SECONDS_A_MONTH * (
         (requests.put + requests.list) * prices.put_thousand / 1e3
@@ -226,7 +220,7 @@ def batches_per_s(workload: Workload) -> float:
 
 
 def _linger_s(workload: Workload) -> float:
-    """How long a producer's batch waits for more: longer where much comes."""
+    """The wait of a producer's batch for more."""
     bytes_per_s = workload.messages_per_s / workload.topics / workload.producers * workload.message_bytes
     return linger_s(ProducerOptions(linger=workload.linger), bytes_per_s)
 
@@ -240,7 +234,6 @@ def entries_per_s(workload: Workload) -> float:
 
 
 def producer_requests(workload: Workload) -> RequestRates:
-    """The requests of all producers."""
     batches, entries = batches_per_s(workload), entries_per_s(workload)
     checkpoints = entries / CHECKPOINT_ENTRIES
     put, get, lists = entries * (1 + _staged(workload)) + checkpoints, 0.0, checkpoints
@@ -260,9 +253,7 @@ def follower_requests(workload: Workload) -> RequestRates:
 
 
 def lookups_per_entry(intervals_s: list[float]) -> float:
-    """The looks for the next entry, for each entry, of a process that follows entries at these intervals. It looks more and more seldom
-    while none comes.
-    """
+    """The looks per entry of a process that follows entries at these intervals."""
     now_s, count = 0.0, 0
     for due_s in accumulate(intervals_s):
         wait_s, quiet_since_s = POLL_FIRST_S, now_s
@@ -278,7 +269,6 @@ def lookups_per_entry(intervals_s: list[float]) -> float:
 
 
 def _intervals(workload: Workload) -> Iterator[float]:
-    """Intervals between entries of a topic, spread as chance would have them."""
     mean_s = 1 / entries_per_s(workload)
     least_s = (1 - _chance(workload)) * mean_s
     for number in range(1, _ARRIVALS + 1):
@@ -288,7 +278,7 @@ def _intervals(workload: Workload) -> Iterator[float]:
 
 
 def _chance(workload: Workload) -> float:
-    """The part of the interval between entries that is chance: the wait for the first message of the next one."""
+    """The part of the interval between entries that is chance."""
     if workload.producers > 1:
         return 1.0
     mean_s = 1 / entries_per_s(workload)
@@ -296,7 +286,7 @@ def _chance(workload: Workload) -> float:
 
 
 def _staged(workload: Workload) -> float:
-    """The objects beside each entry that hold its rows. Entries of little hold them themselves, as do those of a lone producer."""
+    """The objects beside each entry that hold its rows. Small entries, and those of a lone producer, hold them themselves."""
     entries = entries_per_s(workload)
     if not entries or workload.producers == 1:
         return 0.0
@@ -307,14 +297,13 @@ def _staged(workload: Workload) -> float:
 
 
 def consumer_requests(workload: Workload) -> RequestRates:
-    """The requests of all workers of all groups."""
     groups = workload.groups * workload.topics
     cells = _worker(workload) * (workload.workers * groups) + _cells(workload, write=cell_writes_per_s(workload)) * groups
     return follower_requests(workload) * (workload.workers * groups) + cells
 
 
 def cell_writes_per_s(workload: Workload) -> float:
-    """The writes of the queues' cells of one group on one topic: before the handlers of what came, after them, and once it is quiet."""
+    """The writes of the cells of one group on one topic: before the handlers, after them, and in silence."""
     entries = entries_per_s(workload)
     if not entries:
         return 0.0
@@ -325,14 +314,14 @@ def cell_writes_per_s(workload: Workload) -> float:
 
 
 def _worker(workload: Workload) -> RequestRates:
-    """The heartbeat of one worker, and its looks at its group and at the other workers."""
+    """The heartbeat of one worker, and its looks at the group and the other workers."""
     others = workload.workers - 1
     reads = 0.2 + 0.14 * others if workload.cells is CellStorage.STORE else 0.6 + 0.18 * others
     return _cells(workload, write=0.05, read=reads)
 
 
 def _cells(workload: Workload, *, write: float = 0.0, read: float = 0.0) -> RequestRates:
-    """Writes and reads of cells, which are requests of the store where they lie there."""
+    """Requests for cells, which are the store's where they lie there."""
     if workload.cells is CellStorage.STORE:
         return RequestRates(put=write, get=read)
     return RequestRates(table_write=write, table_read=read)
@@ -342,7 +331,6 @@ def _cells(workload: Workload, *, write: float = 0.0, read: float = 0.0) -> Requ
 
 
 def maintained(workload: Workload) -> RequestRates:
-    """The requests of the process that maintains all topics."""
     lake = RequestRates(put=0.005, get=0.02, list=0.018) + _cells(workload, write=0.05, read=0.66)
     return lake + _maintained_topic(workload) * workload.topics
 
@@ -378,13 +366,13 @@ def _maintained_topic(workload: Workload) -> RequestRates:
 
 
 def _publications(workload: Workload) -> tuple[float, float]:
-    """How long a round of publishing one topic lasts, and the publications a second."""
+    """The length of a round of publishing one topic, and the publications a second."""
     round_s = workload.publish_interval.total_seconds() + _PUBLISH_S
     return round_s, min(1 / round_s, entries_per_s(workload))
 
 
 def _table_writes(workload: Workload) -> tuple[float, float, float]:
-    """The files a second that one topic's publications bring, those that merging makes of them, and the commits of both."""
+    """The files a second of one topic's publications, of their merging, and the commits of both."""
     round_s, publications = _publications(workload)
     files = publications * _queues_a_publication(workload, publications)
     merged = files / (FAN_IN - 1) if round_s < FAN_IN * _UPKEEP_S else 0.0
@@ -392,15 +380,12 @@ def _table_writes(workload: Workload) -> tuple[float, float, float]:
 
 
 def _queues_a_publication(workload: Workload, publications: float) -> float:
-    """The queues that have messages in one publication, each of which gets a file."""
     messages = workload.messages_per_s / workload.topics / publications
     return workload.queues * -math.expm1(-messages / workload.queues)
 
 
 def stored_bytes(workload: Workload) -> float:
-    """The bytes in the bucket once retention takes as much as comes: the table, its merged files' sources, the log, and what lists the
-    table for Iceberg.
-    """
+    """The bytes in the bucket in the steady state: the table, its merged files' sources, the log, and Iceberg's files."""
     bytes_per_s = workload.messages_per_s * workload.message_bytes
     kept_s = workload.retention.total_seconds()
     if not workload.maintained or not bytes_per_s:

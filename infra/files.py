@@ -19,17 +19,15 @@ from ..log.errors import InvalidArgument, PenstockError, PermissionDenied, Stora
 
 _OBJECT_STORES = {"s3", "gs", "az"}
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-"""The environment variables that name an endpoint, as lakes take them."""
 _BUFFER_BYTES = 1024 * 1024
 
 
 def is_packed(url: str) -> bool:
-    """Whether a file's name says that it is a gzip file."""
     return plain_name(url) != _name(url)
 
 
 def plain_name(url: str) -> str:
-    """The name of a file in small letters, without a URL's query and without ``.gz``: its end tells the format."""
+    """The name in small letters, without a URL's query and without ``.gz``: its end tells the format."""
     return _name(url).removesuffix(".gz")
 
 
@@ -41,13 +39,11 @@ def _name(url: str) -> str:
 def open_file(url: str, mode: Literal["rb", "wb"] = "rb") -> Iterator[BinaryIO]:
     """The bytes of a file to read (``rb``) or write (``wb``), for as long as the ``with`` block runs.
 
-    ``url`` is a path, ``-`` for standard input or output, or any URL that fsspec opens (``https://…``, ``s3://…``). A file whose name ends
-    with ``.gz`` is unpacked or packed on the way. A written file stands under its name only once the block has ended well: after an error,
-    or Ctrl-C, there is no file, or the one that was there before.
+    ``url`` is a path, ``-`` for standard input or output, or any URL that fsspec opens (``https://…``, ``s3://…``). Names with ``.gz`` are unpacked
+    or packed. A written file stands under its name only once the block has ended well; an error leaves the former file, if any.
 
-    ``s3://``, ``gs://`` and ``az://`` go through obstore, with credentials from the environment; other schemes may need a package that the
-    error names. Raises `InvalidArgument` when there is no such file, scheme or package, or it is no gzip file. Raises `PermissionDenied`,
-    `StorageFull`, and `StoreUnavailable` when it cannot be reached. Other errors of the block pass through.
+    ``s3://``, ``gs://`` and ``az://`` go through obstore, with credentials from the environment; other schemes may need a package that the error
+    names. Raises `InvalidArgument`, `PermissionDenied`, `StorageFull` and `StoreUnavailable`. Other errors of the block pass through.
     """
     try:
         target = _open_source(url) if mode == "rb" else _open_target(url)
@@ -78,9 +74,7 @@ class _Opened(Protocol):
     @property
     def file(self) -> BinaryIO: ...
 
-    def finish(self) -> None:
-        """Finish the file: all went well, and the written bytes count from now on."""
-        ...
+    def finish(self) -> None: ...
 
     def give_up(self) -> None:
         """Release the file, also after a failed `finish`. The written bytes must not be taken for a whole file."""
@@ -88,7 +82,7 @@ class _Opened(Protocol):
 
 
 class _Stream:
-    """A standard stream, which is the process's and goes on; or a device, whose bytes nobody can take back."""
+    """A standard stream, which goes on; or a device, whose bytes cannot be taken back."""
 
     def __init__(self, file: BinaryIO, *, ours: bool = False) -> None:
         self.file = file
@@ -194,7 +188,6 @@ def _local_path(url: str) -> str | None:
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
     scheme = urlsplit(url).scheme
     if scheme in _OBJECT_STORES:
         from obstore import fsspec as adapter

@@ -1,4 +1,4 @@
-"""Reading files of JSON lines, CSV, Parquet and Debezium events as messages to produce."""
+"""Files of JSON lines, CSV, Parquet and Debezium events as messages to produce."""
 
 from __future__ import annotations
 
@@ -138,9 +138,7 @@ def _debezium_record(row: _Row, number: int, labels: MessageLabels) -> InputReco
 
 
 def _check_stays(record: InputRecord, before: dict[str, Any], labels: MessageLabels) -> None:
-    """Raise `InvalidArgument` for an update that leaves its message group, and so perhaps its queue: nothing keeps it behind what that has of
-    the row, which would stay.
-    """
+    """Raise `InvalidArgument` for an update that leaves its message group: the queue of the former group would keep the row."""
     if (former := labels.group(before)) != record.message_group:
         raise InvalidArgument(
             "the update moves its row to another message group, where nothing keeps it behind the row's earlier events",
@@ -151,7 +149,7 @@ def _check_stays(record: InputRecord, before: dict[str, Any], labels: MessageLab
 
 
 def _opened(row: _Row) -> tuple[Any, bytes]:
-    """The value of a row and its original form, which becomes the body."""
+    """A row's value, and its original form, which becomes the body."""
     if isinstance(row, ValueError):
         raise row
     if isinstance(row, bytes):
@@ -243,7 +241,6 @@ def _unreadable(name: str, message: str, **facts: str) -> InvalidArgument:
 
 
 def _located(error: ValueError | RecursionError, name: str, place: str) -> InvalidArgument:
-    """The error of one record, with its place and a remedy."""
     known = error if isinstance(error, InvalidArgument) else InvalidArgument(_described(error))
     known.operation, known.object = "read the file", f"{name}, {place}"
     known.hint = known.hint or "Correct it, or leave such records out with --on-error skip"

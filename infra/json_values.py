@@ -1,4 +1,4 @@
-"""Values as JSON: what the command line, the HTTP API and the tools of assistants give for one value is the same. Pure."""
+"""Values as JSON, the same for the command line, the HTTP API and the tools of assistants. Pure."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def json_value(value: object) -> Any:  # noqa: ANN401 - JSON
 
 @cache
 def json_fields(kind: type) -> Mapping[str, tuple[str, Any]]:
-    """The fields of a dataclass that programs get: the name in JSON and the type of each."""
+    """The fields that programs get: the name in JSON and the type of each."""
     hints = _hints(kind)
     told = (one.name for one in dataclasses.fields(kind) if one.metadata.get("told", True))
     return {name: (_name(name, hints.get(name)), hints.get(name)) for name in told}
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    """The types of a dataclass's fields. Those of classes that import types for checkers alone are told by their names."""
+    """Types imported for checkers alone are given by their names."""
     try:
         return typing.get_type_hints(kind)
     except NameError:

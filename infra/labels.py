@@ -1,6 +1,4 @@
-"""The way an imported record becomes a message: which of its fields give the message group, tag, keys, properties, body and sequence.
-
-A *spec* is the name of a field (``customer_id``, ``customer.id`` inside a nested one) or a format string with fields in braces
+"""Specs of a message's parts: the name of a field (``customer_id``, ``customer.id`` inside a nested one) or a format string with fields in braces
 (``{table}-{id}``).
 """
 
@@ -32,7 +30,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLabels:
-    """A spec for each part of a message. Raises `InvalidArgument` for a malformed format string."""
+    """A spec for each part of a message. Raises `InvalidArgument`."""
 
     message_group: str | None = None
     tag: str | None = None
@@ -47,7 +45,7 @@ class MessageLabels:
     deliver_at: datetime | str | None = None
     """The delivery time of all messages, or the field with each one's: an ISO time with a zone."""
     delay: timedelta | None = None
-    """The delay of all messages, each counted from when it is sent."""
+    """Counted from when each message is sent."""
 
     def __post_init__(self) -> None:
         specs = [self.message_group, self.tag, *self.keys, *self.properties.values(), self.body, self.sequence, self.deliver_at]
@@ -56,7 +54,7 @@ class MessageLabels:
                 _parts(spec)
 
     def record(self, fields: Mapping[str, Any], whole: bytes) -> InputRecord:
-        """The message of a record with these fields, whose original form is ``whole``. Raises `InvalidArgument`."""
+        """The message of a record whose original form is ``whole``. Raises `InvalidArgument`."""
         body = whole
         if self.body is not None:
             value = _value(self.body, fields)
@@ -74,7 +72,6 @@ class MessageLabels:
         )
 
     def group(self, fields: Mapping[str, Any]) -> str | None:
-        """The message group of a record with these fields."""
         return _text(self.message_group, fields)
 
     def _delivery(self, fields: Mapping[str, Any]) -> datetime | None:
@@ -103,14 +100,13 @@ class MessageLabels:
 
 
 def text_of(value: object) -> str:
-    """A value as text: strings as they are, the rest as JSON text."""
     if isinstance(value, str):
         return value
     return value.decode() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _text(spec: str | None, fields: Mapping[str, Any]) -> str | None:
-    """The text of a spec; None for a field that is null or empty. Inside a format string such a field is an error."""
+    """None for a field that is null or empty, which is an error inside a format string."""
     if spec is None:
         return None
     if "{" not in spec:
@@ -135,7 +131,6 @@ def _texts(spec: str, fields: Mapping[str, Any]) -> list[str]:
 
 
 def _value(name: str, fields: Mapping[str, Any]) -> object:
-    """A field by its name, or by the names on the way to it."""
     if name in fields:
         return fields[name]
     value: object = fields

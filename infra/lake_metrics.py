@@ -1,4 +1,4 @@
-"""Metrics of all consumer groups and timers of a lake, owned by anybody or not: looked at now and then, and served from the last look."""
+"""Metrics of all consumer groups and timers of a lake, owned or not, served from the last look."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..log.metrics import Sample
 from ..log.runtime.backoff import pause
 
 _LOOKS_KEPT = 3
-"""The number of intervals after which what the last look found is not shown any more."""
+"""The intervals after which the last look's values are not shown any more."""
 
 
 def view_of(lake: Lake, *, precise: timedelta, only: Collection[str] = (), lists: bool = False) -> LakeView:
@@ -45,7 +45,7 @@ class LakeMetrics:
         self._seen: LakeOverview | None = None
 
     def samples(self) -> Iterator[Sample]:
-        """The metrics now. Any thread may ask."""
+        """Any thread may ask."""
         refused_s = max(self._lake.refusals.refusing_s, self._lake.coordination.refusals.refusing_s)
         yield Sample(REFUSED, (), refused_s)
         for (kind, name), times in self._view.unread.items():

@@ -1,4 +1,4 @@
-"""S3 and DynamoDB on this machine, by moto, to try Penstock without an account. Their content is gone with the process."""
+"""S3 and DynamoDB on this machine, by moto; their content is gone with the process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BUCKET = TABLE = "penstock"
 
 @contextmanager
 def serving(*, port: int = 0) -> Iterator[dict[str, str]]:
-    """Serve S3 and DynamoDB on ``127.0.0.1:port`` (0: any free port) inside the block, with an empty bucket and a table for cells.
+    """Serve on ``127.0.0.1:port`` (0: any free port) inside the block, with an empty bucket and a table for cells.
 
-    Yields the environment that makes Penstock, and other clients of AWS, use them. Raises `MissingDependency` without moto, and
-    `InvalidArgument` when the port is taken.
+    Yields the environment for Penstock and other clients of AWS. Raises `MissingDependency` without moto, and `InvalidArgument` when the port is
+    taken.
     """
     with s3_server(port=port) as server:
         server.make_bucket(BUCKET)

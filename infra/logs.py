@@ -1,7 +1,6 @@
 """Logs of long-running commands: one line a record on stderr, for people or, as JSON, for programs.
 
-The library logs under ``penstock``, and gives programs the facts of a record separately, as ``extra={"fields": {…}}``: the JSON form has
-them by name.
+The facts of a record come as ``extra={"fields": {…}}``: the JSON form has them by name.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ LOGGER = "penstock"
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """The facts that were logged besides the text."""
     found = getattr(record, "fields", None)
     return dict(found) if isinstance(found, dict) else {}
 
@@ -29,7 +27,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, the record's facts, and ``error`` with its traceback.
 
-    A fact never hides one of these: it is then named ``fields.<name>``. Values that JSON cannot hold are written as text.
+    A fact of such a name becomes ``fields.<name>``. Values that JSON cannot hold are written as text.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -50,8 +48,7 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: group billing, orders queue 3: …``, and a traceback below.
 
-    The text says everything; the separate facts are for programs. A record is one line that begins with a time, and lines of its traceback
-    are indented: no text can look like another record, or steer a terminal.
+    Only a record's first line is not indented: no text can look like another record, or steer a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -68,7 +65,7 @@ def _time(record: logging.LogRecord) -> str:
 
 @contextmanager
 def logging_to(stream: TextIO | None = None, *, format: LogFormat = "text", level: int = logging.INFO) -> Iterator[None]:
-    """Write the library's log to ``stream`` (stderr) inside the block, and nowhere else. Afterwards it goes where it went before."""
+    """Write the library's log to ``stream`` (stderr) inside the block, and nowhere else."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     logger = logging.getLogger(LOGGER)

@@ -1,4 +1,4 @@
-"""Metrics for monitoring systems: consumers' counts as Prometheus scrapes them, or as instruments of OpenTelemetry.
+"""Consumers' metrics for Prometheus or OpenTelemetry.
 
 Needs ``penstock[metrics]`` (prometheus-client) or ``penstock[opentelemetry]`` (its API; the application chooses the exporter).
 """
@@ -28,7 +28,7 @@ log = logging.getLogger("penstock.metrics")
 
 
 def catalogue() -> tuple[Metric, ...]:
-    """All metrics that Penstock counts, those of gateways too."""
+    """All metrics of Penstock, those of gateways too."""
     from ..consumers.statistics import CATALOGUE
     from ..gateway.metrics import CATALOGUE as OF_GATEWAYS
 
@@ -36,14 +36,14 @@ def catalogue() -> tuple[Metric, ...]:
 
 
 class _Failures:
-    """The sources that fail: each is told once, until a look meets none that fails."""
+    """The sources that fail: each is logged once, until a look meets none that fails."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
 
     @contextmanager
     def noted(self) -> Iterator[Callable[[Exception], None]]:
-        """One look at all sources; the function is for the errors of those that fail."""
+        """One look at all sources; the function takes the errors of those that fail."""
         found: set[str] = set()
 
         def note(error: Exception) -> None:
@@ -68,7 +68,7 @@ class PrometheusCollector:
         return [_family(metric) for metric in catalogue()]
 
     def collect(self) -> list[Family]:
-        """Everything that has been counted so far, but for sources that fail."""
+        """The counts so far, but of sources that fail."""
         families: dict[Metric, Family] = {}
 
         def family(metric: Metric) -> Family:
@@ -88,14 +88,14 @@ class PrometheusCollector:
 
 
 def _family(metric: Metric) -> Family:
-    """A metric as prometheus-client has it, without series. prometheus-client knows a counter by the name without its ending."""
+    """A metric without series. prometheus-client knows a counter by the name without its ending."""
     from prometheus_client.metrics_core import Metric as Family
 
     return Family(metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name, metric.help, str(metric.kind))
 
 
 def _histogram_rows(found: Distribution) -> Iterator[tuple[str, dict[str, str], float]]:
-    """The rows of a histogram. Prometheus counts cumulatively: each bucket holds those below it too."""
+    """Prometheus counts cumulatively: each bucket holds those below it too."""
     labels = dict(zip(found.metric.labels, found.labels, strict=True))
     bounds = [*(str(float(bound)) for bound in found.metric.buckets), "+Inf"]
     totals = list(itertools.accumulate(found.counts))
@@ -126,8 +126,7 @@ class MetricsServer:
 def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK) -> MetricsServer:
     """Serve ``/metrics`` on ``port`` (0: any free one) from a thread, with the process's CPU, memory and open files where they are known.
 
-    Everybody who reaches the port reads all metrics: only this machine does, unless ``host`` names another of its addresses (0.0.0.0: all
-    of them).
+    Callers who reach the port read all metrics: only this machine does, unless ``host`` names another address (0.0.0.0: all).
 
     Raises `MissingDependency` without prometheus-client, `InvalidArgument` when the port is taken or may not be used.
     """
@@ -154,9 +153,7 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK)
 
 @contextmanager
 def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[int | None]:
-    """A block during which ``/metrics`` is served at ``host`` on ``port``, and which gets the port; None: it is not. Raises the errors of
-    `serve_prometheus`.
-    """
+    """Serve ``/metrics`` inside the block, which gets the port; None: do not. Raises the errors of `serve_prometheus`."""
     if port is None:
         yield None
         return
@@ -169,10 +166,9 @@ def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> It
 
 
 class OpenTelemetryMetrics:
-    """Counts into instruments of OpenTelemetry's metrics API; pass it to consumers in place of `MemoryMetrics`.
+    """Counts into instruments of OpenTelemetry; pass it to consumers in place of `MemoryMetrics`.
 
-    ``meter`` is ``opentelemetry.metrics.get_meter("penstock")`` unless given, so the application's own SDK set-up decides where they go.
-    Raises `MissingDependency` without ``opentelemetry-api``.
+    ``meter`` is ``opentelemetry.metrics.get_meter("penstock")`` unless given. Raises `MissingDependency` without ``opentelemetry-api``.
     """
 
     def __init__(self, meter: Meter | None = None) -> None:

@@ -30,7 +30,7 @@ _SCOPE = "penstock"
 
 
 class _Delivered(Protocol):
-    """The parts that are read of a message given to a listener."""
+    """The read parts of a message given to a listener."""
 
     @property
     def topic(self) -> str: ...
@@ -49,7 +49,7 @@ class _Delivered(Protocol):
 
 
 def with_context(message: Message) -> Message:
-    """The message with the current trace context among its properties, in place of an earlier one. Unchanged where there is no trace."""
+    """The message with the current trace context, if any, in place of an earlier one."""
     try:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
@@ -65,9 +65,9 @@ def with_context(message: Message) -> Message:
 def traced(listener: L, *, group: str | None = None, tracer: Tracer | None = None) -> L:
     """A listener that runs inside a span ``process <topic>`` of kind CONSUMER.
 
-    A single message's context is the span's parent; those of a batch are links, as they may belong to many traces. The span fails when the
-    listener raises, or returns a result that a consumer takes for a failure; both are passed on. An asyncio listener stays one. ``tracer``
-    is ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
+    A single message's context is the span's parent; those of a batch are links, as they may belong to many traces. The span fails when the listener
+    raises, or returns a result that a consumer takes for a failure. An asyncio listener stays one. ``tracer`` is
+    ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
     """
     try:
         from opentelemetry import trace
@@ -117,7 +117,7 @@ def _span(tracer: Tracer, delivered: _Delivered | Sequence[_Delivered], group: s
 
 
 def _context(message: _Delivered) -> Context:
-    """The context of the message's sender alone: what the worker's thread was doing before is no parent of this."""
+    """The context of the sender alone: the worker's thread may have had another."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -125,7 +125,6 @@ def _context(message: _Delivered) -> Context:
 
 
 def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: bool) -> dict[str, str | int]:
-    """Attributes by OpenTelemetry's conventions for messaging, where it has them."""
     attributes: dict[str, str | int] = {"messaging.system": "penstock", "messaging.operation.type": "process"}
     if group is not None:
         attributes["messaging.consumer.group.name"] = group
@@ -144,7 +143,7 @@ def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: boo
 
 
 def _noted(span: Span, result: object, delivered: _Delivered | Sequence[_Delivered]) -> object:
-    """The result. The span fails when the consumer will call it a failure."""
+    """The result, which is passed on."""
     from opentelemetry.trace import Status, StatusCode
 
     verdict = judge(result, 1 if hasattr(delivered, "properties") else len(delivered))

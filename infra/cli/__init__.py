@@ -1,4 +1,4 @@
-"""The command line `penstock`. This module loads nothing heavy, so that `penstock --help` answers at once."""
+"""The command line `penstock`, without anything heavy: `penstock --help` answers at once."""
 
 from .main import main
 

@@ -21,7 +21,7 @@ from ..console.values import DurationParam
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """The module of a command, from here, and its line in the list. The module is loaded only when it is used."""
+    """A command's module, loaded only when it is used, and its line in the list."""
 
     module: str
     help: str
@@ -57,11 +57,10 @@ COMMANDS = {
     "infra": _Command("setup.infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),
     "completion": _Command("setup.completion", "Print the completion script of a shell."),
 }
-"""The commands by name. A command is one line here and a module with a function ``command``."""
 
 
 class _Commands(click.Group):
-    """Loads a command when it is used, and ends the process with the exit code that fits the outcome."""
+    """Loads a command when it is used, and ends the process with a fitting exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -88,7 +87,6 @@ class _Commands(click.Group):
             raise Interrupted(signal.SIGPIPE) from None
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's
-        """Run, then exit: no traceback reaches the user unless ``--debug`` asks for it."""
         words = args[0] if args else options.get("args")
         # Also an error of the call itself, found before its options are read, is shown in the requested form.
         session = CommandSession(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))

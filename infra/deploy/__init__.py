@@ -1,1 +1,1 @@
-"""The parts for running Penstock for real: who may do what in the bucket, Terraform, a container image, Kubernetes and alerts."""
+"""Running Penstock for real: policies, Terraform, a container image, Kubernetes and alerts."""

@@ -53,26 +53,22 @@ class ProcessRole(StrEnum):
     READER = "reader"
     """Reads topics and tables, and looks at groups."""
     PRODUCER = "producer"
-    """Sends to topics that are there."""
+    """Sends to existing topics."""
     TRANSACTIONS = "transactions"
-    """Sends in transactions to topics that are there, and answers for those of its producer groups. A process that settles messages in them
-    is a consumer too.
-    """
+    """Sends in transactions to existing topics, and answers for its producer groups. A process that settles messages in them is a consumer too."""
     CONSUMER = "consumer"
     """Reads topics, keeps a group's place, and writes its dead letters."""
     GATEWAY = "gateway"
-    """Knows the principals of its clients, tells other gateways of itself, and begins a young topic's timers. What it does for clients are
-    other roles: producer, transactions and consumer.
+    """Knows its clients' principals and the other gateways, and begins a young topic's timers. Its work for clients needs the roles producer,
+    transactions and consumer.
     """
     CAPTURE = "capture"
-    """Follows a database into topics, which it creates where there are none, and keeps its progress."""
+    """Follows a database into topics, which it may create, and keeps its progress."""
     SYNC = "sync"
-    """Reads topics for Delta tables, which need a policy of their own. Keeps its lease and its progress, and shows the progress as a
-    group's.
-    """
+    """Reads topics for Delta tables, which need a policy of their own. Keeps its lease and progress."""
     MAINTENANCE = "maintenance"
-    """Publishes, compacts, expires, trims, collects, and finishes transactions. It is also the operators' role: creates, changes, repairs
-    and deletes topics and groups.
+    """Publishes, compacts, expires, trims, collects, and finishes transactions. It is also the operators' role: creates, changes, repairs and
+    deletes topics and groups.
     """
 
 
@@ -86,12 +82,11 @@ class KeyPatterns:
     put: tuple[str, ...] = ()
     delete: tuple[str, ...] = ()
     list: tuple[str, ...] = ()
-    """Keys that may be listed, and keys that may be looked for. S3 answers 404 only to a process that may list that key, and 403 to others,
-    which nobody can tell from a lost permission. So every key that may be read is here too.
+    """Keys that may be listed or looked for: all that may be read. S3 answers 404 only to a process that may list that key, and 403 to others, like
+    a lost permission.
     """
 
     def __or__(self, other: KeyPatterns) -> KeyPatterns:
-        """The access that either of both allows."""
         return KeyPatterns(*(_joined((*getattr(self, f.name), *getattr(other, f.name))) for f in fields(self)))
 
 
@@ -104,8 +99,7 @@ def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
 def topic_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:
     """The access of a role below ``topics/``, and to the small objects by which a writer tries the store out.
 
-    ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument` for
-    a bad name.
+    ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument`.
     """
     worked_on = [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)]
     found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups)
@@ -146,7 +140,7 @@ def _of_topics(role: ProcessRole, worked_on: Sequence[TopicPaths], groups: Seque
 
 
 def _of_timers(role: ProcessRole, topics: Sequence[str]) -> KeyPatterns:
-    """The access to messages that wait for these topics, or all. The names do not tell which of them have waiting messages."""
+    """The access to waiting messages of these topics, or all: the names do not tell whose they are."""
     timed = [name for name in topics if not name.startswith(DLQ_PREFIX)]
     if topics and not timed:
         return KeyPatterns()
@@ -186,9 +180,7 @@ def _of_spills(role: ProcessRole, topics: Sequence[str], groups: Sequence[str]) 
 
 
 def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:
-    """The access of a role to cells, by their keys in the coordination table. Only syncs are narrowed to ``topics``, and consumers to
-    ``groups``.
-    """
+    """The access to cells, by their keys in the coordination table. Only syncs are narrowed to ``topics``, and consumers to ``groups``."""
     match role:
         case ProcessRole.READER:
             return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
@@ -232,7 +224,7 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
 
 
 def as_objects(cells: KeyPatterns) -> KeyPatterns:
-    """The same access to cells that lie in the lake, where a cell is deleted by writing it empty."""
+    """The same access to cells in the lake, where a cell is deleted by writing it empty."""
     inside = KeyPatterns(*(tuple(CELLS + pattern for pattern in getattr(cells, f.name)) for f in fields(cells)))
     return KeyPatterns(get=inside.get, list=inside.list) | KeyPatterns(put=(*inside.put, *inside.delete))
 
@@ -242,7 +234,6 @@ _WORKER_CELLS = (WORKERS + ANY,)
 
 
 _TRANSACTION_CELLS = (PRODUCERS + ANY, TRANSACTIONS + ANY)
-"""The members of producer groups, and the open transactions of each."""
 
 
 def _group_cells(group: str) -> tuple[str, ...]:
@@ -250,7 +241,6 @@ def _group_cells(group: str) -> tuple[str, ...]:
 
 
 def _paths(folder: str) -> TopicPaths:
-    """The keys of a topic by its folder, which may be a pattern."""
     return TopicPaths(folder, f"{TOPICS}{folder}/")
 
 
@@ -264,12 +254,11 @@ def _looked_up(*patterns: str) -> KeyPatterns:
 
 
 def _grown(paths: TopicPaths) -> tuple[str, ...]:
-    """The objects of a log that become more and more."""
     return paths.log + ANY + ".parquet", paths.checkpoints + ANY
 
 
 def _fold(paths: TopicPaths) -> KeyPatterns:
-    """The log, and batches that others hand over, which any appender links."""
+    """The log, and handed-over batches, which any appender links."""
     return _looked_up(paths.settings, paths.log + ANY, paths.handed + ANY)
 
 
@@ -278,16 +267,12 @@ def _read(paths: TopicPaths) -> KeyPatterns:
 
 
 def _append(paths: TopicPaths) -> KeyPatterns:
-    """Entries and checkpoints, never the floor; batches that are handed over, or staged as a job. Appending reads no rows, and deletes
-    nothing.
-    """
+    """Entries and checkpoints, never the floor; batches that are handed over, or staged as a job."""
     return _fold(paths) | KeyPatterns(create=_grown(paths), put=(paths.handed + ANY, paths.jobs + ANY))
 
 
 def _link_transactions(paths: TopicPaths) -> KeyPatterns:
-    """The access for appending, with half messages in place of other uploads. These are read when they are asked about, and deleted when
-    they are given up.
-    """
+    """The access for appending, with half messages in place of other uploads. These are read for checks, and deleted when given up."""
     half = (paths.jobs + TRANSACTION_JOBS + ANY,)
     return _fold(paths) | _looked_up(*half) | KeyPatterns(create=_grown(paths), put=(paths.handed + ANY, *half), delete=half)
 

@@ -1,4 +1,4 @@
-"""The files that `penstock infra` writes for who installed Penstock from the index, by kind."""
+"""The files that `penstock infra` writes, by kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _folder(name: str) -> dict[str, str]:
 
 
 def docker() -> dict[str, str]:
-    """The Dockerfile of an image that installs this version from the index, and the hashes of what it needs."""
+    """The Dockerfile of an image that installs this version from the index, and the hashes of its dependencies."""
     here = resources.files(__package__)
     text = (here / "Dockerfile.index").read_text().replace("ARG VERSION=\n", f"ARG VERSION={metadata.version('penstock')}\n")
     return {
@@ -32,17 +32,15 @@ def docker() -> dict[str, str]:
 
 
 def kubernetes() -> dict[str, str]:
-    """Workers, upkeep, scaling on lag, and who scrapes them."""
+    """Workers, upkeep, scaling on lag, and scraping."""
     return _folder("kubernetes")
 
 
 def prometheus() -> dict[str, str]:
-    """The alerts."""
     return _folder("prometheus")
 
 
 def grafana() -> dict[str, str]:
-    """The dashboard."""
     from .grafana import dashboard
 
     return {"penstock.json": json.dumps(dashboard(), indent=2) + "\n"}

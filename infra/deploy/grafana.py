@@ -19,7 +19,7 @@ from ...log.metrics import Kind, Metric
 from ...log.produce import metrics as producers
 
 _LARGEST_OF_QUEUES = {LAG_LATENCY, QUEUEING_LATENCY, CELL_BYTES, FETCHING_PAUSED}
-"""Gauges of which a topic has that of its worst queue. Of others it has the sum."""
+"""Gauges of which a topic has its worst queue's value. Others are summed."""
 _UNITS = {"ms": "ms", "s": "s", "By": "bytes"}
 _COLUMNS, _WIDTH, _HEIGHT, _PANEL_WIDTH, _PANEL_HEIGHT = 3, 24, 1, 8, 7
 _QUANTILES = ("0.5", "0.99")
@@ -27,7 +27,6 @@ _SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 def dashboard() -> dict[str, object]:
-    """The dashboard as Grafana imports it."""
     return {
         "uid": "penstock",
         "title": "Penstock",

@@ -1,4 +1,4 @@
-"""The policies as Terraform, rendered from the same statements as the JSON that `penstock infra policy` prints. Pure, except for `files`."""
+"""The policies as Terraform, rendered from the statements of `policies`. Pure, except for `files`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONDITIONS = {
 
 
 def files() -> dict[str, str]:
-    """All Terraform files by name: those written by hand, from the package, and the generated one."""
+    """All Terraform files by name, hand-written and generated."""
     folder = resources.files(__package__) / "terraform"
     written = {one.name: one.read_text() for one in folder.iterdir() if one.name.endswith(".tf")}
     return {**written, GENERATED: policies()}
@@ -82,7 +82,7 @@ def _content(one: PolicyStatement) -> Iterator[str]:
 
 
 def _attributes(values: dict[str, list[str]]) -> Iterator[str]:
-    """Names and values. As in `terraform fmt`, equals signs of neighbouring lines are aligned, except for values of many lines."""
+    """Aligned as by `terraform fmt`: equals signs of neighbouring lines, except of values of many lines."""
     for many, run in itertools.groupby(values.items(), key=lambda pair: len(pair[1]) > 1):
         some = list(run)
         width = 0 if many else max(len(name) for name, _ in some)
@@ -97,7 +97,7 @@ def _list(items: Sequence[str]) -> list[str]:
 
 
 def _expression(text: str) -> str:
-    """A string; one that is only a reference is written as such."""
+    """A string, or a bare reference."""
     reference = re.fullmatch(r"\$\{([a-z_.]+)\}", text)
     return f'"{text}"' if reference is None else reference[1]
 

@@ -1,6 +1,4 @@
-"""Least-privilege policies, as statements that become JSON for AWS or Terraform. Pure: `access` says what, this module says it in AWS's
-words.
-"""
+"""Least-privilege policies: the rights of `access` as statements for AWS or Terraform. Pure."""
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ class Applicability(StrEnum):
 
     ALWAYS = "always"
     STORE = "store"
-    """Needed where cells lie in the lake."""
+    """Cells lie in the lake."""
     DYNAMODB = "dynamodb"
-    """Needed where cells lie in DynamoDB."""
+    """Cells lie in DynamoDB."""
     KMS = "kms"
-    """Needed where the bucket's objects are encrypted by a key of KMS."""
+    """The bucket's objects are encrypted by a key of KMS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ class PolicyCondition:
 
 
 _IF_ABSENT = PolicyCondition(test="Null", variable="s3:if-none-match", values=("false",))
-"""The request has ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header: they are not allowed by this."""
+"""The request has ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header, and are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +61,11 @@ class PolicyStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNames:
-    """The names of the places: ARNs, or Terraform references in their stead."""
+    """ARNs, or Terraform references in their stead."""
 
     bucket: str
     objects: str
-    """The prefix of the lake's keys: the bucket's name, a slash and the prefix."""
+    """The bucket's name, a slash and the lake's prefix."""
     prefix: str = ""
     """The prefix of the lake inside the bucket: empty, or ending with ``/``."""
     table: str = ""
@@ -112,7 +110,7 @@ def _objects(what: str, access: KeyPatterns, names: ResourceNames, when: Applica
 
 
 def _items(role: ProcessRole, cells: KeyPatterns, names: ResourceNames) -> list[PolicyStatement]:
-    """The statements for items in DynamoDB. The cell that says whose the table is exists only where several lakes could have the same table."""
+    """The statements for items in DynamoDB. The lake's claim is a cell only where several lakes could have the same table."""
 
     def items(sid: str, action: str, patterns: tuple[str, ...]) -> PolicyStatement:
         keys = tuple(names.cells + pattern for pattern in patterns)
@@ -147,9 +145,8 @@ def policy(
 ) -> dict[str, object]:
     """The policy of a process that has all these roles, for a lake on S3, as IAM takes it.
 
-    ``coordination`` is as in ``connect``; ``account`` is that of the DynamoDB table (default: any). With a ``principal`` (an ARN) it is a
-    policy for the bucket itself. Such a policy cannot speak of other services, so those statements are left out. Raises `InvalidArgument`
-    for a lake that is not on S3, and for bad names.
+    ``coordination`` is as in ``connect``; ``account`` is that of the DynamoDB table (default: any). With a ``principal`` (an ARN) it is a policy
+    for the bucket itself, without statements for other services. Raises `InvalidArgument` for a lake that is not on S3, and for bad names.
     """
     lake = urlsplit(lake_url)
     if lake.scheme != "s3":
@@ -187,7 +184,7 @@ def policy(
 
 
 def literal(text: str) -> str:
-    """Text that means itself in a policy, whatever it holds."""
+    """Text that means itself in a policy."""
     return "".join(f"${{{char}}}" if char in "*?$" else char for char in text)
 
 

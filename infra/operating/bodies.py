@@ -1,4 +1,4 @@
-"""Bodies of any bytes as people and programs get them: what they are, their beginning as text, JSON laid out in lines. Pure."""
+"""Bodies as people and programs get them. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _DEPTH_MAX = 20
-"""The depth up to which lines are indented: deeper ones would be mostly blanks."""
 _GROWTH_MAX = 8
-"""The times by which the layout may make a text longer; a text of brackets alone is shown as it came."""
+"""The most times by which the layout may lengthen a text; a text of brackets alone is shown as it came."""
 
 
 class BodyKind(StrEnum):
-    """What a body is."""
+    """The kind of a body."""
 
     JSON = "JSON"
     TEXT = "text"
@@ -27,21 +26,18 @@ class BodyExcerpt:
     """A body, or the beginning of a large one."""
 
     kind: BodyKind
-    """What it is, as far as the beginning tells: JSON is cut to be text."""
     size_bytes: int
     text: str
-    """The beginning as text; of bytes that are no text, in hexadecimal digits."""
+    """The beginning as text; in hexadecimal digits where it is none."""
     is_whole: bool
-    """Whether the text is all of it. The whole body is a download."""
 
     @property
     def pretty(self) -> str:
-        """The text as it is best read."""
         return laid_out(self.text) if self.kind is BodyKind.JSON else self.text
 
 
 def body_of(content: bytes | None, *, most: int | None) -> BodyExcerpt:
-    """The beginning of a body, ``most`` bytes of it, in the form that shows it; None: all of it."""
+    """The first ``most`` bytes of a body; None: all of it."""
     if content is None:
         return BodyExcerpt(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
     text, is_text, is_whole = beginning(content, most=4 * len(content) if most is None else most)
@@ -53,8 +49,8 @@ def body_of(content: bytes | None, *, most: int | None) -> BodyExcerpt:
 
 
 def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:
-    """The first ``most`` bytes as text, whether they are text, and whether that is all. A quarter of as many bytes that are none are shown
-    in hexadecimal digits, 32 to a line.
+    """The first ``most`` bytes as text, whether they are text, and whether that is all. Other bytes, a quarter as many, are in
+    hexadecimal digits.
     """
     head, is_whole = content[:most], len(content) <= most
     try:
@@ -66,7 +62,7 @@ def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:
 
 
 def _decoded(head: bytes, *, is_cut: bool) -> str:
-    """The text of bytes. Of a cut one the last character may be missing. Raises `UnicodeDecodeError`."""
+    """The text of bytes. The last character of a cut text may be missing. Raises `UnicodeDecodeError`."""
     try:
         return head.decode()
     except UnicodeDecodeError as error:
@@ -76,7 +72,6 @@ def _decoded(head: bytes, *, is_cut: bool) -> str:
 
 
 def _is_document(text: str) -> bool:
-    """Whether a text is a JSON object or list."""
     if text.lstrip()[:1] not in ("{", "["):
         return False
     try:
@@ -87,7 +82,7 @@ def _is_document(text: str) -> bool:
 
 
 def laid_out(text: str) -> str:
-    """A JSON document in lines, each value as it was written: numbers keep their digits, and doubled names stay."""
+    """A JSON document in lines; numbers keep their digits, and doubled names stay."""
     parts: list[str] = []
     depth = length = at = 0
     while at < len(text):
@@ -129,7 +124,6 @@ def _next_seen(text: str, at: int) -> int:
 
 
 def _string_chars(text: str, start: int) -> int:
-    """The length of the string that begins here, with its quotes."""
     at = start + 1
     while at < len(text) and text[at] != '"':
         at += 2 if text[at] == "\\" else 1

@@ -1,4 +1,4 @@
-"""Parts of a page that may fail by themselves, and what is told of an error."""
+"""Parts of a page that may fail by themselves, and errors as viewers get them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..json_values import UNTOLD
 T = TypeVar("T")
 
 PATIENCE_S = 20.0
-"""The time that a part of a page may take. A store that stands still must not hold up the rest."""
+"""The time that a part of a page may take, so that a store that stands still does not hold up the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorFact:
-    """One fact about an error, such as what was expected."""
+    """One fact about an error."""
 
     name: str
     value: str
@@ -30,14 +30,12 @@ class ErrorView:
     """An error as operators see it."""
 
     kind: str
-    """The code for programs, as `PenstockError.kind`."""
     message: str
     facts: tuple[ErrorFact, ...] = ()
     hint: str | None = None
 
     @staticmethod
     def of(error: PenstockError) -> ErrorView:
-        """What an error says."""
         facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed")}
         return ErrorView(
             kind=error.kind,
@@ -52,11 +50,9 @@ class ErrorResponse(ErrorView):
     """The answer to a program's request that failed."""
 
     error: str
-    """The same as ``kind``."""
 
 
 def problem_of(error: PenstockError) -> ErrorResponse:
-    """What a program is told of an error."""
     fault = ErrorView.of(error)
     return ErrorResponse(error=fault.kind, kind=fault.kind, message=fault.message, facts=fault.facts, hint=fault.hint)
 
@@ -68,16 +64,15 @@ class PagePart(Generic[T]):
     value: T | None = None
     fault: ErrorView | None = None
     error: PenstockError | None = field(default=None, metadata=UNTOLD)
-    """What the fault tells of."""
 
     def check_asked(self) -> None:
-        """Raise the error by which what was asked for cannot be, or is not there. What fails otherwise is the part's own."""
+        """Raise an error of what was asked for. Other errors are the part's own."""
         if isinstance(self.error, CallError) and isinstance(self.error, ValueError | LookupError):
             raise self.error
 
 
 async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (), patience_s: float = PATIENCE_S) -> PagePart[T]:
-    """The result of ``work``, or the fault by which it ended. The rest of the page does not depend on it, but for ``fatal`` errors."""
+    """The result of ``work``, or its fault. Only ``fatal`` errors are raised."""
     try:
         async with asyncio.timeout(patience_s):
             return PagePart(value=await work)
@@ -90,7 +85,6 @@ async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (
 
 
 def late(patience_s: float) -> StoreUnavailable:
-    """The error of what took too long."""
     return StoreUnavailable(
         "the store did not answer in time",
         operation="look at the lake",

@@ -29,7 +29,7 @@ _PLAIN: dict[object, Json] = {
 
 
 class JsonSchemas:
-    """The JSON schemas of dataclasses, each once."""
+    """JSON schemas, each once."""
 
     def __init__(self) -> None:
         self.components: dict[str, Json] = {}
@@ -71,7 +71,6 @@ class JsonSchemas:
 
 
 def _bound(hint: Any, bound: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - types
-    """A hint with its type variables filled in."""
     if hint in bound:
         return bound[hint]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:

@@ -1,4 +1,4 @@
-"""Values as a page shows them: foreign text harmless and visible, times, ages, sizes. Pure."""
+"""Values as a page shows them: foreign text is harmless and visible. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from ..console.output import duration_text, size_text
 
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode's categories of characters that steer, join or hide instead of being seen."""
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Characters that count as printable, and are drawn as nothing: fillers, blanks, and selectors of variants.
+"""Printable characters that are drawn as nothing: fillers, blanks, and selectors of variants.
 
-Any number of selectors hides a text behind one letter. Emoji carry one honestly, and it is shown there, too: nobody sees which is which.
+Any number of selectors hides a text behind one letter; so the honest ones of emoji are shown too.
 """
 _PICTURES = 0x2400
 _DELETE = "\x7f"
@@ -43,7 +42,6 @@ def _numbered(char: str) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value as text."""
     match value:
         case None:
             return "-"
@@ -66,25 +64,21 @@ def value_text(value: object) -> str:
 
 
 def time_text(time: datetime) -> str:
-    """A time in UTC to the second; the viewer's browser adds that of its own zone."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def age_text(age: timedelta) -> str:
-    """An age by its two greatest units; nobody reads more of it."""
+    """An age by its two greatest units."""
     whole = timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
     return " ".join(duration_text(whole).split()[:2])
 
 
 def rate_text(rate: float) -> str:
-    """A number a second."""
     return f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}"
 
 
 def bytes_text(size_bytes: float) -> str:
-    """A size in bytes as ``1.5 MiB``."""
     return size_text(size_bytes)
 
 
 BODY_SHOWN_BYTES = 64 * 1024
-"""The most bytes of a body that a page holds; the whole body is a download."""

@@ -1,1 +1,1 @@
-"""The HTTP server of the console: who may call, how answers are protected, and how pages are drawn."""
+"""The HTTP server of the console."""

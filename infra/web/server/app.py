@@ -34,8 +34,6 @@ def site_of(options: ConsoleOptions, lakes: ServedLakes, runtime: Runtime, *, ke
 
 
 def app_of(site: ConsoleSite) -> ASGIApp:
-    """The application. From outside inwards: protecting headers and the host's name, errors, who it is, and then the route."""
-
     async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         response: Response = site.html(request, "nothing.html", title="There is no such page", status=404)

@@ -1,4 +1,4 @@
-"""Server-sent events: the values of a page that changed, again and again, at the pace of the looks at the lake."""
+"""Server-sent events: the values of a page that changed, at the pace of the looks at the lake."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from .jinja import live_document
 from .site import ConsoleSite
 
 STREAMS_MAX, STREAMS_OF_ONE_MAX = 500, 50
-"""The streams of all viewers, and of one of them: nobody has more pages in sight."""
+"""The most streams of all viewers, and of one."""
 LOOKS_MAX, STREAM_S = 300, 3600.0
-"""The looks of one stream, and its time: then the browser connects anew, by which a proxy in front can say again who it is."""
+"""The looks of one stream, and its time: then the browser connects anew, and a proxy in front names the viewer again."""
 RETRY_S_MAX = 60.0
-"""The longest time after which a browser that was cut off connects anew."""
 PULSE_S = 15.0
 """The longest silence: a proxy in front may cut a silent connection."""
 Values = Callable[[], Awaitable[Mapping[str, object]]]
 
 
 def stream(site: ConsoleSite, request: Request, values: Values, *, every: Callable[[], timedelta]) -> Response:
-    """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError` for one too many."""
+    """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError`."""
     watcher = site.watcher(request)
     if site.streams[watcher] >= STREAMS_OF_ONE_MAX:
         raise BackPressureError(
@@ -48,7 +47,7 @@ def stream(site: ConsoleSite, request: Request, values: Values, *, every: Callab
 
 
 class _Stream(StreamingResponse):
-    """An answer that is counted from its first moment to its last, so that a burst of them is bounded too."""
+    """An answer that counts from its first moment, so that a burst of them is bounded too."""
 
     def __init__(self, streams: Counter[str], watcher: str, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=headers)
@@ -56,7 +55,6 @@ class _Stream(StreamingResponse):
         self._watcher = watcher
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
         self._streams[self._watcher] += 1
         try:
             await super().__call__(scope, receive, send)

@@ -1,4 +1,4 @@
-"""HTTP whose server does not wait for ever: who opens a connection and does not ask anything loses it again."""
+"""HTTP that closes connections without a request."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
-"""The time for the head of a request to come, from the connection or from its first byte on."""
+"""The time for the head of a request, from the connection or from its first byte on."""
 OF_ADDRESS_MAX = 500
-"""The most connections from one address, far below what the console takes from all."""
+"""The most connections from one address."""
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a limit for heads. uvicorn itself waits for a first one, and for the rest of any, for ever."""
+    """uvicorn's HTTP/1.1 with a limit for heads; uvicorn itself waits for ever."""
 
     _waiting: asyncio.TimerHandle | None = None
 

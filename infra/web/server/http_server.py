@@ -1,4 +1,4 @@
-"""Serving the console by uvicorn, until told to stop."""
+"""Serving the console by uvicorn."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from .head_timeout import HeadTimeoutProtocol
 from .options import ConsoleOptions
 
 DRAIN_S = 5
-"""The time that requests under way get at the end."""
 KEEP_ALIVE_S = 30
 _CONNECTIONS_MAX = 2000
 
 
 async def serve(options: ConsoleOptions, runtime: Runtime, stop: asyncio.Event, *, started: Callable[[int], None]) -> None:
-    """Serve until ``stop`` is set, and end in order. ``started`` is told the port once requests are taken."""
+    """Serve until ``stop`` is set. ``started`` gets the port once requests are taken."""
     listener = listen(options)
     try:
         lakes = ServedLakes.of(options.lakes, runtime, read_only=options.read_only)
@@ -74,7 +73,7 @@ async def _serve(
 
 
 def load(config: uvicorn.Config, options: ConsoleOptions) -> None:
-    """Read the certificate and its key. Raises `InvalidArgument` when they are none."""
+    """Raises `InvalidArgument` when certificate or key are none."""
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:
@@ -88,7 +87,7 @@ def load(config: uvicorn.Config, options: ConsoleOptions) -> None:
 
 
 def listen(options: ConsoleOptions) -> socket.socket:
-    """The socket. Raises `InvalidArgument` when the address cannot be had."""
+    """Raises `InvalidArgument` when the address cannot be had."""
     host = options.host
     try:
         family = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM)[0][0]

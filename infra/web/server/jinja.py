@@ -1,4 +1,4 @@
-"""How pages are drawn: Jinja2 with everything escaped, and foreign text made visible wherever it is printed."""
+"""Drawing pages: Jinja2 with everything escaped, and foreign text made visible."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ STATIC = ROOM / "static"
 
 
 def environment() -> Environment:
-    """Templates in which ``{{ value }}`` is always escaped, and shows values as people read them.
-
-    ``| exact`` leaves a value as it is, but for the escaping: for attributes that a form or a script reads.
-    """
+    """Templates in which ``{{ value }}`` is readable. ``| exact`` only escapes a value: for attributes that a form or a script reads."""
     made = Environment(
         loader=FileSystemLoader(ROOM / "templates"),
         autoescape=True,
@@ -56,19 +53,16 @@ def _printed(value: object) -> object:
 
 
 def time_tag(time: datetime, live: str | None = None) -> Markup:
-    """A time in UTC; the script of the page adds it in the viewer's zone."""
     place = Markup(' data-live="{}"').format(live) if live is not None else ""
     stated = time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Markup('<time datetime="{}"{}>{}</time>').format(stated, place, texts.time_text(time))
 
 
 def exact(value: object) -> Markup:
-    """A value as it is, escaped."""
     return escape("" if value is None else str(value))
 
 
 def short(text: object, chars: int = 40) -> str:
-    """The first characters of a long text."""
     whole = texts.value_text(text)
     return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
 
@@ -79,7 +73,6 @@ def conditions(query: Mapping[str, object]) -> dict[str, object]:
 
 
 def body(data: bytes | None) -> Markup:
-    """A body of any bytes, cut where it is long."""
     if data is None:
         return Markup("<em>no body</em>")
     beginning = body_of(data, most=texts.BODY_SHOWN_BYTES)
@@ -97,7 +90,7 @@ def live_tag(values: Mapping[str, object], key: str) -> Markup:
 
 
 def live_document(values: Mapping[str, object]) -> dict[str, Any]:
-    """The values that change as the script of the page puts them in their places: texts, times as they are, and lines of charts."""
+    """The values that change, for the script of the page: texts, times, and lines of charts."""
     return {key: _live_value(value) for key, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""The caller of a request: somebody who logged in, whom a trusted proxy names, or the user of this machine."""
+"""The caller of a request: logged in, named by a trusted proxy, or the user of this machine."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from .security import SESSION_S, SessionSigner, ViewerSession
 log = logging.getLogger("penstock.console")
 
 LOCAL_USER = "local"
-"""The name of who uses a console on loopback without a log-in."""
 NAME_CHARS_MAX = 200
 FAILURES_MAX, FAILURES_S = 5, 60.0
 """The failures of a name or an address after which it waits, and for how long from the first of them."""
 _COUNTED_MAX, _ENDED_MAX = 10_000, 1000
 _AT_ONCE = 2
-"""Passwords checked at once: each takes 32 MiB and a tenth of a second."""
+"""Each check takes 32 MiB and a tenth of a second."""
 UNDER_WAY_MAX, UNDER_WAY_KNOWN_MAX = 16, 32
-"""The log-ins under way, those that wait included: more are refused. Browsers that logged in before have places of their own."""
+"""The most log-ins under way, waiting ones included. Browsers that logged in before have places of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,31 +39,31 @@ class Viewer:
 
 
 class TooManyFailures(RetryError):
-    """Somebody guesses passwords."""
+    """Passwords are being guessed."""
 
     kind = "too_many_failures"
 
 
 class TooManyLogins(RetryError):
-    """Too many log in at this moment: one more would wait for long."""
+    """One log-in more would wait for long."""
 
     kind = "too_many_logins"
 
 
 class LoginUnavailable(RetryError):
-    """The password file cannot be read now. Where it is and what is wrong with it is nobody's business who is not in it."""
+    """The password file cannot be read now. Strangers do not learn why."""
 
     kind = "login_unavailable"
 
 
 @dataclass(slots=True)
 class LoginFailures:
-    """Failed log-ins by name and by address. Pure but for what it remembers, which is bounded."""
+    """Failed log-ins by name and by address. Pure but for its bounded memory."""
 
     _since: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
 
     def check(self, now_s: float, *sources: str) -> None:
-        """Raise `TooManyFailures` when one of the sources must wait."""
+        """Raises `TooManyFailures`."""
         for source in sources:
             first_s, count = self._since.get(source, (now_s, 0))
             if count >= FAILURES_MAX and now_s - first_s < FAILURES_S:
@@ -73,7 +72,6 @@ class LoginFailures:
                 )
 
     def note(self, now_s: float, *sources: str) -> None:
-        """Count a failure."""
         for source in sources:
             first_s, count = self._since.pop(source, (now_s, 0))
             self._since[source] = (now_s, 1) if now_s - first_s >= FAILURES_S else (first_s, count + 1)
@@ -103,7 +101,7 @@ class Login:
         return self._file is not None
 
     def viewer(self, cookie: str | None, headers: Headers, address: str) -> Viewer | None:
-        """The caller; None: somebody who must log in first. Raises `PermissionDenied` for a call past the trusted proxy."""
+        """The caller; None: a log-in is needed. Raises `PermissionDenied` for a call past the trusted proxy."""
         now_s = self._runtime.clock.wall_ms() / 1000
         session = None if cookie is None else self.signer.session(cookie, now_s=now_s)
         if session is not None and session.id in self._ended.get(session.name, ()):
@@ -119,7 +117,6 @@ class Login:
         return Viewer(name=name, role=role, session=session)
 
     def session_of(self, name: str, *, proof: str) -> ViewerSession:
-        """A new session."""
         until_s = self._runtime.clock.wall_ms() // 1000 + SESSION_S
         return ViewerSession(id=self._runtime.new_id(), name=name, proof=proof, until_s=until_s)
 
@@ -139,11 +136,9 @@ class Login:
         return users
 
     async def log_in(self, name: str, password: str, address: str, mark: str = "") -> Viewer | None:
-        """A new session for somebody who knows the password; None: the name or the password is wrong. Raises `TooManyFailures` and
-        `TooManyLogins`.
+        """A new session; None: the name or the password is wrong. Raises `TooManyFailures` and `TooManyLogins`.
 
-        A browser with the ``mark`` of an earlier log-in of this name waits for its own failures alone. So guesses from elsewhere do not lock
-        out who belongs here.
+        A browser with the ``mark`` of an earlier log-in waits for its own failures alone: guesses from elsewhere do not lock the user out.
         """
         assert self._file is not None, "the page of the log-in is there for a password file"
         known_here = self.signer.is_mark(name, mark)
@@ -168,7 +163,6 @@ class Login:
         return Viewer(name=user.name, role=user.role, session=self.session_of(user.name, proof=user.proof))
 
     def log_out(self, session: ViewerSession) -> None:
-        """End a session for good."""
         if not self.by_password:
             return
         ended = self._ended.setdefault(session.name, OrderedDict())  # by name: nobody pushes the sessions of others out
@@ -177,7 +171,7 @@ class Login:
             ended.popitem(last=False)
 
     def mark(self, viewer: Viewer) -> str:
-        """What a browser keeps after a log-in, so that it is known at the next."""
+        """A token by which a browser is known at its next log-in."""
         return self.signer.mark(viewer.name, self._runtime.new_id())
 
 
@@ -201,7 +195,7 @@ def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tu
 
 
 def check_header(name: str) -> str:
-    """The name of a header. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     if not name.replace("-", "").isalnum() or not name.isascii():
         raise InvalidArgument("this is no header's name", operation="console", observed=name, expected="such as X-Forwarded-User")
     return name

@@ -1,4 +1,4 @@
-"""The gate in front of everything: nobody passes unnamed, nothing is written from elsewhere, and no error passes as a traceback."""
+"""The gate in front of everything: every caller has a name, and no error passes as a traceback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class LoginMiddleware:
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -70,21 +69,19 @@ class LoginMiddleware:
 
 
 def set_cookie(site: ConsoleSite, request: Request, message: Message, value: str, *, seconds: int = SESSION_S) -> None:
-    """Put the session's cookie into an answer's head."""
     secure = "; Secure" if site.options.is_tls else ""
     attributes = f"Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
     MutableHeaders(scope=message).append("set-cookie", f"{site.cookie(request)}={value}; {attributes}")
 
 
 class ErrorMiddleware:
-    """Makes an answer of every error, as long as none has begun."""
+    """Makes an answer of every error, unless one has begun: then the connection is cut."""
 
     def __init__(self, app: ASGIApp, site: ConsoleSite) -> None:
         self._app = app
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on. Raises only what comes when the answer has begun: the connection is cut then."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -113,8 +110,6 @@ class ErrorMiddleware:
 
 
 def login_routes(site: ConsoleSite) -> list[Route]:
-    """The page of the log-in, and the way out."""
-
     async def page(request: Request) -> Response:
         if not site.login.by_password:
             return RedirectResponse("/", status_code=303)
@@ -162,5 +157,5 @@ def _cookie(site: ConsoleSite, response: Response, name: str, value: str, second
 
 
 def safe_path(path: str) -> str:
-    """A path of this console; anything else is its start, so that nobody is led elsewhere."""
+    """A path of this console; its start in place of any other path."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"

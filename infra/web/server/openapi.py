@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the pages' dataclasses and the actions'. Pure."""
+"""The OpenAPI document, made of the pages' and the actions' dataclasses. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _TOKEN: Json = {"name": "X-Form-Token", "in": "header", "required": True, "schem
 
 @functools.cache
 def openapi() -> Json:
-    """The document."""
     schemas = JsonSchemas()
     failed = _failures(schemas.of(ErrorResponse))
     paths: Json = {}
@@ -121,7 +120,7 @@ def _parameter(one: QueryParameter) -> Json:
 
 
 def _failures(problem: Json) -> dict[str, Json]:
-    """The answers that are none. A part of a page that the store does not give is no such answer: it is in the page, as its fault."""
+    """The answers to failed requests. A part of a page that failed is in the page, as its fault."""
     statuses = {
         "400": "The request asks for what cannot be: a parameter that is out of range, a condition that cannot be read",
         "401": "Log in first",

@@ -1,4 +1,4 @@
-"""The options of `penstock console`, checked before anything is done. Pure."""
+"""The options of `penstock console`, checked. Pure."""
 
 from __future__ import annotations
 
@@ -14,39 +14,36 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 class ConsoleRole(StrEnum):
-    """What somebody may do."""
+    """The rights of a viewer."""
 
     VIEWER = "viewer"
-    """Look."""
     OPERATOR = "operator"
-    """Look and act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedHeader:
-    """A log-in by a proxy in front, which says in a header who calls."""
+    """A log-in by a proxy in front, which names the caller in a header."""
 
     header: str
     operators: frozenset[str] = frozenset()
-    """The names that are operators; all others are viewers."""
     proxies: frozenset[str] = frozenset({"127.0.0.1", "::1"})
     """The addresses whose header is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """What a console serves, where, and to whom. Raises `InvalidArgument` for what must not be."""
+    """Raises `InvalidArgument`."""
 
     lakes: tuple[LakeOptions, ...]
     host: str = "127.0.0.1"
     port: int = 8085
     read_only: bool = False
     hosts: tuple[str, ...] = ()
-    """More names by which browsers may reach a console on loopback, such as that of a proxy in front."""
+    """More names by which browsers may reach a console on loopback, such as that of a proxy."""
     password_file: Path | None = None
     trusted: TrustedHeader | None = None
     forwarders: tuple[str, ...] = ()
-    """The addresses and networks of proxies in front whose ``X-Forwarded-For`` is believed: failed log-ins count by who is behind them."""
+    """The proxies whose ``X-Forwarded-For`` is believed: failed log-ins count by the client behind them."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -73,7 +70,6 @@ class ConsoleOptions:
 
     @property
     def asks_who(self) -> bool:
-        """Whether viewers must log in."""
         return self.password_file is not None or self.trusted is not None
 
     @property
@@ -82,7 +78,7 @@ class ConsoleOptions:
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """The names by which it may be called, without ports. None: by any, as a log-in protects it."""
+        """The names, without ports, by which it may be called. None: any, as a log-in protects it."""
         return frozenset(map(str.lower, (*LOOPBACK_NAMES, *self.hosts))) if is_loopback(self.host) else None
 
     def _bad(self, message: str, *, observed: str | None = None, hint: str | None = None) -> InvalidArgument:

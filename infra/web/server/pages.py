@@ -26,7 +26,6 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def routes(site: ConsoleSite) -> list[Route]:
-    """The routes of all pages."""
     found = [Route("/", root(site)), Route("/api/openapi.json", described), Route("/api/session", session(site))]
     for page in PAGES:
         found.append(Route(f"/l/{{lake}}{page.path}", html(site, page), name=page.name))
@@ -39,7 +38,7 @@ def routes(site: ConsoleSite) -> list[Route]:
 
 
 def asked_of(page: LakeResource, request: Request) -> PageRequest:
-    """What a request asks a page for. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     names = list(dict(request.query_params))
     if len(request.query_params.multi_items()) != len(names):
         raise InvalidArgument("a parameter is given twice", operation="show a page", object=page.name)
@@ -47,7 +46,7 @@ def asked_of(page: LakeResource, request: Request) -> PageRequest:
 
 
 async def in_time(work: Awaitable[T]) -> T:
-    """What a page shows. Raises `StoreUnavailable` when that takes too long."""
+    """The result of a page's work. Raises `StoreUnavailable` when it takes too long."""
     try:
         async with asyncio.timeout(1.5 * PATIENCE_S):  # its parts give up before, and say which they are
             return await work
@@ -56,8 +55,6 @@ async def in_time(work: Awaitable[T]) -> T:
 
 
 def html(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
-    """The page itself."""
-
     async def answer(request: Request) -> Response:
         scene, asked = site.scene(request), asked_of(page, request)
         shown = await in_time(page.shown(scene, asked))
@@ -82,8 +79,6 @@ def html(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
 
 
 def api(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
-    """What the page shows, as JSON."""
-
     async def answer(request: Request) -> Response:
         return json_response(json_value(await in_time(page.answer_for_programs(site.scene(request), asked_of(page, request)))))
 
@@ -104,8 +99,6 @@ def begin(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
 
 
 def live(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
-    """The page's values that change, as events."""
-
     async def answer(request: Request) -> Response:
         scene, asked = site.scene(request), asked_of(page, request)
         key = (page.name, asked.key)
@@ -119,8 +112,6 @@ def live(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
 
 
 def file(site: ConsoleSite, one: Download) -> Endpoint:
-    """A file to keep."""
-
     async def answer(request: Request) -> Response:
         scene, asked = site.scene(request), asked_of(one, request)
         try:
@@ -146,13 +137,10 @@ def root(site: ConsoleSite) -> Endpoint:
 
 
 async def described(request: Request) -> Response:
-    """The OpenAPI document."""
     return json_response(openapi())
 
 
 def session(site: ConsoleSite) -> Endpoint:
-    """The caller, for programs that act."""
-
     async def answer(request: Request) -> Response:
         viewer = viewer_of(request)
         token = site.login.signer.form_token(viewer.session)

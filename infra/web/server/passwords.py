@@ -35,7 +35,7 @@ class PasswordHash:
         return PasswordHash(_N, _R, _P, salt, _scrypt(password, salt, _N, _R, _P))
 
     def matches(self, password: str) -> bool:
-        """Whether this is the password; takes a tenth of a second of the processor, whatever the answer."""
+        """Whether this is the password; takes a tenth of a second, whatever the answer."""
         return hmac.compare_digest(self.digest, _scrypt(password, self.salt, self.n, self.r, self.p))
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ NOBODY = PasswordHash(_N, _R, _P, b"\0" * SALT_BYTES, b"\0" * _HASH_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class ConsoleUser:
-    """Somebody who may log in."""
+    """A user with a log-in."""
 
     name: str
     role: ConsoleRole
@@ -67,7 +67,7 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 
 def line_of(name: str, role: ConsoleRole, password: str, salt: bytes) -> str:
-    """A line of the file. Raises `InvalidArgument` for a name or password that is none."""
+    """A line of the file. Raises `InvalidArgument`."""
     if not NAME.fullmatch(name):
         raise InvalidArgument(
             "bad name of a user", operation="console password", observed=name, expected="letters, digits, '.', '_', '@', '+', '-'"
@@ -83,7 +83,7 @@ def line_of(name: str, role: ConsoleRole, password: str, salt: bytes) -> str:
 
 
 def parsed(text: str, *, where: str) -> Mapping[str, ConsoleUser]:
-    """The users of a file's text, by name. Raises `InvalidArgument`, which names the line and never shows it."""
+    """The users by name. Raises `InvalidArgument`, which names the line and never shows it."""
     found: dict[str, ConsoleUser] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -118,7 +118,7 @@ def _user(line: str) -> ConsoleUser | None:
 
 
 class PasswordFile:
-    """The file as it is now: read again when it has changed, so that somebody who is taken out is out at once."""
+    """The file as it is now: a removed user is out at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,7 +127,7 @@ class PasswordFile:
         self.users()
 
     def users(self) -> Mapping[str, ConsoleUser]:
-        """The users by name. Raises `InvalidArgument` when the file cannot be read: then nobody gets in."""
+        """Raises `InvalidArgument` when the file cannot be read: then no log-in succeeds."""
         try:
             status = self._path.stat()
             stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)

@@ -1,4 +1,4 @@
-"""What protects the console's answers and who may call it: headers, the name of the host, signed tokens. Pure but for its ASGI shell."""
+"""The console's protection: headers, the name of the host, signed tokens. Pure but for its ASGI shell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ SESSION_S, MARK_S = 12 * 3600, 90 * 24 * 3600
 
 
 def host_name(header: str) -> str:
-    """The name in a ``Host`` header, without the port."""
     host, _, port = header.strip().lower().rpartition(":")
     if not host or not (port == "" or (port.isascii() and port.isdecimal())):
         return header.strip().lower()
@@ -39,18 +38,18 @@ def host_name(header: str) -> str:
 
 
 def port_of(header: str) -> str:
-    """The port in a ``Host`` header; empty: none, or no number."""
+    """The port in a ``Host`` header; empty: none."""
     port = header.strip().rpartition(":")[2]
     return port if port.isascii() and port.isdecimal() and len(port) <= 5 else ""
 
 
 def is_known_host(header: str, known: frozenset[str] | None) -> bool:
-    """Whether a request calls this console by a name of its own. A page of another site whose name leads here does not."""
+    """Whether a request names this console. A page of another site whose name leads here does not."""
     return known is None or host_name(header) in known
 
 
 def is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Whether a request that writes comes from a page of this console, as far as the browser says."""
+    """Whether a request comes from a page of this console, as far as the browser says."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
@@ -58,7 +57,7 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def is_from_within_another_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that a page of another site loads this as a part of its own, and not as a link that somebody followed."""
+    """Whether a browser loads this as a part of another site's page."""
     if headers.get("sec-fetch-site", "none") != "cross-site":
         return False
     return headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") not in (None, "document")
@@ -66,14 +65,13 @@ def is_from_within_another_site(headers: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewerSession:
-    """What the cookie of a viewer says."""
+    """The contents of a viewer's cookie."""
 
     id: str
     name: str
     proof: str
-    """What the log-in was proved by: a session ends when it changes."""
+    """The proof of the log-in: a session ends when it changes."""
     until_s: int
-    """The end by the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +81,12 @@ class SessionSigner:
     key: bytes = field(repr=False)
 
     def cookie(self, session: ViewerSession) -> str:
-        """A session as a cookie's value."""
         fields = [session.id, session.name, session.proof, session.until_s]
         body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
         return f"{body}.{self._signature('session', body)}"
 
     def session(self, cookie: str, *, now_s: float) -> ViewerSession | None:
-        """The session of a cookie; None: it is none of ours, or over."""
+        """The session of a cookie; None: a foreign or ended one."""
         body, _, signature = cookie.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature("session", body).encode()):
             return None
@@ -97,14 +94,12 @@ class SessionSigner:
         return ViewerSession(id=number, name=name, proof=proof, until_s=until_s) if now_s < until_s else None
 
     def form_token(self, session: ViewerSession) -> str:
-        """The token that forms of a session carry."""
         return self._signature("form", session.id)
 
     def is_form_token(self, session: ViewerSession, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self.form_token(session).encode())
 
     def mark(self, name: str, number: str) -> str:
-        """What tells a browser in which this name has logged in."""
         return f"{number}.{self._signature('mark', f'{number}:{name}')}"
 
     def is_mark(self, name: str, mark: str) -> bool:
@@ -124,7 +119,6 @@ class SecurityMiddleware:
         self._headers = {**HEADERS, "strict-transport-security": _HSTS} if is_tls else HEADERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

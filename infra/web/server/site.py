@@ -1,4 +1,4 @@
-"""What all parts of the server share, and how a page or an error becomes an answer."""
+"""The shared parts of the server, and answers from pages and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from .urls import action_url, page_url, static_url
 
 FORM_BYTES_MAX = 64 * 1024
 FORM_S = 20.0
-"""The time for a form to come."""
 COOKIE = "penstock_session"
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 TOKEN_HEADER = "x-form-token"  # noqa: S105 - the name of a header
@@ -71,22 +70,20 @@ class ConsoleSite:
     """Set when the console ends: streams end then."""
     templates: Environment = field(default_factory=environment)
     streams: Counter[str] = field(default_factory=Counter)
-    """The streams of live values that are open, by who watches."""
+    """The open streams of live values, by watcher."""
 
     def cookie(self, request: Request) -> str:
-        """The name of the cookie. Its prefix lets browsers take it from TLS alone.
-
-        It holds the port by which the browser came: browsers send cookies to all ports of a host, and another console may be at one.
+        """The name of the cookie. Its prefix lets browsers take it from TLS alone. It holds the port, as another console may be at another port of
+        the host.
         """
         port = port_of(request.headers.get("host", ""))
         return ("__Host-" if self.options.is_tls else "") + COOKIE + (f"_{port}" if port else "")
 
     def mark(self, request: Request) -> str:
-        """The name of the cookie that tells a browser in which somebody logged in before."""
         return f"{self.cookie(request)}_mark"
 
     def scene(self, request: Request) -> PageContext:
-        """The lake that a request names. Raises `LakeNotServed`."""
+        """Raises `LakeNotServed`."""
         return PageContext(self.lakes[request.path_params["lake"]])
 
     def may_act(self, viewer: Viewer | None) -> bool:
@@ -97,17 +94,16 @@ class ConsoleSite:
         return viewer is not None and viewer.role is ConsoleRole.OPERATOR
 
     def actor(self, request: Request) -> Actor:
-        """The caller of a request, as one who acts."""
         viewer = viewer_of(request)
         return Actor(name=viewer.name, role=str(viewer.role), address=address_of(request))
 
     def watcher(self, request: Request) -> str:
-        """The one that a stream counts for: who logged in, however often. Where nobody does, a browser."""
+        """The viewer that a stream counts for, in however many sessions. Without a log-in, the browser."""
         viewer = viewer_of(request)
         return viewer.name if self.options.asks_who else viewer.session.id
 
     def is_known(self, request: Request) -> bool:
-        """Whether the caller of a request that goes on may still look: nobody logged out or was taken out since."""
+        """Whether the caller of a request that goes on was neither logged out nor removed since."""
         try:
             return self.login.viewer(request.cookies.get(self.cookie(request)), request.headers, address_of(request)) is not None
         except PenstockError:
@@ -125,7 +121,6 @@ class ConsoleSite:
         crumbs: Sequence[Breadcrumb] = (),
         **values: Any,  # noqa: ANN401 - what the template takes
     ) -> Response:
-        """An answer drawn by a template, which stands in the base of all pages."""
         viewer = request.scope.get("viewer")
         name = None if source is None else source.name
         context = {
@@ -161,7 +156,7 @@ class ConsoleSite:
         return fields
 
     def failed(self, request: Request, error: PenstockError) -> Response:
-        """The answer to a request that failed: a page, or JSON below ``/api``."""
+        """A page, or JSON below ``/api``."""
         status = status_of(error)
         if request.url.path.startswith(("/api/", "/live/")):
             return json_response(json_value(problem_of(error)), status=status)
@@ -171,8 +166,6 @@ class ConsoleSite:
 
 
 def _links(lake: str | None) -> dict[str, Any]:
-    """The functions by which templates write links, all of them within a lake."""
-
     def url(page: str, /, **names: object) -> str:
         return page_url(lake if lake is not None else str(names.pop("lake")), page, names)
 
@@ -187,7 +180,6 @@ def _links(lake: str | None) -> dict[str, Any]:
 
 
 def viewer_of(request: Request) -> Viewer:
-    """The caller. The gate in front lets nobody through unnamed."""
     viewer = request.scope.get("viewer")
     if not isinstance(viewer, Viewer):
         raise PermissionDenied("log in first", operation=request.url.path)
@@ -203,7 +195,6 @@ def action_of(site: ConsoleSite, request: Request) -> Action[Any]:
 
 
 def status_of(error: PenstockError) -> int:
-    """The HTTP status of an error."""
     match error:
         case TooManyFailures():
             return 429
@@ -227,7 +218,7 @@ def json_response(content: object, *, status: int = 200) -> Response:
 
 
 def download(data: bytes | AsyncIterator[bytes], name: str) -> Response:
-    """Bytes of anybody's as a file. No browser shows them as a page."""
+    """Any bytes as a file, which no browser shows as a page."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)[:100] or "download"
     headers = {"content-disposition": f'attachment; filename="{plain}"'}
     if isinstance(data, bytes):
@@ -236,7 +227,7 @@ def download(data: bytes | AsyncIterator[bytes], name: str) -> Response:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a small form or JSON object. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     try:
         async with asyncio.timeout(FORM_S):
             data = await _small_body(request)

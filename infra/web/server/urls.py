@@ -1,4 +1,4 @@
-"""The URLs of the console. Every link goes through here: names are percent-encoded, whatever they hold. Pure."""
+"""The URLs of the console. Every link goes through here: names are percent-encoded. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def page_url(lake: str, page: str, values: Mapping[str, object], *, below: str =
 
 
 def action_url(lake: str, action: str, values: Mapping[str, object], *, below: str = "") -> str:
-    """The URL of an action, with its arguments: None is left out."""
     given = {name: value for name, value in values.items() if value is not None}
     return f"{below}/l/{quote(lake, safe='')}/actions/{quote(action, safe='')}{_query(given)}"
 
