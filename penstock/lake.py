@@ -1,4 +1,4 @@
-"""Opening a lake for synchronous callers: the same objects as `penstock.aio`, run on one event-loop thread of this process."""
+"""Opening a lake for synchronous callers: the objects of `penstock.aio`, run on one event-loop thread of this process."""
 
 from __future__ import annotations
 
@@ -29,17 +29,15 @@ def connect(
     Nothing is read or written yet. ``read_only=True`` never writes. A store may be given instead of a URL, for example a
     `penstock.log.stores.MemoryStore` that several lakes share.
 
-    ``coordination`` names the table of consumer groups, the same for all that use the lake: ``dynamodb://table?region=…``,
-    ``sqlite:///path``, ``store`` (the lake's own object store). The default is SQLite beside a lake in a folder, otherwise ``store`` (see
+    ``coordination`` names the table of consumer groups, the same for all users of the lake: ``dynamodb://table?region=…``, ``sqlite:///path``,
+    ``store`` (the lake's own object store). The default is SQLite beside a lake in a folder, otherwise ``store`` (see
     `penstock.coordinator.open_table`).
 
-    With ``maintenance``, a process that has written to the lake and keeps it open takes its share of the upkeep in the background. That is
-    publishing to the Delta tables, compaction, retention, trimming and collection. With ``maintenance=False`` that is left to others,
-    such as `penstock maintain`.
+    With ``maintenance``, a process that has written to the lake takes its share of publishing to the Delta tables, compaction, retention, trimming
+    and collection. Otherwise others must do that, such as `penstock maintain`.
 
     A store or table that refuses what it allowed before (403, expired credentials, files that may not be written) is asked again for
-    ``refusal_timeout``. Then consumers and calls end with `AccessLost`. What it refuses from the first is refused at once. Raises
-    `InvalidArgument` for an unknown scheme or option.
+    ``refusal_timeout``. Then consumers and calls end with `AccessLost`. Raises `InvalidArgument` for an unknown scheme or option.
     """
     return Lake(
         aio.connect(

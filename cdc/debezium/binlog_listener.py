@@ -1,8 +1,7 @@
-"""What a binlog tells besides rows, heard in the connector's own stream before the connector handles it.
+"""A binlog's events besides rows, heard in the connector's own stream.
 
-Debezium passes over events that it has no use for, and says so nowhere. So a listener of ours stands before its own in the client that reads the
-log. It is put there when the connector registers its metrics, in the connector's thread: that is before it reads. Events of rows never leave
-Java for it.
+Debezium silently passes over events that it has no use for. So a listener of ours stands before its own in the client that reads the log. It is put
+there when the connector registers its metrics: that is before it reads. Events of rows never leave Java.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ ROWS = frozenset(
         "TRANSACTION_PAYLOAD",
     }
 )
-"""Events that the connector makes rows of."""
 WITHOUT_ROWS = frozenset(
     {
         "START_V3",
@@ -55,43 +53,41 @@ WITHOUT_ROWS = frozenset(
         "USER_VAR",
     }
 )
-"""Events that say nothing of rows by themselves."""
 _LOADS = frozenset({"LOAD", "NEW_LOAD", "EXEC_LOAD", "EXECUTE_LOAD_QUERY"})
-"""LOAD DATA as a statement. What comes before each, such as BEGIN_LOAD_QUERY, is the file."""
+"""LOAD DATA as a statement. Events before each, such as BEGIN_LOAD_QUERY, are the file."""
 _FILES = frozenset({"BEGIN_LOAD_QUERY", "CREATE_FILE", "APPEND_BLOCK", "DELETE_FILE"})
 _BORDERS = frozenset({"BEGIN", "COMMIT"})
 _LOOK_S, _COORDINATOR_LOOKS = 0.01, 3_000
 _PREPARED_XA = 64
 _OF_SESSION = 4
-"""The flag of an event whose statement may name tables of its session."""
 _PARSER = "io.debezium.connector.binlog.BinlogDatabaseSchema"
-"""The class whose log says what its parser does not understand."""
+"""The class that logs what its parser does not understand."""
 _REFUSED = "Ignoring unparseable DDL statement"
 _REGISTERED = "JMX.mbean.registered"
 
 
 class BinlogEvent(NamedTuple):
-    """Something that the log says at a place."""
+    """An event at a place of the log."""
 
     file: str
     pos: int
     size_bytes: int
     """The length of the event: so many positions are its own."""
     at_ms: int
-    """When it was heard: records that were there before came before it."""
+    """Records that were there before came before it."""
     statement: BinlogStatement | None
-    """None: an event of a type that nobody understands."""
+    """None: an event of an unknown type."""
     type: str
     unknown_tables: frozenset[Name] = frozenset()
-    """The captured tables that the statement names and the connector did not know before it: they are new, or no tables."""
+    """The captured tables of the statement that the connector did not know before it."""
 
 
 class BinlogListener:
-    """Listens to one life of the engine. What it hears lies in `heard`, in the order of the log, before any record behind it comes out."""
+    """Listens to one life of the engine. `heard` has the events in the order of the log, each before any record behind it comes out."""
 
     def __init__(self, domain: str, now_ms: Callable[[], int], *, lowers_names: bool) -> None:
-        """``domain``: of the connector's metrics. ``now_ms``: by the clock of its heartbeats. ``lowers_names``: whether the server has the names of
-        tables in small letters.
+        """``domain``: of the connector's metrics. ``now_ms``: by the clock of its heartbeats. ``lowers_names``: the server's tables are in small
+        letters.
         """
         jpype = self._jpype = load_jpype()
         self._lowers_names = lowers_names
@@ -99,7 +95,7 @@ class BinlogListener:
         self.heard: deque[BinlogEvent] = deque()
         self.failure: BaseException | None = None
         self.unread: tuple[str, int] | None = None
-        """A place in the log: the next event of rows behind it could not be read. The connector goes on for a while nevertheless."""
+        """The place before an event of rows that could not be read. The connector goes on for a while nevertheless."""
         self._pause = threading.Event()
         self._engine: Any = None
         self._client: Any = None
@@ -110,17 +106,14 @@ class BinlogListener:
         self._registrations: Any = None
         self._logger: Any = None
         self._last: BinlogEvent | None = None
-        """The statement that the connector reads now."""
         self._silent: Any = None
-        """The types of events that Java passes over."""
         self._table_type: Any = None
         self._hidden: set[Name] = set()
-        """Tables whose rows the connector is not to see, as it does not know their columns."""
+        """Tables whose rows are hidden from the connector, as it does not know their columns."""
         self._is_refused = False
-        """Whether its parser does not understand that."""
 
     def attach(self, engine: Any, prefix: str) -> None:  # noqa: ANN401 - Java's
-        """Have the ear listen as soon as the engine's connector, of this ``topic.prefix``, registers what it tells of its stream."""
+        """Listen as soon as the engine's connector, of this ``topic.prefix``, registers its stream's metrics."""
         outer = self
         self._engine = engine  # none of the classes below may hold it: Java's collector would wait for Python's rarest one
         name = f"{self._domain}:type=connector-metrics,context=streaming,server={prefix}"
@@ -148,7 +141,6 @@ class BinlogListener:
         self._logger.setLevel(self._jpype.JClass("java.util.logging.Level").WARNING)
 
     def detach(self) -> None:
-        """Hear no more."""
         if self._registrations is not None:
             self._server.removeNotificationListener(self._delegate, self._registrations)
             self._registrations = None
@@ -158,11 +150,10 @@ class BinlogListener:
 
     @property
     def listens(self) -> bool:
-        """Whether it hears what the log tells."""
         return self._client is not None
 
     def check(self) -> None:
-        """Raise `InternalError` where records came out of the engine that nobody listened to."""
+        """Raise `InternalError` where records came out of the engine without a listener."""
         if self.failure is not None or self._client is None:
             raise InternalError(
                 "nothing listens to the connector's log, so what it passes over would be lost",
@@ -172,21 +163,19 @@ class BinlogListener:
             )
 
     def is_captured(self, database: str, table: str) -> bool:
-        """Whether the connector is told to capture a table of this name."""
         table_id = self._jpype.JClass("io.debezium.relational.TableId")(database, None, table)
         return bool(self._config.getTableFilters().dataCollectionFilter().isIncluded(table_id))
 
     def _table(self, name: Name) -> Any:  # noqa: ANN401 - Java's
-        """What the connector knows of a table; None: nothing."""
+        """None: the connector does not know it."""
         return self._schema.tableFor(self._jpype.JClass("io.debezium.relational.TableId")(name[0], None, name[1]))
 
     def _key_of(self, name: Name) -> list[str]:
-        """The columns of a table's key, as the connector knows it."""
         table = self._table(name)
         return [] if table is None else [str(column) for column in table.primaryKeyColumnNames()]
 
     def _forget(self, statement: BinlogStatement) -> None:
-        """Have the connector forget tables that are made anew: of one that it knows it would keep the columns."""
+        """Have the connector forget tables that are made anew: it would keep the columns of a known one."""
         tables = _member(self._schema, "tables")
         for table in self._schema.tableIds():
             name = str(table.catalog()), str(table.table())
@@ -194,11 +183,11 @@ class BinlogListener:
                 tables.removeTable(table)
 
     def _strange(self, names: Iterable[Name]) -> tuple[Name, ...]:
-        """The captured ones of these tables, whose columns the connector does not know."""
+        """The captured ones whose columns the connector does not know."""
         return tuple(name for name in dict.fromkeys(names) if self.is_captured(*name) and self._table(name) is None)
 
     def captured(self) -> list[tuple[str, str]]:
-        """The captured tables whose columns the connector knows, as databases and names."""
+        """The captured tables whose columns the connector knows."""
         tables = self._schema.tableIds()
         names = [(str(table.catalog()), str(table.table())) for table in tables]
         if self._lowers_names:  # the connector keeps a database as a statement has it
@@ -223,7 +212,7 @@ class BinlogListener:
         raise InternalError("the connector's task does not begin", operation="capture", object="coordinator")
 
     def _life(self) -> Any:  # noqa: ANN401 - Java's
-        """A listener that is told of events that cannot be read, and of the connection, which comes when all others listen."""
+        """A listener for unreadable events, and for the connection, which comes when all others listen."""
         outer = self
 
         class ConnectionListener:
@@ -250,7 +239,7 @@ class BinlogListener:
         return self._jpype.JProxy(listener, inst=ConnectionListener())
 
     def _listener(self) -> Any:  # noqa: ANN401 - Java's
-        """A listener that calls into Python for those events only that say something: Java tells them apart by itself."""
+        """A listener that calls into Python only for the events that matter: Java tells them apart by itself."""
         java = EventFunctions(self._jpype)
         self._silent = java.set_of(one for one in java.types.values() if str(one.name()) in ROWS | WITHOUT_ROWS)
         # A transaction of two phases says so at its beginning, by a flag of an event that begins every transaction.
@@ -262,13 +251,12 @@ class BinlogListener:
         return java.listener(java.guarded(java.is_one_of(java.set_of([java.types.MARIADB_GTID])), begins, by_type))
 
     def _listener_behind(self) -> Any:  # noqa: ANN401 - Java's
-        """A listener that is told of each statement once the connector has read it."""
         java = EventFunctions(self._jpype)
         taken = java.calls(lambda event: self._read())
         return java.listener(java.guarded(java.is_one_of(java.set_of([java.types.QUERY])), taken, java.dropped))
 
     def _take(self, event: Any) -> None:  # noqa: ANN401 - Java's
-        """Note what an event says, before the connector reads it; its thread calls this."""
+        """Note an event before the connector reads it, in the connector's thread."""
         try:
             header = event.getHeader()
             kind = str(header.getEventType().name())
@@ -297,7 +285,7 @@ class BinlogListener:
             self.failure = error
 
     def _hide(self, tables: Iterable[Name], made: Iterable[Name]) -> None:
-        """Have the connector see no rows of tables whose columns it does not know; of those that are made it sees them again."""
+        """Hide rows of tables whose columns the connector does not know; show those of tables that are made."""
         self._hidden = (self._hidden - {*made}) | {table for table in tables if self.is_captured(*table)}
         (self._silent.remove if self._hidden else self._silent.add)(self._table_type)
 
@@ -309,11 +297,10 @@ class BinlogListener:
             data.setTable("penstock_hidden")
 
     def _refused(self) -> None:
-        """Note that the connector's parser does not understand the statement that it reads; its thread calls this."""
         self._is_refused = True
 
     def _read(self) -> None:
-        """Note which tables the connector does not know now that it has read a statement; its thread calls this."""
+        """Note the unknown tables behind a read statement, in the connector's thread."""
         try:
             last, self._last = self._last, None
             if last is None or last.statement is None or last.statement.does not in ("redefined", "filled", "ends"):
@@ -361,12 +348,12 @@ class BinlogListener:
 
 
 def _unwrapped(data: Any) -> Any:  # noqa: ANN401 - Java's
-    """What an event says, which may lie in what a reader of another form made of it."""
+    """The event's content, which may lie in what a reader of another form made of it."""
     return data.getInternal() if data is not None and str(data.getClass().getSimpleName()) == "EventDataWrapper" else data
 
 
 def _member(thing: Any, name: str) -> Any:  # noqa: ANN401 - Java's
-    """What an object of Java has under this name, also where it tells nobody."""
+    """An object's member, also a private one."""
     kind = thing.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():

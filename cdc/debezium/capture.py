@@ -1,8 +1,8 @@
 """Following a database into a topic by Debezium's engine, exactly once: the shell around the engine's lives, the state and the topic.
 
-The engine tells at least once. Each record is sent under a sequence made of its place in the source's log (`positions`), by a producer of the
-capture's name, so the topic leaves out what it has. Each life of the engine begins at the beginning of a transaction before which everything
-is durable; what the connector counts within a transaction is not relied on.
+The engine delivers at least once. Each record is sent under a sequence made of its place in the source's log (`positions`), by a producer of the
+capture's name, so the topic leaves out what it has. Each life of the engine begins at a transaction before which everything is durable; the
+connector's counts within a transaction are not relied on.
 """
 
 from __future__ import annotations
@@ -48,20 +48,18 @@ NOT_UNDERSTOOD = "Debezium does not understand its definition"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineOptions(SourceCaptureOptions):
-    """What is captured by Debezium's engine, and how."""
+    """A capture's options, with those of Debezium's engine."""
 
     kind: ClassVar[str] = "debezium"
 
 
 class SchemaSnapshot(NamedTuple):
-    """What a connector has learnt of tables."""
+    """A connector's knowledge of tables."""
 
     offset: str
     """The place in the log that fits it."""
     tables: list[str]
-    """The captured tables."""
     known: list[Name]
-    """The tables whose definitions it understands."""
     history: bytes
 
 
@@ -80,9 +78,7 @@ class EngineCapture(SourceCapture[EngineState]):
         self._connector, self._properties = connector, dict(properties)
         self._server = BinlogServer(connector, properties)
         self._stopped: tuple[str, ...] = ()
-        """The tables that the next life of the engine leaves out."""
         self._captured: list[Name] = []
-        """The tables whose columns the connector knew last."""
         super().__init__(
             connector.name,
             self._server,
@@ -124,7 +120,7 @@ class EngineCapture(SourceCapture[EngineState]):
         return EngineState(self._life, self._kind, server, opened=opened, chosen=self._chosen, renewed=former is not None)
 
     def _check_beginning(self) -> None:
-        """Refuse a log that ends before what is in the topic: its changes would seem to be there already."""
+        """Refuse a log that ends before the topic does: its changes would seem to be there already."""
         last = self._producer.last_sequence
         if last < 0:
             return
@@ -196,7 +192,7 @@ class EngineCapture(SourceCapture[EngineState]):
             engine.close()
 
     def _ended(self, engine: EmbeddedEngine, ear: BinlogListener | None = None, since: str | None = None) -> PenstockError:
-        """Why the engine has ended, though nobody told it to. ``ear``: knows where. ``since``: the place of an earlier transaction."""
+        """``ear``: knows where. ``since``: the place of an earlier transaction."""
         if isinstance(engine.failure, PenstockError):
             return engine.failure
         said = engine.said or (str(engine.failure) if engine.failure is not None else "it completed, though nobody told it to")
@@ -211,12 +207,11 @@ class EngineCapture(SourceCapture[EngineState]):
     # --- Tables that stand still --------------------------------------------------------------------------------------------------
 
     def _named(self, state: EngineState, table: str) -> list[str]:
-        """The tables that a connector names, with their databases or without."""
         found = [".".join(name) for name in self._captured if table in (name[1], ".".join(name))]
         return found or ([table] if "." in table else [])
 
     def _stop(self, state: EngineState, tables: Iterable[str], error: PenstockError) -> EngineState:
-        """Have tables stand still. The capture ends with the error where it has nothing else, or the connector stops because of them once more."""
+        """Have tables stand still. The capture ends with the error where no table is left, or the connector stops at them once more."""
         known = {one.table for one in state.stopped}
         new = [table for table in tables if table not in known]
         alone = not {*map(".".join, self._captured)} - known - {*new} and not self._may_have_rows(state)
@@ -230,7 +225,7 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _tell_stopped(self, state: EngineState) -> EngineState:
-        """Tell the topic which tables stand still, behind all that it has of them: no cut names these from then on."""
+        """Send the stopped tables to the topic, behind all that it has of them: no cut names these from then on."""
         self._stopped = tuple(one.table for one in state.stopped)
         untold = [one for one in state.stopped if not one.is_told]
         for one in state.stopped:
@@ -258,7 +253,7 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _learn(self, folder: Path, stopped: Callable[[], bool]) -> SchemaSnapshot | None:
-        """Learn the tables and a place in the log that fits them. None: it was told to stop."""
+        """None: it was stopped."""
         path = folder / "beginning.history"
         path.unlink(missing_ok=True)
         ear = self._ear()
@@ -278,7 +273,6 @@ class EngineCapture(SourceCapture[EngineState]):
         return BinlogListener(self._connector.domain, java_ms, lowers_names=self._server.lowers_names())
 
     def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
-        """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
         self._states.expect_history(0)
         self._stopped = ()
         learnt = self._learn(folder, stopped)
@@ -326,7 +320,7 @@ class EngineCapture(SourceCapture[EngineState]):
     # --- Tables whose columns the log does not tell -------------------------------------------------------------------------------
 
     def _ask_for(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
-        """Learn the columns that tables have now. Their rows are read then; what the log tells of them before is of no use."""
+        """Learn the tables' present columns. Their rows are read then; what the log has of them before is of no use."""
         learnt = self._learn(folder, stopped)
         if learnt is None:
             return state
@@ -352,8 +346,8 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _take_up(self, state: EngineState, offset: str, parts: int) -> EngineState:
-        """Go on at the place where the connector is told the columns of tables. All before it is in the topic, but for theirs. ``parts``: of the
-        history until there.
+        """Go on at the place where the connector gets the columns of tables. All before it is in the topic, but for theirs. ``parts``: of the
+        history.
         """
         taken = [one for one in state.learnt if one.offset == offset]
         self._states.add_history(parts, "".join(one.lines for one in taken).encode())
@@ -391,12 +385,12 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _without_gone(self, state: EngineState) -> EngineState:
-        """Without tables to read that are not there any more; those that are to be emptied stay."""
+        """Leave out tables to read that are gone, but for those to be emptied."""
         gone = [table for table in state.pending if table not in state.emptied and not self._server.has(table)]
         return replace(state, pending=tuple(table for table in state.pending if table not in gone)) if gone else state
 
     def _follow(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
-        """The state, and whether there is more to do: rows that a signal asks for, or tables whose columns are known from a place on."""
+        """The state, and whether more is to do: rows that a signal asks for, or tables whose columns are known from a place on."""
         path = folder / "stream.history"
         path.write_bytes(self._states.history(state.history))
         if not path.stat().st_size:
@@ -453,7 +447,7 @@ class EngineCapture(SourceCapture[EngineState]):
 
 
 def server_id_of(key: str, topic: str, life: str) -> int:
-    """The number under which the engine reads as a replica. The server ends one replica when another comes under its number.
+    """The engine's number as a replica. The server ends a replica when another comes under its number.
 
     ``key``: of the capture's state; ``topic``: the life of its topic, as other lakes may have the same key.
     """
@@ -461,11 +455,9 @@ def server_id_of(key: str, topic: str, life: str) -> int:
 
 
 def place_of(offset: str) -> tuple[str, int]:
-    """The file and the position of a place as the state has it."""
     found = json.loads(offset)
     return found["file"], found["pos"]
 
 
 def said(offset: Mapping[str, Any]) -> str:
-    """A place in the log as the state has it."""
     return json.dumps(offset, separators=(",", ":"))

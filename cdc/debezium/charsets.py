@@ -1,6 +1,6 @@
-"""Character sets of the server that the connector takes for others of Java's, or that Java reads otherwise; pure.
+"""Character sets of the server that Java, or the connector, reads otherwise; pure.
 
-What the connector makes of a text in the binlog was compared with the server's own word for all characters of all character sets.
+The connector's texts from the binlog were compared with the server's for all characters of all character sets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ JAVA: Final = {
     "ucs2": "UTF-16BE",  # UTF-16 leaves out a first U+FEFF
     "utf16": "UTF-16BE",
 }
-"""The character set of Java's that is the server's."""
 _ONE_BYTE: Final = frozenset(
     {"armscii8", "cp866", "dec8", "geostd8", "greek", "hebrew", "hp8", "keybcs2", "koi8u", "latin1", "swe7"}
 )
@@ -24,16 +23,15 @@ _MORE_BYTES: Final = frozenset({"big5", "eucjpms", "sjis", "ujis", "utf32"})
 _BYTES_MAX = 3
 
 Characters = Mapping[bytes, str]
-"""The characters of a set by their bytes."""
 
 
 def is_ours(charset: str) -> bool:
-    """Whether Java has no such set, so that a text is read by the server's own table of characters."""
+    """Whether Java has no such set, so that the server's own table of characters is used."""
     return charset in _ONE_BYTE or charset in _MORE_BYTES
 
 
 def decoded(data: bytes, characters: Characters) -> str:
-    """A text. As the server does, it has a question mark for what is no character."""
+    """A text with a question mark for what is no character, as the server has it."""
     if len(characters) <= 1 << 8:
         return "".join([characters.get(data[place : place + 1], "?") for place in range(len(data))])
     found, place = [], 0

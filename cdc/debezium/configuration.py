@@ -1,4 +1,4 @@
-"""What connectors are told: the user's properties, what a capture sets unless told otherwise, and what it must set itself."""
+"""The connectors' properties: the user's, a capture's defaults, and those that a capture must set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...log.errors import InvalidArgument, NotSupported
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector whose events have positions that are known here."""
+    """A connector whose events have known positions."""
 
     name: str
     title: str
@@ -24,7 +24,6 @@ class Connector:
     driver_hint: str
     protocol: str
     domain: str
-    """The domain of its metrics."""
 
 
 MARIADB = Connector(
@@ -78,7 +77,7 @@ OURS = (
     "gtid.new.channel.position",
     "snapshot.max.threads",
 )
-"""Properties, and beginnings of names of properties, that a capture sets itself, as what it promises hangs on them."""
+"""Properties, and beginnings of properties, that a capture sets itself, as its guarantees hang on them."""
 DEFAULTS = {
     "bigint.unsigned.handling.mode": "precise",
     "include.schema.changes": "true",
@@ -93,7 +92,7 @@ _PROPERTY = re.compile(r"([^=:\s]*)\s*([=:]?)\s*(.*)")
 
 
 def connector_of(properties: Mapping[str, str]) -> Connector:
-    """The connector that the properties name. Raises `InvalidArgument`, and `NotSupported` for one whose positions are not known here."""
+    """The connector that the properties name. Raises `InvalidArgument`, and `NotSupported` for one of unknown positions."""
     name = properties.get("connector.class")
     if not name:
         raise InvalidArgument(
@@ -159,12 +158,11 @@ def check_own(properties: Mapping[str, str]) -> None:
 
 
 def as_written(patterns: str) -> str:
-    """Patterns that mean names as they are written: by themselves the connector's mind no case."""
+    """Patterns that mind case, as the connector's do not."""
     return f"(?-i:{patterns})"
 
 
 def without_tables(properties: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
-    """The properties with which the same is captured but for these tables."""
     names = "|".join(re.escape(table).replace(",", r"\,") for table in sorted(tables))
     if not names:
         return dict(properties)
@@ -179,7 +177,6 @@ def without_tables(properties: Mapping[str, str], tables: Iterable[str]) -> dict
 def for_stream(
     properties: Mapping[str, str], *, name: str, server_id: int, offsets: Path, history: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """All properties of one life of the engine."""
     return {
         **DEFAULTS,
         "database.server.id": str(server_id),

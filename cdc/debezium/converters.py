@@ -1,4 +1,4 @@
-"""What columns become that the connector's own converters would falsify, by Debezium's own way in for that, its property ``converters``.
+"""Columns that the connector's own converters would falsify, by Debezium's property ``converters``.
 
 Python is asked once for a column. Its values are converted in Java, but for rare ones.
 """
@@ -19,9 +19,8 @@ from .handles import ConversionHandles
 from .java_bridge import CLASS, define_bridge_class
 
 NAME = "penstock"
-"""The name of our converter among those that the user names."""
 UNREAL = "@"
-"""What stands before a time in what is read, if Java's calendar does not have its day."""
+"""The mark of a time whose day Java's calendar does not have."""
 _TEXT = "java.lang.String"
 _PLAIN = re.compile(r"'([^'\\,]*[^'\\, ])?'")
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<body>.*)(?P=quote)""", re.DOTALL)
@@ -31,12 +30,11 @@ _BYTE = 8
 
 Change = Literal["uuid", "single", "year", "date", "datetime", "timestamp", "text", "options", "bits"]
 CharactersOf = Callable[[str], Characters]
-"""The characters of one of the server's sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """What the connector knows of a column's type."""
+    """The connector's knowledge of a column's type."""
 
     name: str
     """The type in capitals, without a length."""
@@ -81,13 +79,13 @@ def change_of(column: ColumnType, *, reads: bool) -> Change | None:
 
 
 def with_converter(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with our converter behind those that the user names: the first that takes a column has it."""
+    """The properties with our converter behind the user's: the first that takes a column has it."""
     names = [name.strip() for name in properties.get("converters", "").split(",") if name.strip()]
     return {**properties, "converters": ",".join((*names, NAME)), f"{NAME}.type": CLASS}
 
 
 def install(properties: Mapping[str, str], characters_of: CharactersOf, fail: Callable[[PenstockError], None]) -> None:
-    """Have our converter for the connector's life that has these properties. ``fail``: is told why that life has to end."""
+    """Have our converter for one life of the connector. ``fail``: gets the error that has to end that life."""
     connector = CONNECTORS[properties["connector.class"]]
     reads = properties.get("snapshot.mode") == "initial_only"
     define_bridge_class(Converters(_own_converters(connector, properties), characters_of, fail, reads=reads))
@@ -97,15 +95,13 @@ class Converters:
     """Debezium's ``CustomConverter``."""
 
     def __init__(self, own: Any, characters_of: CharactersOf, fail: Callable[[PenstockError], None], *, reads: bool) -> None:  # noqa: ANN401 - Java's
-        """``own``: the connector's own converters."""
         self._own, self._characters_of, self._fail, self._reads = own, characters_of, fail, reads
         self._handles = ConversionHandles(load_jpype())
 
     def configure(self, properties: object) -> None:
-        """It has no properties of its own."""
+        """No properties are read."""
 
     def converterFor(self, named: Any, registration: Any) -> None:  # noqa: N802, ANN401 - Java's
-        """Register a column's converter, where the connector's own will not do."""
         column = _column_of(named)
         name, _, _ = str(column.typeName()).upper().partition("(")
         charset = column.charsetName()
@@ -178,7 +174,6 @@ class Converters:
         return handles.unless_contains("\ufffd", own, ours) if charset == "latin1" else ours
 
     def _options(self, own: Any, column: Any) -> Any:  # noqa: ANN401 - Java's
-        """The values of an ENUM or a SET as the server has them, behind the connector's."""
         options = options_of([str(option) for option in column.enumValues()])
         if options is None:
             return None
@@ -194,7 +189,7 @@ class Converters:
         return handles.of_class("java.lang.Integer", handles.looked_up(by_number), handles.same)
 
     def _unreal(self, value: Any, own: Any, where: str) -> Any:  # noqa: ANN401 - Java's
-        """A time that is read as text, since Java's calendar does not have its day. One that no calendar has ends the capture."""
+        """A time read as text, since Java's calendar does not have its day. One that no calendar has ends the capture."""
         text = str(value).removeprefix(UNREAL)
         if not self._reads:
             return value  # a default, where the connector is told to write times as text
@@ -209,7 +204,7 @@ class Converters:
 
 
 def options_of(literals: Sequence[str]) -> tuple[str, ...] | None:
-    """The values of an ENUM or a SET, of what a statement says; None where that is as plain as the connector takes it."""
+    """The values of an ENUM or a SET in a statement; None where the connector reads them rightly."""
     if all(_PLAIN.fullmatch(literal) for literal in literals):
         return None
     return tuple(map(_option, literals))
@@ -234,13 +229,12 @@ def _chosen(bits: int, options: Sequence[str]) -> str:
 
 
 def _finished(schema: Any) -> str:  # noqa: ANN401 - Java's
-    """The class of values that are converted already, as a column's default is."""
     kinds = {"INT32": "java.lang.Integer", "INT64": "java.lang.Long", "STRING": _TEXT}
     return kinds.get(str(schema.type()), "java.lang.Void")
 
 
 def _column_of(named: Any) -> Any:  # noqa: ANN401 - Java's
-    """The column behind what a converter is told of it, which leaves out an ENUM's values."""
+    """The column behind a converter's view of it, which leaves out an ENUM's values."""
     kind = load_jpype().JClass("io.debezium.relational.Column").class_
     (found,) = (field for field in named.getClass().getDeclaredFields() if kind.equals(field.getType()))
     found.setAccessible(True)
@@ -248,7 +242,6 @@ def _column_of(named: Any) -> Any:  # noqa: ANN401 - Java's
 
 
 def _own_converters(connector: Connector, properties: Mapping[str, str]) -> Any:  # noqa: ANN401 - Java's
-    """The connector's own converters, as its task makes them of its configuration."""
     jpype = load_jpype()
     said = jpype.JClass("java.util.Properties")()
     for name, value in properties.items():

@@ -1,7 +1,7 @@
-"""What the log tells besides rows, made into records and into tables to read: definitions, transactions of two phases, statements that change rows.
+"""The log's events besides rows, made into records and into tables to read: definitions, transactions of two phases, statements that change rows.
 
-All of it takes effect at its place among the records. Where a table has other rows by something that no event tells, a truncate is told there, and
-the table is read before anything behind that place is told.
+All of them take effect at their places among the records. A table with other rows that no event has is truncated there, and read before anything
+behind that place is sent.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .statements import BinlogStatement, Name
 log = logging.getLogger("penstock.cdc.debezium")
 
 _ROWS_A_PLACE = 4_000
-"""How many rows of a transaction of two phases are told at one place; the next ones come at the next."""
+"""The rows of a transaction of two phases at one place; more rows come at the next."""
 
 
 class Effects:
-    """What takes effect in one life of the engine."""
+    """The effects in one life of the engine."""
 
     def __init__(
         self,
@@ -45,28 +45,24 @@ class Effects:
         self._fresh = dict(state.fresh)
         self._end_at: tuple[int, int] | None = None
         self.due: dict[str, None] = {}
-        """The tables whose rows are to be read before anything behind their place is told."""
+        """The tables whose rows are to be read before anything behind their place is sent."""
         self.stopping: dict[str, str] = {}
-        """The tables that cannot be followed from here on, and why."""
         self.unknown: dict[str, str] = {}
-        """The tables whose columns are to be asked for, as the log does not tell them from here on, and why."""
 
     @property
     def ends(self) -> bool:
-        """Whether the engine's life ends here, as tables are to be read, or to be left out."""
+        """Whether the engine's life ends here."""
         return bool(self.due or self.stopping or self.unknown)
 
     def stop(self, table: str, reason: str) -> None:
-        """Have a table stand still that cannot be followed."""
         self.stopping[table] = reason
 
     @property
     def unread(self) -> tuple[int, int] | None:
-        """A place behind which the log has an event that could not be read: nothing behind it may be told."""
+        """A place behind which the log has an unreadable event: nothing behind it may be sent."""
         return None if self._ear.unread is None else (file_number(self._ear.unread[0]), self._ear.unread[1])
 
     def check(self) -> None:
-        """Raise `InternalError` where nothing listens to the log."""
         self._ear.check()
 
     def take_fresh_tables(self, fresh: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
@@ -76,12 +72,11 @@ class Effects:
         return tuple({**dict(fresh), **dict.fromkeys(self.due, between(*self._server.end(), 0))}.items())
 
     def set_end(self, place: tuple[int, int]) -> None:
-        """Have nothing take effect that lies at a place or behind it."""
         self._end_at = place
 
     def apply_before(self, records: list[ChangeRecord], *, before: tuple[int, int] = (-1, 0), made_before_ms: int = 0) -> None:
-        """Have what was heard take effect that lies before a place, or was heard before a record was made that is out by now: all records
-        before it are out then. It may add records, or have tables read.
+        """Have events take effect from before a place, or from before a record was made that is out by now: all records before them are out then.
+        It may add records, or have tables read.
         """
         heard = self._ear.heard
         while heard and not self.ends:
@@ -125,7 +120,6 @@ class Effects:
                 pass
 
     def _ask_for(self, statement: BinlogStatement, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
-        """Have the columns of tables asked for that the log does not tell, and their rows read."""
         unknown = self._wanted(statement.unknown)
         if statement.makes:  # a session may have renamed a table of its own, that hides this one: nothing tells
             old = [table for table in self._wanted(statement.tables) if table not in statement.makes]
@@ -137,7 +131,6 @@ class Effects:
             self._empty(unknown, heard, records, 0)
 
     def _commit(self, statement: BinlogStatement, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
-        """Tell the rows of a transaction of two phases where it is committed."""
         found = self.prepared.committed(statement.xid, between(heard.file, heard.pos, 0))
         if self._there > between(heard.file, heard.pos + heard.size_bytes, 0):
             return  # all of it is there
@@ -155,9 +148,7 @@ class Effects:
             self._again(map(self._server.name_of, tables), heard, records, f"its rows were prepared before: {statement.text}")
 
     def _changed_by(self, statement: BinlogStatement) -> list[Name]:
-        """The captured tables that a statement may have changed, also by triggers of what it names. Where these may not be seen, a statement that
-        names no captured table is taken to change none.
-        """
+        """The captured tables that a statement may have changed, also by triggers. Where these may not be seen, only named tables count."""
         captured = self._captured()
         named = [table for table in self._wanted(statement.tables) if table in captured]
         more = self._server.runs_more({name for _, name in statement.tables}) if statement.tables else True
@@ -173,7 +164,7 @@ class Effects:
     def _again(
         self, tables: Iterable[Name], heard: BinlogEvent, records: list[ChangeRecord], why: str, *, empties: bool = True
     ) -> None:
-        """Empty tables at a place, and have their rows read, unless that was done behind it. Where no row came or went untold, none is emptied."""
+        """Empty tables at a place, and have their rows read, unless that was done behind it. ``empties``: rows came or went without events."""
         tables = tuple(tables)
         if empties:
             self._empty(tables, heard, records, 0)

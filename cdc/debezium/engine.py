@@ -1,7 +1,7 @@
 """One life of Debezium's engine in this process: a Java in it, and batches of records that come out of its thread.
 
-Nothing here is compiled from Java: the engine's `ChangeConsumer` is a Python object. A batch crosses in few calls: Java's own streams join
-all its keys, and all its values, into one text each.
+The engine's `ChangeConsumer` is a Python object. A batch crosses in few calls: Java's own streams join all its keys, and all its values, into one
+text each.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ class RecordBatch:
     keys: Sequence[bytes]
     values: Sequence[bytes]
     schemas: Sequence[str]
-    """The name of each record's schemas; those of records without any mean nothing."""
     offset: Mapping[str, Any]
     """The connector's place behind the last of them."""
 
 
 def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
-    """Have a Java in this process with these JARs. There can be one only, which later calls add to. Raises `MissingDependency`."""
+    """Have a Java in this process with these JARs: one only, which later calls add to. Raises `MissingDependency`."""
     jpype = load_jpype()
     if jpype.isJVMStarted():
         known = set(str(jpype.java.lang.System.getProperty("java.class.path")).split(os.pathsep))
@@ -82,7 +81,7 @@ def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
 
 
 def java_ms() -> int:
-    """The time by Java's clock, in milliseconds since the epoch. The lake's clock follows the store's, which may be minutes off."""
+    """The time by Java's clock, since the epoch. The lake's clock follows the store's, which may be minutes off."""
     return int(load_jpype().JClass("java.lang.System").currentTimeMillis())
 
 
@@ -90,9 +89,7 @@ class EmbeddedEngine:
     """One life of the engine. `start`, `next` until it gives None, `close`."""
 
     def __init__(self, properties: Mapping[str, str], *, characters_of: CharactersOf, ear: BinlogListener | None = None) -> None:
-        """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log that the engine reads; None: it reads none, or
-        not for long.
-        """
+        """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log; None: none is read, or not for long."""
         self._jpype = load_jpype()
         self._ear, self._characters_of = ear, characters_of
         self._properties = with_converter(properties)
@@ -100,15 +97,12 @@ class EmbeddedEngine:
         self._closing = threading.Event()
         self._ended = threading.Event()
         self.said: str | None = None
-        """What the engine said when it ended by a failure."""
         self.failure: BaseException | None = None
-        """What went wrong on this side of it."""
         self.schemas: dict[str, ConnectSchemas] = {}
         self._engine: Any = None
         self._functions: _Functions | None = None
 
     def start(self) -> None:
-        """Begin to read."""
         jpype = self._jpype
         functions = self._functions = _Functions(jpype)
         install(self._properties, self._characters_of, self._fail)
@@ -163,7 +157,7 @@ class EmbeddedEngine:
         self.failure = self.failure or error
 
     def _take(self, functions: _Functions, records: Any) -> None:  # noqa: ANN401 - Java's
-        """Put a batch where `next` finds it; the engine's thread calls this."""
+        """Put a batch where `next` finds it, in the engine's thread."""
         if self.failure is not None:  # a value of these records could not be converted
             raise self.failure
         try:
@@ -185,11 +179,10 @@ class EmbeddedEngine:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, and everything that came out of it was taken."""
+        """Whether it has ended, and all of its records were taken."""
         return self._ended.is_set() and self._batches.empty()
 
     def metric(self, domain: str, context: str, name: str) -> Any:  # noqa: ANN401 - of any type
-        """One of the connector's figures; None where it has none yet."""
         jpype = self._jpype
         server = jpype.JClass("java.lang.management.ManagementFactory").getPlatformMBeanServer()
         prefix = self._properties["topic.prefix"]
@@ -200,11 +193,10 @@ class EmbeddedEngine:
         return None if value is None else value
 
     def now_ms(self) -> int:
-        """The time by the clock of its heartbeats, in milliseconds since the epoch."""
+        """The time by the clock of its heartbeats, since the epoch."""
         return java_ms()
 
     def give_back(self) -> None:
-        """Give back to the system what a burst of changes took."""
         give_back(self._jpype)
 
     def close(self) -> None:
@@ -265,7 +257,6 @@ class _Functions:
         self._mapper = jpype.JClass("com.fasterxml.jackson.databind.ObjectMapper")()
 
     def batch(self, records: Any, schemas: dict[str, ConnectSchemas]) -> RecordBatch:  # noqa: ANN401 - Java's
-        """What a list of events says."""
         import json
 
         names = self._joined(records, self.schema_name)

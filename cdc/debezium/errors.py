@@ -1,4 +1,4 @@
-"""What keeps a capture by Debezium's engine from going on, and how its words become errors of Penstock."""
+"""Obstacles to a capture by Debezium's engine, and its messages as errors of Penstock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..capture.errors import CaptureRetry, SourceUnavailable
 
 
 class BinlogLost(CallError):
-    """The server no longer has the log behind what is in the topic: changes are missing."""
+    """The server no longer has the log behind the topic's end: changes are missing."""
 
     kind = "binlog_lost"
 
@@ -32,7 +32,7 @@ class TableUnfollowed(ConnectorStopped):
 
 
 class EventUnreadable(CallError):
-    """The connector cannot read an event of the log, and would not later either."""
+    """The connector cannot read an event of the log, now or later."""
 
     kind = "event_unreadable"
 
@@ -87,7 +87,7 @@ _AWAY = (
 
 
 def engine_error(said: str, where: str) -> PenstockError:
-    """The error for what the engine said when it ended: the messages of its exception and of those behind it, a line each."""
+    """The error for the engine's last words: the messages of its exception and of those behind it, a line each."""
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no reason given"]
 
     def first(words: tuple[str, ...]) -> str | None:
@@ -148,7 +148,6 @@ def engine_error(said: str, where: str) -> PenstockError:
 
 
 def binlog_lost(where: str, observed: str) -> BinlogLost:
-    """The error for changes that are gone for good."""
     return BinlogLost(
         "the binlog is lost: the server has purged changes that are not in the topic",
         operation="capture",

@@ -30,21 +30,21 @@ _SAVE_S, _TELL_S, _SIGNALS_S = 1.0, 1.0, 5.0
 _LOOK_S, _LOOK_FOR_END_S = 1.0, 0.1
 _IDLE_S, _BUSY_S = 0.25, 0.01
 _SILENT_S, _START_S = 20.0, 600.0
-"""A connector that lives tells so by a heartbeat, every second or so. It connects once it has read the history of all tables' columns."""
+"""A living connector sends a heartbeat every second or so. It connects once it has read the history of all tables' columns."""
 _OF_PLACE = ("ts_sec", "file", "pos", "gtids", "server_id")
 
 
 def boundary(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """The beginning of the transaction in which a record's place lies, from which the connector tells all of it.
+    """The beginning of a record's transaction, from which the connector sends all of it.
 
-    What it counts within the transaction is left out. It counts the server's heartbeats too, where a statement such as ALTER TABLE leaves it
-    with a transaction that does not end: so many changes of the next transactions would be passed over.
+    Its count within the transaction is left out. It counts heartbeats too where a statement such as ALTER TABLE leaves an open transaction: so many
+    later changes would be passed over.
     """
     return {name: value for name, value in offset.items() if name in _OF_PLACE}
 
 
 class EngineFollower:
-    """Reads the engine until it is told to stop."""
+    """Reads the engine until it is stopped."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class EngineFollower:
         where: str,
         beats_as: str | None,
     ) -> None:
-        """``reading`` is the number of the last reading of tables' rows, and ``whole_from`` a place in the log that is not before it.
-        ``beats_as``: the name under which a message says that the topic equals the source, where no change does.
+        """``reading`` is the number of the last reading of tables' rows, and ``whole_from`` a place in the log that is not before it. ``beats_as``:
+        the name of messages that the topic equals the source, where no change shows it.
         """
         self._engine, self._effects, self._connector, self._states, self._history = engine, effects, connector, states, history
         self._clock, self._reached, self._tell, self._where = clock, reached, tell, where
@@ -95,9 +95,9 @@ class EngineFollower:
         ends_at: tuple[str, int] | None = None,
         ended: Callable[[], PenstockError],
     ) -> tuple[EngineState, bool]:
-        """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal asks for rows. Then everything before the
-        stored place is durable. Returns the state, and whether rows were asked for. A table that has other rows by a statement asks for them too.
-        ``ends_at``: as ``until``, and nothing of this place or behind it is told.
+        """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal or a statement asks for rows. Then everything
+        before the stored place is durable. Returns the state, and whether rows were asked for. ``ends_at``: as ``until``, and nothing of this place
+        or behind it is sent.
         """
         if ends_at is not None:
             until, self._ends_at = ends_at, (file_number(ends_at[0]), ends_at[1])
@@ -126,7 +126,6 @@ class EngineFollower:
     def _run(
         self, state: EngineState, stopped: Callable[[], bool], until: tuple[str, int] | None, ended: Callable[[], PenstockError]
     ) -> tuple[EngineState, dict[str, tuple[str, ...]]]:
-        """The state, and what signals ask for."""
         asked: dict[str, tuple[str, ...]] = {}
         while not stopped() and not asked and not self._effects.ends:
             batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
@@ -156,7 +155,7 @@ class EngineFollower:
         return self._save(state, None), asked
 
     def _take(self, batch: RecordBatch, now_s: float) -> bool:
-        """Send a batch, or what is before the place where rows are to be read. Returns whether the last record that was waited for has come."""
+        """Send a batch, or its part before the place where rows are to be read. Returns whether the last awaited record has come."""
         self._effects.check()
         if self._history.keep():
             self._reached("history durable")
@@ -198,12 +197,12 @@ class EngineFollower:
         return barrier and unread is None
 
     def _is_beyond(self, place: tuple[int, int]) -> bool:
-        """Whether nothing of a place may be told: the connector has passed over an event before it, or the life ends before it."""
+        """Whether the connector has passed over an event before a place, or the life ends before it."""
         unread = self._effects.unread
         return (unread is not None and place > unread) or (self._ends_at is not None and place >= self._ends_at)
 
     def _end(self, records: list[ChangeRecord], now_s: float) -> bool:
-        """Send what is before a place of which nothing may be told. Returns whether that is where the life ends."""
+        """Send the records before that place. Returns whether the life ends there."""
         if self._ends_at is not None:
             self._effects.apply_before(records, before=self._ends_at)
         self._outbox.add(records, None, now_s)
@@ -231,7 +230,7 @@ class EngineFollower:
         return state
 
     def _look(self, now_s: float, until: tuple[str, int] | None) -> None:
-        """See whether the connector still has its connection, which it does not tell, and whether it has read far enough."""
+        """Check the connector's connection, of which no event comes, and whether it has read far enough."""
         domain = self._connector.domain
         connected = bool(self._engine.metric(domain, "streaming", "Connected"))
         lost = self._connected and not connected

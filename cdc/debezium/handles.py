@@ -10,8 +10,6 @@ _OWN_CONVERTER = "io.debezium.relational.ValueConverter"
 
 
 class _Called:
-    """A function of Python's as Debezium's ``Converter``."""
-
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.convert = function
 
@@ -31,53 +29,47 @@ class ConversionHandles:
         self._equals = self._lookup.findVirtual(self._object, "equals", test)
         self._bytes = jpype.JArray(jpype.JByte).class_
         self.same = self._methods.identity(self._object)
-        """Gives what it gets."""
+        """The identity."""
 
     def registered(self, handle: Any) -> Any:  # noqa: ANN401 - Java's
-        """A handle as what Debezium registers."""
         return self._jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
             self._jpype.JClass(_CONVERTER), handle
         )
 
     def own(self, converter: Any) -> Any:  # noqa: ANN401 - Java's
-        """One of the connector's own converters."""
         return self._lookup.findVirtual(self._jpype.JClass(_OWN_CONVERTER), "convert", self._conversion).bindTo(converter)
 
     def python(self, function: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - Java's
-        """A function of Python's, for what is rare."""
+        """A function of Python's, for rare values."""
         interface = self._jpype.JClass(_CONVERTER)
         proxy = self._jpype.JObject(self._jpype.JProxy(interface, inst=_Called(function)), interface)
         return self._lookup.findVirtual(interface, "convert", self._conversion).bindTo(proxy)
 
     def of_class(self, name: str, then: Any, otherwise: Any) -> Any:  # noqa: ANN401 - Java's
-        """``then`` for values of a class, and ``otherwise`` for others."""
         return self._methods.guardWithTest(self._is_instance.bindTo(self._jpype.JClass(name).class_), then, otherwise)
 
     def of_bytes(self, then: Any, otherwise: Any) -> Any:  # noqa: ANN401 - Java's
-        """The same of bytes."""
         return self._methods.guardWithTest(self._is_instance.bindTo(self._bytes), then, otherwise)
 
     def instead(self, value: Any, other: Any, otherwise: Any) -> Any:  # noqa: ANN401 - Java's
-        """``other`` for one value, and ``otherwise`` for all others."""
         constant = self._methods.dropArguments(self._methods.constant(self._object, other), 0, self._object)
         return self._methods.guardWithTest(self._equals.bindTo(value), constant, otherwise)
 
     def padded(self, count: int, then: Any) -> Any:  # noqa: ANN401 - Java's
-        """Bytes, with zeros behind them up to so many, for ``then``."""
+        """Bytes, with zeros behind them up to ``count``, for ``then``."""
         arrays, number = self._jpype.JClass("java.util.Arrays"), self._jpype.JClass("java.lang.Integer")
         copy = self._lookup.findStatic(arrays, "copyOf", self._types.methodType(self._bytes, self._bytes, number.TYPE))
         padded = self._methods.insertArguments(copy, 1, number.valueOf(count)).asType(self._conversion)
         return self._methods.filterReturnValue(padded, then)
 
     def text(self, charset: str) -> Any:  # noqa: ANN401 - Java's
-        """Bytes as text of one of Java's character sets."""
         string, kind = self._jpype.JClass("java.lang.String").class_, self._jpype.JClass("java.nio.charset.Charset")
         void = self._jpype.JClass("java.lang.Void").TYPE
         made = self._lookup.findConstructor(string, self._types.methodType(void, self._bytes, kind.class_))
         return self._methods.insertArguments(made, 1, kind.forName(charset)).asType(self._conversion)
 
     def unless_contains(self, part: str, then: Any, otherwise: Any) -> Any:  # noqa: ANN401 - Java's
-        """What ``then`` makes of a value, or ``otherwise`` where that text has a part."""
+        """The result of ``then``, or of ``otherwise`` where that text has a part."""
         string = self._jpype.JClass("java.lang.String").class_
         boolean, sequence = self._jpype.JClass("java.lang.Boolean").TYPE, self._jpype.JClass("java.lang.CharSequence").class_
         contains = self._lookup.findVirtual(string, "contains", self._types.methodType(boolean, sequence))
@@ -89,7 +81,6 @@ class ConversionHandles:
         return self._methods.foldArguments(chosen, then)
 
     def looked_up(self, values: Any) -> Any:  # noqa: ANN401 - Java's
-        """What a map has for a value."""
         return self._lookup.findVirtual(self._jpype.JClass("java.util.Map"), "get", self._conversion).bindTo(values)
 
     def in_zone(self, zone: Any, then: Any) -> Any:  # noqa: ANN401 - Java's

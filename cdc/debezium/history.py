@@ -1,4 +1,4 @@
-"""The history of the tables' columns, which the connector appends to a file of this process: it goes into the lake as it grows."""
+"""The history of the tables' columns, which the connector appends to a local file: it goes into the lake as it grows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from .statements import Name, quoted_name
 
 
 class SchemaHistory:
-    """The file of one life of the engine, all of which was in the lake when that began."""
+    """The file of one life of the engine, which begins as in the lake."""
 
     def __init__(self, path: Path, states: EngineStateStore, parts: int) -> None:
         self._path, self._states, self.parts = path, states, parts
         self._bytes = path.stat().st_size
 
     def keep(self) -> bool:
-        """Put what the connector has added since, and return when it is durable. Returns whether there was anything.
-
-        A line is there before the events that need it come out of the engine.
-        """
+        """Put the connector's new lines durably, before events that need them come out. Returns whether there was anything."""
         if self._path.stat().st_size == self._bytes:
             return False
         with self._path.open("rb") as file:
@@ -37,12 +34,11 @@ class SchemaHistory:
 
 
 def has_known(history: bytes, table: Name) -> bool:
-    """Whether the connector ever knew columns of a table."""
     return bool(_said_of(table, _parsed(history)))
 
 
 def lines_of(history: bytes, table: Name, offset: str) -> str:
-    """The lines of a history that say a table's columns, behind one by which the connector forgets what it knew of it. ``offset``: of that."""
+    """The lines with a table's columns, behind one by which the connector forgets the table. ``offset``: of that."""
     lines = _parsed(history)
     said = _said_of(table, lines)
     forgets = {

@@ -1,7 +1,7 @@
-"""The JARs of Debezium's engine and of one connector: pinned one by one, each with its digest and a permissive licence.
+"""The JARs of Debezium's engine and of one connector: pinned, each with its digest and a permissive licence.
 
-They come from Maven Central, by the Ivy that Spark ships where PySpark is installed, or else by Maven. A driver of a database is never
-fetched: those of MySQL and MariaDB are under the GPL and the LGPL, so whoever captures brings one.
+They come from Maven Central, by PySpark's Ivy or by Maven. A database's driver is never fetched: those of MySQL and MariaDB are under the GPL and
+the LGPL, so users bring one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ class EngineJar:
 
     @property
     def file_name(self) -> str:
-        """The file's name in the cache."""
         return f"{self.group}_{self.name}-{self.version}.jar"
 
 
 def listed(connector: Connector) -> list[EngineJar]:
-    """The JARs of the engine with one connector."""
     lines = [line.split() for line in _LIST.read_text().splitlines() if line and not line.startswith("#")]
     jars = [EngineJar(*line) for line in lines]
     wanted = {*_SHARED, f"{_CONNECTORS}{connector.name}"}
@@ -50,15 +48,12 @@ def listed(connector: Connector) -> list[EngineJar]:
 
 
 def jar_folder() -> Path:
-    """The folder of the cache: ``$PENSTOCK_CACHE/debezium``, or ``~/.cache/penstock/debezium``."""
+    """The cache: ``$PENSTOCK_CACHE/debezium``, or ``~/.cache/penstock/debezium``."""
     return Path(os.environ.get("PENSTOCK_CACHE") or "~/.cache/penstock").expanduser() / "debezium"
 
 
 def ensure(connector: Connector) -> list[Path]:
-    """The files of `listed`, fetched when they are not in the cache yet, or not whole there.
-
-    Processes may do this side by side: a file appears whole or not at all. Raises `MissingDependency`.
-    """
+    """The files of `listed`, fetched when they are not whole in the cache. A file appears whole or not at all. Raises `MissingDependency`."""
     folder = jar_folder()
     jars = listed(connector)
     missing = [jar for jar in jars if not _is_there(folder, jar)]
@@ -68,7 +63,7 @@ def ensure(connector: Connector) -> list[Path]:
 
 
 def _is_there(folder: Path, jar: EngineJar) -> bool:
-    """Whether a JAR is in the cache, and is the one that is meant. A file that was found so is remembered by a stamp beside it."""
+    """Whether the cache has the pinned JAR. A checked file has a stamp beside it."""
     path, stamp = folder / jar.file_name, folder / f"{jar.file_name}.{jar.sha256[:16]}"
     if not path.is_file():
         return False
@@ -81,7 +76,6 @@ def _is_there(folder: Path, jar: EngineJar) -> bool:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -161,7 +155,7 @@ def _by_maven(jars: Sequence[EngineJar], scratch: Path) -> str | None:
 
 
 def _run(command: Sequence[str]) -> str | None:
-    """Returns None, or what went wrong."""
+    """None, or the failure."""
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
@@ -175,8 +169,8 @@ def _run(command: Sequence[str]) -> str | None:
 
 
 def find_driver(connector: Connector, named: str | None, places: Iterable[str] | None = None) -> Path:
-    """The JAR of the database's driver: the one named, or the one that a package of the system has installed. Raises `InvalidArgument` for a
-    name without a file, and `MissingDependency`.
+    """The JAR of the database's driver: the named one, or that of a system package. Raises `InvalidArgument` for a name without a file, and
+    `MissingDependency`.
     """
     if named is not None:
         if not Path(named).is_file():

@@ -26,9 +26,7 @@ _LIBRARIES = ("lib/server/libjvm.so", "lib/server/libjvm.dylib", "bin/server/jvm
 
 
 def find_jvm(environment: Mapping[str, str] | None = None) -> Path:
-    """The library of a Java 17 or newer: ``JAVA_HOME``, then the one on ``PATH``, then those in the usual folders. Raises
-    `MissingDependency`.
-    """
+    """The library of a Java 17 or newer: ``JAVA_HOME``, then ``PATH``, then the usual folders. Raises `MissingDependency`."""
     unfit = []
     for home in _homes(os.environ if environment is None else environment):
         library = next((home / name for name in _LIBRARIES if (home / name).is_file()), None)
@@ -56,7 +54,7 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in a folder, by the file in which each says it."""
+    """The major version of the Java in a folder, by its release file."""
     try:
         said = (home / "release").read_text(errors="replace")
     except OSError:

@@ -1,6 +1,6 @@
-"""The class that Debezium makes a converter of, as its property ``converters`` names a class, and an object of Python's is none.
+"""The Java class of our converter, as Debezium's property ``converters`` names a class.
 
-The class hands all calls to an object of Python's. It is made here, byte by byte, of what Java's virtual machine reads.
+The class hands all calls to an object of Python's. It is made here, byte by byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _METHODS = (
 
 
 def define_bridge_class(target: object) -> None:
-    """Have the class, and ``target`` as what its objects hand their calls to from now on."""
+    """Have the class, whose objects hand their calls to ``target`` from now on."""
     jpype = load_jpype()
     interface = jpype.JClass(INTERFACE)
     try:
@@ -32,7 +32,7 @@ def define_bridge_class(target: object) -> None:
 
 
 def class_file() -> bytes:
-    """The class: it implements the interface, and each method calls that of ``target``."""
+    """The class file: each method calls that of ``target``."""
     this_name, interface_name = CLASS.replace(".", "/"), INTERFACE.replace(".", "/")
     pool: dict[bytes, int] = {}
 

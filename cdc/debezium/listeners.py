@@ -7,7 +7,7 @@ from typing import Any
 
 
 class EventFunctions:
-    """Functions of Java's own, which look at an event without a call into Python."""
+    """Functions that look at an event without a call into Python."""
 
     def __init__(self, jpype: Any) -> None:  # noqa: ANN401 - a module
         shyiko = "com.github.shyiko.mysql.binlog"
@@ -23,7 +23,6 @@ class EventFunctions:
         self.dropped = self._handles.empty(self._method(self._nothing, self._event))
 
     def calls(self, take: Callable[[Any], None]) -> Any:  # noqa: ANN401 - Java's
-        """A function that hands an event to Python."""
 
         class Python:
             def onEvent(self, event: Any) -> None:  # noqa: N802, ANN401 - Java's
@@ -33,22 +32,19 @@ class EventFunctions:
         return self._lookup.findVirtual(self._listener, "onEvent", self._method(self._nothing, self._event)).bindTo(python)
 
     def guarded(self, test: Any, then: Any, other: Any) -> Any:  # noqa: ANN401 - Java's
-        """A function that does one thing or the other."""
         return self._handles.guardWithTest(test, then, other)
 
     def listener(self, function: Any) -> Any:  # noqa: ANN401 - Java's
-        """A listener that calls a function."""
         return self._jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(self._listener, function)
 
     def set_of(self, things: Iterable[Any]) -> Any:  # noqa: ANN401 - Java's
-        """A set of Java's, which may be changed later."""
+        """A changeable set of Java's."""
         those = self._jpype.JClass("java.util.HashSet")()
         for one in things:
             those.add(one)
         return those
 
     def is_one_of(self, types: Any) -> Any:  # noqa: ANN401 - Java's
-        """Whether an event is of one of these types, a set of Java's."""
         header = self._jpype.JClass("com.github.shyiko.mysql.binlog.event.EventHeader")
         type_of = self._handles.filterReturnValue(
             self._lookup.findVirtual(self._event, "getHeader", self._method(header)),
@@ -57,7 +53,6 @@ class EventFunctions:
         return self._handles.filterReturnValue(type_of, self._is_in(types, self.types))
 
     def has_flags(self, flags: Iterable[int]) -> Any:  # noqa: ANN401 - Java's
-        """Whether the beginning of a transaction has flags that are one of these numbers."""
         data = self._jpype.JClass("com.github.shyiko.mysql.binlog.event.EventData")
         int_type = self._jpype.JClass("java.lang.Integer").TYPE
         flags_of = self._handles.filterReturnValue(

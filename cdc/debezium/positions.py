@@ -1,10 +1,10 @@
 """Places in a binlog, and the one number under which an event of it is sent.
 
-A change of a row stands at (binlog file, position of its event in the file, row in that event). An update that gives a row another key comes
-as a delete and a create at one place, so the operation counts too. All are packed into 63 bits, below 2**63.
+A change of a row stands at (binlog file, position of its event in the file, row in that event). An update that gives a row another key comes as a
+delete and a create at one place, so the operation counts too. All are packed into 63 bits.
 
-No change has one of the last 64 rows that would fit. A number with such a row lies between transactions (`penstock.cdc.capture.readings`): it
-names the place in the log that is one byte behind its position.
+No change has one of the last 64 rows. A number with such a row lies between transactions (`penstock.cdc.capture.readings`): one byte behind its
+position.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def file_number(file: str) -> int:
 def sequence_of(file: str, pos: int, row: int, op: str) -> int:
     """The number of a change, above that of every change before it in the binlog. Raises `DataDamaged`, `LimitExceeded`.
 
-    Rows are counted within their event. A row of an event that is not compressed takes two bytes at least, and an event takes 8 KiB, or one
-    row. So no more than 4,096 have one position unless the server is told otherwise.
+    Rows are counted within their event. An uncompressed row takes two bytes at least, and an event takes 8 KiB, or one row. So no more than 4,096
+    have one position unless the server is configured otherwise.
     """
     number = file_number(file)
     for what, value, limit in (
@@ -57,8 +57,7 @@ def sequence_of(file: str, pos: int, row: int, op: str) -> int:
 
 
 def between(file: str, pos: int, reading: int) -> int:
-    """The number of the place ``pos``: above that of every change before it, and below that of every other. Raises `DataDamaged`,
-    `LimitExceeded`.
+    """The number of the place ``pos``, between those of the changes before and behind it. Raises `DataDamaged`, `LimitExceeded`.
 
     ``reading`` is the number of the last reading of tables' rows, as of a place that is not behind this one.
     """
@@ -66,6 +65,6 @@ def between(file: str, pos: int, reading: int) -> int:
 
 
 def place_text(position: int) -> str:
-    """The place of a number that lies between transactions: the number of the file as its name has it, and the position in the file."""
+    """The place of a number between transactions: the file's number as in its name, and the position."""
     number, before = divmod(position >> CHANGE_BITS, 1 << POS_BITS)
     return f"{number:06}:{before + 1}"

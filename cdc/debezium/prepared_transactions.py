@@ -1,7 +1,7 @@
 """Transactions of two phases (XA): their rows are in the log when they are prepared, and count when they are committed; pure.
 
-Rows of a prepared transaction are held here. An earlier process, or one whose rows were too many, has kept the names of the tables only: these are
-read again when it is committed.
+Rows of a prepared transaction are held here. Of an earlier process's, or of too many, only the tables are known: these are read again at the
+commit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Noted = tuple[tuple[str, tuple[str, ...]], ...]
 @dataclass(slots=True)
 class _Transaction:
     records: list[ChangeRecord] | None = field(default_factory=list)
-    """None: they are not here any more, or were too many."""
+    """None: an earlier process had them, or they were too many."""
     tables: dict[str, None] = field(default_factory=dict)
     ended_at: int | None = None
     """The place of its commit or rollback."""
 
 
 class PreparedTransactions:
-    """What was prepared, and is not known to be over for good."""
+    """Prepared transactions that may not be over."""
 
     def __init__(self, noted: Noted = ()) -> None:
         self._all = {xid: _Transaction(None, dict.fromkeys(tables)) for xid, tables in noted}
@@ -34,11 +34,10 @@ class PreparedTransactions:
         self._bytes = 0
 
     def begin(self) -> None:
-        """What comes until `prepared` belongs to a transaction of two phases."""
         self._open = _Transaction()
 
     def take(self, record: ChangeRecord) -> bool:
-        """Hold a row back, if it belongs to such a transaction. Returns whether it does."""
+        """Hold a row back. Returns whether it belongs to such a transaction."""
         one = self._open
         if one is None:
             return False
@@ -51,20 +50,19 @@ class PreparedTransactions:
         return True
 
     def prepared(self, xid: str) -> None:
-        """The transaction is whole in the log."""
         if self._open is not None:  # a log may be read from behind its beginning
             self._forget(xid)
             self._all[xid], self._open = self._open, None
 
     def rolled_back(self, xid: str, number: int) -> None:
-        """It has never been. ``number``: of the place."""
+        """``number``: of the place."""
         if (one := self._all.get(xid)) is not None:
             self._let_go(one)
             one.tables.clear()
             one.ended_at = number
 
     def committed(self, xid: str, number: int) -> tuple[list[ChangeRecord], tuple[str, ...]] | None:
-        """Its rows; or none, and the tables to read again. None: nobody knows what it changed. ``number``: of the place."""
+        """Its rows; or none, and the tables to read again. None: its changes are unknown. ``number``: of the place."""
         one = self._all.get(xid)
         if one is None:
             return None
@@ -74,7 +72,7 @@ class PreparedTransactions:
         return ([], tables) if records is None else (records, ())
 
     def noted(self, offset: int) -> Noted:
-        """What the state has to tell to one who goes on at a place. What is over before it is forgotten."""
+        """The state's entry for a restart at a place. Transactions that are over before it are forgotten."""
         over = [xid for xid, one in self._all.items() if one.ended_at is not None and one.ended_at < offset]
         for xid in over:
             self._forget(xid)

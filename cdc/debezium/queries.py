@@ -1,4 +1,4 @@
-"""What is read of a table, and how its names stand in SQL and in the connector's properties; pure."""
+"""Queries of tables, and their names in SQL and in the connector's properties; pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ TABLES_QUERY = (
     "SELECT table_schema, table_name FROM information_schema.tables"
     " WHERE CONCAT(table_schema, '.', table_name) = ? AND table_type <> 'VIEW'"
 )
-"""The tables that the connector calls so."""
 DATABASES_QUERY = (
     "SELECT schema_name FROM information_schema.schemata WHERE LEFT(?, CHAR_LENGTH(schema_name) + 1) = CONCAT(schema_name, '.')"
 )
-"""The databases that a table's name may begin with."""
 COLUMNS_QUERY = "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position"
 KEY_QUERY = (
     "SELECT column_name FROM information_schema.key_column_usage WHERE table_schema = ? AND table_name = ? AND constraint_name = 'PRIMARY'"
@@ -30,7 +28,7 @@ class KeyColumn:
 
     name: str
     resumable: bool
-    """Whether a value that an event tells can be written in SQL as it is. Text cannot: which text comes first is its collation's matter."""
+    """Whether an event's value can be written in SQL as it is. Text cannot: its order is its collation's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,6 @@ class SourceColumn:
 
     name: str
     kind: str
-    """Its type, without a length, in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class ServerTable:
     database: str
     name: str
     columns: tuple[SourceColumn, ...] = ()
-    """None: it is not there."""
+    """Empty: there is no such table."""
     key: tuple[KeyColumn, ...] = ()
 
 
@@ -57,7 +54,7 @@ _TABLE_ID = re.compile(r"table_id: (?P<id>\d+)(?: \((?P<table>.*)\))?", re.DOTAL
 
 
 def table_behind(events: Iterable[Sequence[str | None]], pos: int) -> str | None:
-    """The table, ``database.table``, of the first event of rows behind a position, from what SHOW BINLOG EVENTS says of a file."""
+    """The table, ``database.table``, of the first event of rows behind a position, from SHOW BINLOG EVENTS of a file."""
     tables: dict[str, str] = {}
     for _, place, _, _, _, said in events:
         if (found := _TABLE_ID.match(said or "")) is None:
@@ -70,17 +67,15 @@ def table_behind(events: Iterable[Sequence[str | None]], pos: int) -> str | None
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it, and as the connector's properties have it where they name a table."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_table(table: ServerTable) -> str:
-    """A table's name, likewise."""
     return f"{quoted(table.database)}.{quoted(table.name)}"
 
 
 def pattern_of(name: str) -> str:
-    """The pattern that means one name, in a list of the connector's, which has commas between patterns."""
+    """The pattern of one name, in a list of the connector's, which has commas between patterns."""
     return re.escape(name).replace(",", r"\x2c")
 
 
@@ -96,7 +91,6 @@ def rows_query(table: ServerTable, after: Sequence[int | str] | None) -> str:
 
 
 def characters_query(charset: str) -> str:
-    """The query for the characters of one of the server's sets: their bytes, and what the server reads there."""
     digits = " UNION ALL ".join(f"SELECT {digit} AS n" for digit in range(16))
     numbers = " CROSS JOIN ".join(f"({digits}) AS d{place}" for place in range(4))
     number = " + ".join(f"d{place}.n * {16**place}" for place in range(4))
@@ -108,7 +102,7 @@ def characters_query(charset: str) -> str:
 
 
 def _read(column: SourceColumn) -> str:
-    """A column as the driver and the connector take it for what the binlog tells of it."""
+    """A column in the form in which driver and connector read what the binlog has of it."""
     name = f"r.{quoted(column.name)}"
     if (said := _as_told(name, column.kind)) == name:
         return name

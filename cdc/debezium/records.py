@@ -1,7 +1,7 @@
 """The engine's records as messages; pure.
 
-The body is ``{"key": {schema, payload}, "value": {schema, payload}}``, the envelope as the connector made it. Of the schemas only what says the
-columns' types is kept: connectors repeat in each the form of the envelope itself, which is far larger than a change.
+The body is ``{"key": {schema, payload}, "value": {schema, payload}}``, the envelope as the connector made it. Only the columns' types are kept of
+the schemas: the envelope's own form, in each record, is far larger than a change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .statements import Name
 
 
 class KeylessTable(InvalidArgument):
-    """A table, the error's object, whose rows nothing tells apart."""
+    """A table, the error's object, without a key."""
 
 
 class _Value(msgspec.Struct, gc=False):
@@ -42,20 +42,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 def schemas_of(key: str | None, value: str) -> ConnectSchemas:
-    """The parts of a record's schemas that say the columns' types, from JSON."""
     fields = _ANY.decode(value).get("fields", ())
     after = [field for field in fields if field.get("field") == "after"]
     return ConnectSchemas(b"null" if key is None else key.encode(), _encode({"type": "struct", "fields": after}))
 
 
 def row_fields(schemas: ConnectSchemas) -> tuple[str, ...]:
-    """The columns that a record's schemas name."""
     (after,) = _ANY.decode(schemas.value)["fields"]
     return tuple(field["field"] for field in after["fields"])
 
 
 def heartbeat_ms(value: bytes) -> int | None:
-    """When a heartbeat was made; None for any other record."""
+    """None for any other record."""
     event = _VALUE.decode(value)
     return event.ts_ms if event.source is None and event.op is None and value.startswith(b'{"ts_ms"') else None
 
@@ -118,15 +116,15 @@ def _raw(value: object) -> msgspec.Raw:
 
 
 def truncate_record(connector: str, name: str, table: Name, place: tuple[str, int, int], made_ms: int) -> ChangeRecord:
-    """The message that empties a table at a place of the log: file, position and a number that tells it from others there."""
+    """The message that empties a table at a place of the log: file, position and a number that makes it unique there."""
     file, pos, row = place
     record = snapshot_truncate(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
     return record._replace(sequence=sequence_of(file, pos, row, "t"))
 
 
 def stop_record(connector: str, name: str, table: Name, reason: str, end: tuple[str, int], now_ms: int) -> ChangeRecord:
-    """The message that says that a table is not captured any more. No row changes. It lies two places before the log's end: behind all that was
-    told of the table, and before the truncate of a later snapshot, which takes it back.
+    """The message that a table is not captured any more. No row changes. It lies two places before the log's end: behind all of the table's
+    changes, and before the truncate of a later snapshot.
     """
     database, short = table
     said = {

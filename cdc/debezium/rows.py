@@ -1,8 +1,8 @@
-"""The rows that tables have, read by the engine's own snapshot in the order of their keys, and sent chunk by chunk.
+"""The rows of tables, read by the engine's own snapshot in the order of their keys, and sent chunk by chunk.
 
-A chunk is one batch of the topic, whole or not at all, and is recorded before it is sent. So after a kill the producer's last sequence tells
-whether it is there, and reading goes on behind it or with it, at a later time. That is harmless: each row tells the place in the log at which it
-was read, changes before that are passed over when they come again, and later ones are told behind it.
+A chunk is one batch of the topic, and is recorded before it is sent. So after a kill the producer's last sequence shows whether it is there, and
+reading goes on behind it or with it, at a later time. That is harmless: each row has the place in the log at which it was read, earlier changes are
+passed over when they come again, and later ones come behind it.
 """
 
 from __future__ import annotations
@@ -58,12 +58,11 @@ class RowsReader:
         self._next = rows_go_on_at(producer.last_sequence, followed)
 
     def take_count(self) -> int:
-        """The number of rows sent since the last time."""
         count, self._count = self._count, 0
         return count
 
     def plan(self, state: EngineState) -> tuple[EngineState, Mapping[str, str]]:
-        """The state that an earlier process has left, and the properties of the engine's life that reads the rest."""
+        """The state after an earlier process, and the properties of the engine's life that reads the rest."""
         chunk = state.chunk
         if chunk is not None and chunk.table in state.pending:
             is_there = self._producer.last_sequence >= chunk.end
@@ -94,7 +93,7 @@ class RowsReader:
         ended: Callable[[], PenstockError],
         tell: Callable[[], None],
     ) -> EngineState:
-        """Send the rows that come out of the engine, until all tables are done. Ends early when it is told to stop."""
+        """Send the engine's rows until all tables are done, or it is stopped."""
         rows: list[ChangeRecord] = []
         size_bytes = 0
         table: str | None = None
@@ -180,7 +179,7 @@ class RowsReader:
 
 
 def listed_name(table: ServerTable) -> str:
-    """A table's name in the connector's list of queries. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     name = quoted_table(table)
     if "," in name:
         raise InvalidArgument(
@@ -193,7 +192,7 @@ def listed_name(table: ServerTable) -> str:
 
 
 def whole_key(key: Mapping[str, Any] | None, columns: Sequence[KeyColumn]) -> tuple[int, ...] | None:
-    """A row's primary key, where reading can go on behind it. An event may have another one (``message.key.columns``), which no order is by."""
+    """A row's primary key, where reading can go on behind it. An event may have another one (``message.key.columns``), without an order."""
     if not columns or key is None or key.keys() != {column.name for column in columns}:
         return None
     values = tuple(key[column.name] for column in columns)

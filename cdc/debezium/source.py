@@ -1,4 +1,4 @@
-"""What is asked of the database itself, over the driver that the engine uses too: whether it can be captured, and what tells it from others."""
+"""Questions to the database itself, over the engine's driver: whether it can be captured, and its identity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ log = logging.getLogger("penstock.cdc.debezium")
 
 _RIGHTS = ("SELECT", "RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT")
 _EVENTS_MAX = 10_000
-"""How many events of the log are looked at for the table of one."""
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
@@ -36,7 +35,6 @@ class BinlogServer:
     """One database server."""
 
     def __init__(self, connector: Connector, properties: Mapping[str, str]) -> None:
-        """``properties`` are those of the connector."""
         self._connector, self._properties = connector, properties
         self.where = f"{properties.get('database.hostname', 'localhost')}:{properties.get('database.port', '3306')}"
         self._open: Any = None
@@ -44,7 +42,6 @@ class BinlogServer:
         self._case: str | None = None
 
     def close(self) -> None:
-        """End the connection."""
         if self._open is not None:
             with suppress(load_jpype().JException):  # it is gone already
                 self._open.close()
@@ -93,7 +90,7 @@ class BinlogServer:
         return rows[0][1] if rows else None
 
     def check(self) -> None:
-        """Refuse a server whose log does not tell every row as it is. Raises `InvalidArgument`, and as `ask` does."""
+        """Refuse a server whose log does not have every row as it is. Raises `InvalidArgument`, and as `ask` does."""
         wanted = (
             ("log_bin", ("ON",), "log_bin"),
             ("binlog_format", ("ROW",), "binlog_format = ROW"),
@@ -129,7 +126,7 @@ class BinlogServer:
         return " ".join(row[0] or "" for row in self.ask("SHOW GRANTS")).upper()
 
     def identity(self) -> str:
-        """What tells this server from others, and stays when it is restarted."""
+        """The server's id, which stays when it is restarted."""
         number = self._variable("server_id")
         uid = self._variable("server_uid") or self._variable("server_uuid")
         return f"{number} {uid}"
@@ -147,20 +144,18 @@ class BinlogServer:
         return self.ask("SHOW MASTER STATUS" if older else "SHOW BINARY LOG STATUS")
 
     def logs(self) -> list[tuple[str, int]]:
-        """The files of its log, the oldest first, with their sizes."""
         return [(str(row[0]), int(row[1] or 0)) for row in self.ask("SHOW BINARY LOGS")]
 
     def sequences(self) -> list[str]:
-        """What NEXTVAL takes its numbers from: MariaDB logs each as rows of a table, which it is not."""
+        """The sequences: MariaDB logs the numbers of each as rows of a table, which it is not."""
         rows = self.ask("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'SEQUENCE'")
         return [f"{database}.{name}" for database, name in rows]
 
     def has(self, table: str) -> bool:
-        """Whether there is a table ``database.table``."""
         return bool(self._places(table))
 
     def name_of(self, joined: str) -> tuple[str, str]:
-        """The database and the name of a table that the connector calls so; of one that is gone, the longest name of a database that fits."""
+        """The database and the name in the connector's name of a table; of a gone table, with the longest name of a database that fits."""
         if places := self._places(joined):
             return places[0]
         fitting = [str(database) for (database,) in self.ask(DATABASES_QUERY, joined)]
@@ -198,24 +193,24 @@ class BinlogServer:
         return same if same or self._case_of_names() == "0" else places
 
     def lowers_names(self) -> bool:
-        """Whether it has the names of tables in small letters. It logs statements as they came nevertheless."""
+        """Its log has statements as they came nevertheless."""
         return self._case_of_names() == "1"
 
     def _case_of_names(self) -> str:
-        """What it does with the case of tables' names. Two may differ by it alone where this is 0."""
+        """The treatment of case in tables' names. Two may differ by it alone where this is 0."""
         if self._case is None:
             self._case = self._variable("lower_case_table_names") or "0"
         return self._case
 
     def characters(self, charset: str) -> Characters:
-        """The characters of one of its sets, by their bytes: those of Unicode's first plane, as no set that is asked for has more."""
+        """Characters beyond Unicode's first plane are in no set in use."""
         if charset not in self._characters:
             rows = self.ask(characters_query(charset))
             self._characters[charset] = {bytes.fromhex(str(data)): str(text) for data, text in rows}
         return self._characters[charset]
 
     def table(self, joined: str) -> ServerTable:
-        """The table of a name as the connector has it, ``database.table``, of which either part may have dots. Raises `InvalidArgument`."""
+        """The table of the connector's name, ``database.table``, of which either part may have dots. Raises `InvalidArgument`."""
         places = self._places(joined)
         if len(places) > 1:
             raise InvalidArgument(

@@ -1,7 +1,6 @@
-"""What a capture by Debezium's engine keeps in the lake besides what all captures do: the history of the tables' columns, and what it knows of
-tables that stand still or are learnt anew. The history's parts are ``history/<number>`` beside the state, and never change.
-
-Parts of the history are durable before events that need them are sent.
+"""The state of a capture by Debezium's engine, besides that of all captures: the history of the tables' columns, and tables that stand still or are
+learnt anew. The history's parts are ``history/<number>`` beside the state, and never change; they are durable before events that need them are
+sent.
 """
 
 from __future__ import annotations
@@ -27,23 +26,20 @@ class StoppedTable:
     table: str
     reason: str
     is_told: bool = False
-    """Whether the topic says so."""
 
     @property
     def said(self) -> str:
-        """The reason, and the way on."""
         return f"{self.reason}. Change the table, or leave it out (--set table.exclude.list=…), then --snapshot again"
 
 
 @dataclass(frozen=True, slots=True)
 class RelearnedTable:
-    """A table whose columns were asked for, as the log does not tell them: the connector is told them at a later place, and nothing of it before."""
+    """A table whose columns were asked for, as the log does not have them. The connector gets them at a later place, and nothing of it before."""
 
     table: str
     offset: str
-    """The place, in the connector's words."""
     lines: str
-    """Lines for the connector's history, which say the columns there."""
+    """Lines for the connector's history, with the columns there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +47,16 @@ class EngineState(SourceState):
     """The state of one name and one topic."""
 
     history: int = 0
-    """The number of parts that the history has."""
     prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Transactions of two phases that were prepared before the place and not ended, with the tables of their rows."""
     stopped: tuple[StoppedTable, ...] = ()
-    """Tables that cannot be followed."""
     fresh: tuple[tuple[str, int], ...] = ()
     """Tables that were read again, with a place in the log (`positions.between`) that is not behind that reading."""
     unknown: tuple[tuple[str, str], ...] = ()
-    """Tables whose columns the log does not tell from a place on that is behind this one, and why."""
+    """Tables whose columns are unknown from a later place on, and why."""
     learnt: tuple[RelearnedTable, ...] = ()
-    """Such tables, once their columns are known."""
 
     def with_stopped(self, tables: Mapping[str, str]) -> EngineState:
-        """The state in which these tables stand still too, with the reasons."""
         known = {one.table for one in self.stopped}
         new = tuple(StoppedTable(table, reason) for table, reason in tables.items() if table not in known)
         left = tuple(table for table in self.pending if table not in tables)
@@ -79,7 +71,7 @@ class EngineState(SourceState):
 
     @property
     def place(self) -> str | None:
-        """Where in the log the capture would go on, such as ``binlog.000007:1234``."""
+        """The place to go on, such as ``binlog.000007:1234``."""
         if self.offset is None:
             return None
         found = json.loads(self.offset)
@@ -114,7 +106,7 @@ class _Form(SourceStateForm, frozen=True, kw_only=True):
     unknown: tuple[tuple[str, str], ...] = ()
     learnt: tuple[_LearntForm, ...] = ()
     known: tuple[()] = ()
-    """Earlier releases wrote it of every state."""
+    """Written by earlier releases."""
 
 
 class EngineStateStore(SourceStateStore[EngineState]):
@@ -125,11 +117,11 @@ class EngineStateStore(SourceStateStore[EngineState]):
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, name: str) -> None:
         super().__init__(store, run, topic=topic, name=name)
         self._next: tuple[int, Version | None] | None = None
-        """The number of the history's next part, and what was there under it when this process looked."""
+        """The number of the history's next part, and its version when this process looked."""
 
     @staticmethod
     def parse(data: bytes, where: str) -> EngineState:
-        """A stored state. Raises `DataDamaged`, `NewerFormatError`."""
+        """Raises `DataDamaged`, `NewerFormatError`."""
         form = parse_source_state(data, where, _Form, _Offset)
         fields = {name: value for name, value in form.fields().items() if name != "known"}
         fields["stopped"] = tuple(StoppedTable(**msgspec.structs.asdict(one)) for one in form.stopped)
@@ -137,8 +129,8 @@ class EngineStateStore(SourceStateStore[EngineState]):
         return EngineState(**fields)
 
     def expect_history(self, number: int) -> None:
-        """Look what is there under the number of the next part. A process that was killed before it noted a part has left it: what that said
-        comes again, and replaces it.
+        """Look for the next part, which a process may have left that was killed before it noted the part. Its content comes again,
+        and replaces it.
         """
         try:
             self._next = number, self._run(lambda: self._store.get(self._part(number))).version
@@ -146,11 +138,9 @@ class EngineStateStore(SourceStateStore[EngineState]):
             self._next = number, None
 
     def add_history(self, number: int, data: bytes) -> None:
-        """Put the next part of the history, which was looked for. Raises `FencedError` when another capture has put one since: it began later,
-        and this process stood still meanwhile.
+        """Put the next part of the history, which was looked for. Raises `FencedError` when a later capture has put one since.
 
-        One of this process, or of an earlier one, whose write got no answer and came late is replaced: a later one would have taken the state
-        over before.
+        A late write of this process, or of an earlier one, is replaced: a later process would have taken the state over before.
         """
         expected, version = self._next or (None, None)
         assert expected == number, "it was looked for"

@@ -1,7 +1,7 @@
-"""What the statements of a binlog do to tables and their rows, apart from what events of rows tell; pure.
+"""The effects of a binlog's statements on tables and their rows; pure.
 
-A row binlog has statements too: definitions of tables, transactions of two phases, and changes of rows where a session has told the server to
-write these as statements. Names are taken as they stand there; whether a table is captured is for others to say.
+A row binlog has statements too: definitions of tables, transactions of two phases, and changes of rows where a session has asked for statements.
+Names are taken as they stand there; whether a table is captured is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -13,42 +13,38 @@ from itertools import pairwise
 from typing import Literal
 
 Name = tuple[str, str]
-"""A database and a table, of which either may have dots: joined by one, they do not tell which dot that is."""
+"""A database and a table, of which either may have dots: joined by one, they are ambiguous."""
 
 StatementEffect = Literal["nothing", "rows", "ends", "redefined", "filled", "prepares", "prepared", "commits", "rolls back"]
 
 
 @dataclass(frozen=True, slots=True)
 class BinlogStatement:
-    """What a statement does."""
+    """The effects of a statement."""
 
     does: StatementEffect = "nothing"
-    """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others.
-    ``filled``: so they may, and rows have values of columns that no event tells. The rest are steps of a transaction of two phases.
+    """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others. ``filled``:
+    the same, and rows have values of columns that no event has. The rest are steps of a transaction of two phases.
     """
     tables: tuple[Name, ...] = ()
     """The tables that it names; of ``ends`` those whose rows are no longer what they were."""
     read: tuple[Name, ...] = ()
-    """The tables of ``ends`` that have other rows now, of which no event tells."""
+    """The tables of ``ends`` that have other rows now, of which there is no event."""
     databases: tuple[str, ...] = ()
-    """The databases that it drops."""
     columns: tuple[str, ...] = ()
-    """The columns, in small letters, of whose values ``filled`` speaks."""
+    """The columns of ``filled``, in small letters."""
     makes: tuple[Name, ...] = ()
     """The tables that are there behind it, in a form that is its doing."""
     unknown: tuple[Name, ...] = ()
-    """The tables whose columns nobody can tell from it."""
+    """The tables whose columns cannot be known from it."""
     anew: bool = False
     """Whether what it makes was not there just before, whatever the connector knows of it."""
     told: str | None = None
-    """What the connector is to read in its stead, as it would misunderstand it."""
+    """The text for the connector in its stead, as it would misunderstand it."""
     xid: str = ""
-    """The transaction of two phases."""
     text: str = ""
-    """Its beginning, for people."""
 
     def lowered(self) -> BinlogStatement:
-        """The same, of names in small letters."""
         tables, read, makes, unknown = (
             tuple(dict.fromkeys((database.lower(), table.lower()) for database, table in names))
             for names in (self.tables, self.read, self.makes, self.unknown)
@@ -57,7 +53,7 @@ class BinlogStatement:
         return replace(self, tables=tables, read=read, databases=databases, makes=makes, unknown=unknown)
 
     def of_key(self, key: Iterable[str]) -> BinlogStatement:
-        """The same, of a table that has this key before it: rows that get values of it are other rows."""
+        """The statement, for a table that has this key before it: rows that get values of it are other rows."""
         if self.does != "filled" or not {*self.columns} & {name.lower() for name in key}:
             return self
         return replace(self, does="ends", read=self.tables)
@@ -101,7 +97,7 @@ _XA = {"START": "prepares", "BEGIN": "prepares", "PREPARE": "prepared", "COMMIT"
 _PARTITIONS = {"TRUNCATE", "DROP", "EXCHANGE", "CONVERT"}
 _ADDS_NO_COLUMN = {"INDEX", "KEY", "UNIQUE", "PRIMARY", "FOREIGN", "FULLTEXT", "SPATIAL", "CONSTRAINT", "CHECK", "PARTITION"}
 _VALUES = {"PRIMARY", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP", "AS"}
-"""Words of a new column that rows that were there have a value of. So they have of one that is NOT NULL, or has a DEFAULT."""
+"""Words of a new column that gives existing rows a value, besides NOT NULL and DEFAULT."""
 _BETWEEN_NAMES = ("TO", "IF", "EXISTS", "WAIT", "NOWAIT", "RESTRICT", "CASCADE")
 _TEXT_MAX = 120
 
@@ -119,7 +115,7 @@ class _Token:
 
     @property
     def upper(self) -> str:
-        """A word in capitals; nothing of what is quoted."""
+        """A word in capitals; empty for quoted text."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
     @property
@@ -133,7 +129,7 @@ class _Token:
 
 
 def statement_of(sql: str, database: str, *, of_session: bool = False) -> BinlogStatement:
-    """What a statement does whose session was in this database. ``of_session``: tables that it names may be the session's own, which hide others."""
+    """The effects of a statement in this database. ``of_session``: its tables may be the session's own, which hide others."""
     opened = _opened(sql)
     tokens = _tokens(opened)
     if [token.upper for token in tokens[:2]] == ["SET", "STATEMENT"]:
@@ -166,7 +162,6 @@ def _tokens(sql: str) -> list[_Token]:
 
 
 def _opened(sql: str) -> str:
-    """A statement with the words of its executed comments among the others."""
     if "/*!" not in sql and "/*M!" not in sql:
         return sql
     return "".join(
@@ -175,14 +170,13 @@ def _opened(sql: str) -> str:
 
 
 def _unknown(statement: BinlogStatement, tables: tuple[Name, ...]) -> BinlogStatement:
-    """A statement behind which nobody knows the columns of tables, so that the connector is to forget them."""
+    """A statement behind which the columns of tables are unknown, so that the connector is to forget them."""
     gone = "DROP TABLE IF EXISTS " + ", ".join(map(quoted_name, tables))
     every = tuple(dict.fromkeys((*statement.tables, *tables)))
     return replace(statement, does="ends", tables=every, unknown=tables, told=gone)
 
 
 def quoted_name(parts: Sequence[str]) -> str:
-    """A name as it stands in SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
@@ -192,12 +186,10 @@ def xid_text(gtrid: bytes, bqual: bytes, format_id: int) -> str:
 
 
 def _xid(tokens: Sequence[_Token]) -> str:
-    """The same from a statement's words: two texts and a number."""
     return "".join(token.text for token in tokens if token.kind == "text" or token.text == "," or token.text.isdigit())
 
 
 def _definition(tokens: list[_Token], words: list[str], database: str, text: str, sql: str) -> BinlogStatement:
-    """What a definition of a table or a database does."""
     kind = next((place for place, word in enumerate(words[:8]) if word in ("TABLE", "TABLES", "DATABASE", "SCHEMA")), None)
     if kind is None:
         return BinlogStatement()
@@ -257,13 +249,13 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
 
 
 def _is_of_a_query(verbs: list[str]) -> bool:
-    """Whether a table is made of the rows of a query, so that its definition does not tell all its columns."""
+    """Whether a table is made of the rows of a query, so that its definition lacks columns."""
     pairs = zip(verbs, [*verbs[1:], ""], strict=True)
     return any(word in ("SELECT", "TABLE") or (word == "VALUES" and following == "(") for word, following in pairs)
 
 
 def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str, *, changes: bool) -> BinlogStatement:
-    """What an ALTER TABLE does. ``changes``: whether it may change rows, whatever its actions are."""
+    """``changes``: whether it may change rows, whatever its actions are."""
     tables, filled, fills = [table], dict[str, None](), False
     depth = 0
     for place, word in enumerate(verbs):
@@ -291,7 +283,6 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
 
 
 def _action(tokens: list[_Token]) -> list[_Token]:
-    """The first of these actions."""
     depth = 0
     for place, token in enumerate(tokens):
         depth += (token.upper == "(") - (token.upper == ")")
@@ -313,7 +304,7 @@ def _changes_rows(verbs: list[str], place: int) -> bool:
 
 
 def _gives_values(action: list[str]) -> bool:
-    """Whether an action gives rows that were there values of a column, of which no event tells: a default, a conversion, or another's name."""
+    """Whether an action gives existing rows values of a column without an event: a default, a conversion, or another's name."""
     match action:
         case ["MODIFY" | "CHANGE", *_] | ["RENAME", "COLUMN", *_]:
             return True
@@ -325,7 +316,7 @@ def _gives_values(action: list[str]) -> bool:
 
 
 def _columns_of(action: list[_Token]) -> list[str]:
-    """The columns that such an action gives values, or makes of others, in small letters."""
+    """The columns, in small letters, that such an action gives values, or makes of others."""
     place = 1
     while place < len(action) and action[place].upper in ("COLUMN", "IF", "NOT", "EXISTS"):
         place += 1
@@ -350,7 +341,6 @@ def _tables_behind(rest: list[_Token], verbs: list[str], place: int, database: s
 
 
 def _listed(tokens: list[_Token], database: str) -> list[Name]:
-    """The tables of a list of names, with those that others are renamed to."""
     names, place = [], 0
     while place < len(tokens):
         word = tokens[place].upper

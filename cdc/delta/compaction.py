@@ -1,7 +1,7 @@
-"""Compaction of targets beside a sync: a thread of its own puts small files together while batches go on.
+"""Compaction of targets beside a sync, in a thread of its own.
 
-No row changes, so it needs no lease. A merge that meets it is tried again. A compaction that meets a merge is done once more while merges into
-that target wait: it would lose to each of them where it takes longer than they do.
+No row changes, so it needs no lease. A merge that meets it is tried again. A compaction that meets a merge is done once more while merges wait: a
+slow one would lose to each of them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from ..targets import Target
 log = logging.getLogger("penstock.cdc")
 
 FILES_MIN = 16
-"""The least number of small files that are worth a commit."""
 _FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
 """A merge writes whole files anew, so those of a target that changes are better not large."""
 
 
 class TargetCompactionResult(NamedTuple):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     removed: int
-    """The number of files that it put together."""
     added: int
 
 
@@ -44,16 +42,12 @@ class CompactableTables(Protocol):
 
 
 def file_bytes(settings: Mapping[str, str]) -> int:
-    """The size of a target's files after a compaction, by the settings of the table."""
     said = settings.get(_FILE_SIZE, "")
     return int(said) if said.isdecimal() and int(said) else _FILE_BYTES
 
 
 def is_due(commits: int, every: int) -> bool:
-    """Whether a target is to be looked at after this commit of the syncs to it; ``every`` 0: never.
-
-    Counted by the target itself, runs of a batch each come to it too.
-    """
+    """Whether a target is due after this commit; ``every`` 0: never. The target counts, for runs of one batch each."""
     return every > 0 and commits % every == 0
 
 
@@ -61,9 +55,7 @@ class TargetCompactor:
     """Compacts targets, one at a time, for one thread that merges."""
 
     def __init__(self, tables: CompactableTables, *, every: int, done: Callable[[str], None] = lambda name: None) -> None:
-        """``every``: the number of commits to a target between two looks at it; 0: none is compacted. ``done`` is told of each target that was,
-        from another thread.
-        """
+        """``every``: the commits to a target between two looks; 0: no compaction. ``done`` is called from another thread."""
         self._tables, self._done = tables, done
         self._every = every
         self._threads: ThreadPoolExecutor | None = None
@@ -71,11 +63,10 @@ class TargetCompactor:
         self._merging: defaultdict[str, Lock] = defaultdict(Lock)
 
     def apart(self, name: str) -> Lock:
-        """The lock that a merge into a target holds, so that a compaction which has lost to one can keep others out."""
+        """The lock that a merge holds, so that a compaction which has lost to one can keep others out."""
         return self._merging[name]
 
     def merged(self, target: Target) -> None:
-        """Note a commit to a target."""
         before = self._waiting.get(target.name)
         if not is_due(target.progress.commits, self._every) or (before is not None and not before.done()):
             return

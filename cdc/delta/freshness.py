@@ -1,4 +1,4 @@
-"""How long after its append an event was visible in its target, from stored data: the topic's times, and the target's commits."""
+"""The time from an event's append to its visibility in its target, from the topic's times and the target's commits."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ class SyncCommit:
     """A commit of a sync to one target."""
 
     time_ms: int
-    """When it was made, by the clock of the process that made it."""
+    """The commit's time, by the clock of the process that made it."""
     offsets: Mapping[int, int]
-    """The offset of every queue below which all of the target's events are applied with this commit."""
+    """The offset of every queue below which all events are applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The freshness of the events of one or more targets, in milliseconds."""
+    """Events of one or more targets, with percentiles in milliseconds."""
 
     events: int
-    """The number of visible events."""
     waiting: int
-    """The number of events that no commit shows yet."""
+    """Events that no commit shows yet."""
     p50_ms: float
     p99_ms: float
     max_ms: float
 
 
 def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> list[SyncCommit]:
-    """The commits of syncs to the target at ``url``, by deltalake; none where there is no table."""
     table = open_table(Location(url, storage_options or {}))
     history = () if table is None else table.history()
     written = [(commit["timestamp"], decode_metadata(commit.get("userMetadata"))) for commit in history]
@@ -46,7 +44,7 @@ def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> li
 
 
 def visible_ms(events: pa.Table, commits: Sequence[SyncCommit]) -> np.ndarray:
-    """The time of the first commit that shows each event of one target (columns ``queue``, ``offset``); -1 for none yet.
+    """The time of the first commit that shows each event of one target (columns ``queue``, ``offset``); -1: none.
 
     ``commits`` are all of the target's, in any order.
     """
@@ -63,14 +61,11 @@ def visible_ms(events: pa.Table, commits: Sequence[SyncCommit]) -> np.ndarray:
 
 
 def stored_ms(events: pa.Table) -> np.ndarray:
-    """The time at which each event (column ``store_timestamp``) was appended."""
     return pc.cast(events["store_timestamp"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy()
 
 
 def freshness(stored: np.ndarray, visible: np.ndarray) -> Freshness:
-    """The percentiles of ``visible`` less ``stored``, both in milliseconds. A commit cannot show an event before its append: where clocks
-    say so, the age is 0.
-    """
+    """The percentiles of ``visible`` less ``stored``, both in milliseconds; 0 where clocks put the commit first."""
     shown = visible >= 0
     ages = np.maximum(visible[shown] - stored[shown], 0)
     if not len(ages):

@@ -14,32 +14,27 @@ from ..events.types import arrow_type
 from ..targets import Target
 
 Range: TypeAlias = tuple[Any, Any]
-"""The least and the greatest of some values."""
 KeyRanges: TypeAlias = Mapping[str, Sequence[Range]]
 """The ranges of a batch's keys by column, in order and apart from each other. No column: nothing is known."""
 
 RANGES_MAX = 16
 """The most ranges of a column: every row that is read is compared with each."""
 _GAP = 100
-"""A gap between keys divides a range if it is at least this part of the whole. Keys that are scattered evenly stay one range, as every file
-has some.
-"""
+"""The least part of the whole that divides a range. Evenly scattered keys stay one range."""
 
 
 def key_ranges_of(rows: pa.Table, key: Sequence[str]) -> KeyRanges:
-    """The ranges of the keys of some rows: of integers several, where there are gaps between them; else the least and the greatest."""
+    """Several ranges for integers with gaps between them; else the least and the greatest key."""
     return {name: _ranges_of(rows.column(name)) for name in key} if rows.num_rows else {}
 
 
 def table_of(target: Target, keys: Iterable[Key]) -> pa.Table:
-    """Keys of a target's rows, of which there is one at least, as a table of its columns."""
     types = [arrow_type(target.columns[place].type) for place in target.key_places]
     columns = zip(target.key, zip(*keys, strict=True), types, strict=True)
     return pa.table({name: pa.array(values, kind) for name, values, kind in columns})
 
 
 def joined_ranges(reaches: Iterable[KeyRanges]) -> KeyRanges:
-    """The ranges of several parts of a batch's keys together."""
     known = [reach for reach in reaches if reach]
     return {name: _joined([one for reach in known for one in reach[name]]) for name in (known[0] if known else ())}
 
@@ -72,7 +67,6 @@ def _gap_min(low: int, high: int) -> int:
 
 
 def _few(starts: Sequence[int], ends: Sequence[int]) -> Sequence[Range]:
-    """The ranges with these starts and ends, the nearest ones joined until they are few enough."""
     gaps = sorted(range(1, len(starts)), key=lambda place: starts[place] - ends[place - 1])
     kept = sorted(gaps[-(RANGES_MAX - 1) :])
     return [(starts[first], ends[last - 1]) for first, last in zip([0, *kept], [*kept, len(starts)], strict=True)]

@@ -1,4 +1,4 @@
-"""The places of target tables, in deltalake's words."""
+"""The places of target tables."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ class Location:
     """A folder of tables, or a table."""
 
     root: str
-    """The URL or path as deltalake and Spark take it, without a slash at its end."""
+    """The URL or path without a slash at its end."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """deltalake's storage options. Credentials are not among them: they come from the environment or the machine's role."""
+    """deltalake's storage options, without credentials: these come from the environment or the machine's role."""
 
     @classmethod
     def of(cls, url: str) -> Location:
-        """The location of a path, or of a URL like a lake's: ``s3://bucket/prefix?region=…&endpoint=…``. Raises `InvalidArgument` for
-        another.
-        """
+        """The location of a path, or of a URL like a lake's: ``s3://bucket/prefix?region=…&endpoint=…``. Raises `InvalidArgument`."""
         if "://" not in url:
             return cls(str(Path(url).expanduser().absolute()))
         parts = urlsplit(url)
@@ -45,7 +43,6 @@ class Location:
         return cls(root, _s3_options(given) if parts.scheme == "s3" else _azure_options(given))
 
     def inside(self, name: str) -> Location:
-        """The location of a table in the folder."""
         return Location(f"{self.root}/{name}", self.options)
 
 

@@ -1,4 +1,4 @@
-"""Common parts of the engines that merge into targets: the columns that only travel, when a net change applies, and trying again."""
+"""Common parts of the engines that merge into targets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from ..targets import POSITION, CommitMetadata, TargetOwner, TargetProgress, dec
 T = TypeVar("T")
 
 PUT, LEVEL, SINCE = "__put", "__level", "__since"
-"""Columns of the rows to merge. ``__put``: whether the key has a row after the merge. ``__level``: the target's row is replaced or deleted
-if its position is at most this. ``__since``: a column's value is taken if the position of the target's row is at most this column's
-number; NULL takes all. So a row at position 7 stays as it is under ``__level`` 6; under ``__level`` 9 and ``__since`` [9, 5] it gets the
-first column's value alone.
+"""Columns of the rows to merge. ``__put``: whether the key has a row after the merge. ``__level``: the target's row is replaced or deleted if its
+position is at most this. ``__since``: a column's value is taken if the position of the target's row is at most this column's number; NULL takes
+all. A row at position 7, under ``__level`` 9 and ``__since`` [9, 5], gets the first column's value alone.
 """
 NEWEST = 20
-"""The number of commits to look at first for a sync's last metadata; after that, all."""
+"""The commits to look at first for a sync's metadata; after that, all."""
 _ATTEMPTS = 10
 _REASON = 500
 _HARMLESS = frozenset(
@@ -44,11 +43,11 @@ _HARMLESS = frozenset(
         "VACUUM START",
     }
 )
-"""Operations that leave every row as it was, as Spark and deltalake call them."""
+"""Operations of Spark and deltalake that leave every row as it was."""
 
 
 class TableCommit(NamedTuple):
-    """A commit of a Delta table, from the table's history."""
+    """A commit of a Delta table, from its history."""
 
     version: int
     operation: str
@@ -66,9 +65,9 @@ def truncate_condition(truncate: LastTruncate, *, guard: bool) -> str | None:
 
 
 def newest(commits: Iterable[TableCommit], property_: str | None = None) -> CommitMetadata | None:
-    """The metadata of the newest sync commit among these, which are given newest first, and what others have changed since.
+    """The metadata of the newest sync commit, and the later changes of others. Commits are given newest first.
 
-    ``property_``: the table's own record, for when such a commit is no longer among them.
+    ``property_``: the table's own record, in case the commit has left the log.
     """
     changed = None
     for commit in commits:
@@ -81,8 +80,8 @@ def newest(commits: Iterable[TableCommit], property_: str | None = None) -> Comm
 
 
 def version_with(commits: Iterable[TableCommit], owner: TargetOwner, number: int) -> int | None:
-    """The newest version whose rows are those after the owner's commit of this number, among commits given newest first. None: they do not
-    tell, as that commit has left the log, or somebody else changed rows before it was looked for.
+    """The newest version whose rows are those after the owner's commit of this number; commits are given newest first. None: the commit is gone, or
+    other writers have changed rows since.
     """
     alike: int | None = None
     for commit in commits:
@@ -98,9 +97,7 @@ def version_with(commits: Iterable[TableCommit], owner: TargetOwner, number: int
 
 
 def newest_of(commits: Iterable[TableCommit], owner: TargetOwner) -> tuple[int, TargetProgress] | None:
-    """The newest version whose rows are those after the owner's newest commit, and that commit's progress, among commits given newest first.
-    None: they do not tell, or somebody else changed rows since.
-    """
+    """The newest version with the rows of the owner's newest commit, and its progress. Otherwise as `version_with`."""
     alike: int | None = None
     for commit in commits:
         found = decode_metadata(commit.metadata)
@@ -113,7 +110,6 @@ def newest_of(commits: Iterable[TableCommit], owner: TargetOwner) -> tuple[int, 
 
 
 def one_line(error: Exception) -> str:
-    """The first line of an error: the rest is for people who know the library it comes from."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:_REASON]
 
@@ -121,9 +117,7 @@ def one_line(error: Exception) -> str:
 def until_committed(
     commit: Callable[[], T], lost: type[Exception] | tuple[type[Exception], ...], path: str, *, check: Callable[[], None]
 ) -> T:
-    """Call ``commit``, and call it again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`, and
-    the errors of ``check``, which is called before each attempt.
-    """
+    """Call ``commit`` after ``check``, again after each ``lost``, when nothing was committed. Raises `RetryError`, and the errors of ``check``."""
     for attempt in range(1, _ATTEMPTS + 1):
         check()
         try:

@@ -1,4 +1,4 @@
-"""Tables of which deltalake knows everything, so that it may write them where Spark's Delta would, and how much of one a merge reads. Pure."""
+"""Tables that deltalake may write as Spark's Delta would, and how much of one a merge reads. Pure."""
 
 from __future__ import annotations
 
@@ -28,27 +28,26 @@ _SETTINGS = frozenset(
         "delta.targetFileSize",
     }
 )
-"""Settings that ask nothing of a writer which deltalake does not do."""
+"""Settings without work for a writer that deltalake does not do."""
 _OF_A_FIELD = frozenset({"comment"})
 
 
 @dataclass(frozen=True, slots=True)
 class WriterRequirements:
-    """What a table asks of those who write it."""
+    """A table's demands on its writers."""
 
     reader: int
     writer: int
-    """The versions of the protocol."""
     features: frozenset[str]
     settings: Mapping[str, str]
     fields: Sequence[Mapping[str, Any]]
-    """The columns, as Delta's log has them."""
+    """The columns as Delta's log has them."""
     partitioned: bool
 
 
 def is_plain(demands: WriterRequirements) -> bool:
     """Whether a table asks for nothing but rows in files: no deletion vectors, column mapping, clustering, partitions, constraints, generated
-    columns, change feed, or anything else that is not known here. All columns are of types that a sync writes, and may be NULL.
+    columns, change feed, or unknown features. All columns are of types that a sync writes, and may be NULL.
     """
     versions = (demands.reader, demands.writer)
     named = versions == _WITH_FEATURES or (demands.reader <= _READER and demands.writer == _WITH_FEATURES[1])
@@ -59,10 +58,8 @@ def is_plain(demands: WriterRequirements) -> bool:
 
 
 def bytes_in_reach(files: pa.Table, reach: KeyRanges) -> int:
-    """The bytes of the files that may have a row of a batch's keys, by the least and the greatest value of each column of the key. Files of
-    which these are not known count. An empty ``reach``: all.
-
-    ``files``: deltalake's add actions, flat.
+    """The bytes of the files that may have a row of a batch's keys; files without statistics count. An empty ``reach``: all. ``files``: deltalake's
+    add actions, flat.
     """
     for name, ranges in reach.items():
         if {f"min.{name}", f"max.{name}"} <= {*files.column_names}:

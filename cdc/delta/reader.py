@@ -1,7 +1,7 @@
-"""The one way in which the product reads Delta tables without Spark: by deltalake's own engine.
+"""Reading Delta tables without Spark, by deltalake's own engine.
 
-That engine knows column mapping and deletion vectors. deltalake's datasets (`to_pyarrow_table`, `to_pyarrow_dataset`, `to_pandas`) do not:
-they show NULL in columns that are mapped. They also read through Python from Arrow's threads, which may outlive the interpreter.
+That engine knows column mapping and deletion vectors. deltalake's datasets (`to_pyarrow_table`, `to_pyarrow_dataset`, `to_pandas`) show NULL in
+mapped columns. They also read through Python from Arrow's threads, which may outlive the interpreter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OF_DELTA = "delta."
 
 
 def open_table(location: Location, version: int | None = None) -> DeltaTable | None:
-    """A version of a table, or the newest; None where there is no table. Raises deltalake's errors."""
+    """Raises deltalake's errors."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
@@ -31,7 +31,7 @@ def open_table(location: Location, version: int | None = None) -> DeltaTable | N
 
 
 def query(table: DeltaTable, sql: str = ALL) -> pa.RecordBatchReader:
-    """The result of a query in this version of a table, which it calls ``t``. The engine's errors are of any kind."""
+    """The result of a query in this version of a table, called ``t``. Errors are of any kind."""
     import pyarrow as pa
     from deltalake import QueryBuilder
 
@@ -39,21 +39,21 @@ def query(table: DeltaTable, sql: str = ALL) -> pa.RecordBatchReader:
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:
-    """The table's columns in Arrow's types, by the names that users see."""
+    """The columns in Arrow's types, by the names that users see."""
     import pyarrow as pa
 
     return pa.schema(table.schema().to_arrow())
 
 
 def plain_schema_of(table: DeltaTable) -> pa.Schema:
-    """`schema_of`, without what Delta notes for itself of each column: a copy of the rows has other files."""
+    """`schema_of` without Delta's own notes on columns: a copy of the rows has other files."""
     import pyarrow as pa
 
     return pa.schema([_without_notes(one) for one in schema_of(table)])
 
 
 def rows_of(table: DeltaTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """All rows of this version of a table, in the types of a schema: the engine has its own for text and bytes."""
+    """All rows in the types of a schema: the engine has its own for text and bytes."""
     import pyarrow as pa
 
     for batch in query(table):

@@ -29,16 +29,13 @@ def check_rewritable(table: DeltaTable, path: str) -> None:
 
 
 def size_of(table: DeltaTable) -> tuple[int, int]:
-    """The rows and the files of this version of a target."""
     counted = sum(batch["n"][0].as_py() for batch in query(table, "select count(*) as n from t"))
     return counted, len(table.file_uris())
 
 
 def rewrite(table: DeltaTable, rows: Path, schema: pa.Schema, owner: TargetOwner, target: Target) -> bool:
-    """Replace all rows, and the schema, by those of a Parquet file. ``target`` has the progress after it. False, and nothing is done, when
-    a sync has merged since.
-
-    Raises deltalake's `CommitFailedError` when there is any other commit since this version.
+    """Replace all rows, and the schema, by those of a Parquet file. ``target`` has the progress after it. False, and nothing is done, when a sync
+    has merged since. Raises deltalake's `CommitFailedError` for any other commit since this version.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,8 +1,7 @@
-"""Target tables by deltalake, without Spark: their columns, their creation, added columns, and one MERGE a batch, carried out once.
+"""Target tables by deltalake, without Spark: columns, creation, and one MERGE a batch, carried out once.
 
-Every commit names the sync and the target's progress (``userMetadata``, as Spark's commits do), so that either engine goes on where the
-other ended. It carries Delta's ``txn`` with a number that grows with the progress. Commits are put if absent, on S3 too: of two writers one
-wins.
+Every commit has the sync and the target's progress in ``userMetadata``, as Spark's commits do, so that either engine goes on where the other ended.
+Delta's ``txn`` grows with the progress. Commits are put if absent, on S3 too.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 _METADATA = "userMetadata"
 MAPPING = "delta.columnMapping.mode"
 _CHECKPOINTS, _COMMITS = "delta.checkpointInterval", "20"
-"""The number of commits between two checkpoints of a new target. With deltalake's 100, opening one takes as long as merging into it."""
+"""The commits between two checkpoints of a new target. With deltalake's 100, opening one takes as long as merging into it."""
 _STORE = "Object Store error"
 _KEPT_MAX = 128
 
@@ -62,7 +61,7 @@ class DeltalakeTargets:
     """The targets in one folder."""
 
     def __init__(self, into: str, *, guard: bool) -> None:
-        """Raises `MissingDependency` without deltalake, `InvalidArgument` for a place that it does not know."""
+        """Raises `MissingDependency` without deltalake, `InvalidArgument` for an unknown kind of place."""
         try:
             import deltalake  # noqa: F401 - only whether it is there
         except ImportError as error:
@@ -75,7 +74,7 @@ class DeltalakeTargets:
         self._options = dict(self._into.options) or None
         self._guard = guard
         self._kept: dict[str, tuple[DeltaTable, Mapping[str, Any]]] = {}
-        """Tables after this object's merges, with the commit that each was left at, the last used at the end."""
+        """Tables after this object's merges, with the commit of each, the last used at the end."""
         self._keeping = Lock()  # merges run side by side
 
     def path(self, name: str) -> str:
@@ -87,19 +86,16 @@ class DeltalakeTargets:
         return DeltaTable.is_deltatable(self.path(name), storage_options=self._options)
 
     def find(self, name: str) -> ExistingTarget | None:
-        """The Delta table that is there for a target; None where there is none."""
         table = self.open(name)
         return None if table is None else existing_target_of(table)
 
     def written(self, name: str) -> CommitMetadata | None:
-        """The metadata of the newest commit of a sync."""
         table = self.open(name)
         return None if table is None else _written(table)
 
     def newest_of(self, name: str, owner: TargetOwner, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
-        """The newest version whose rows are those after the owner's newest commit, and that commit's progress; None: the log does not tell.
-
-        Unless it is looked for ``anew``, this may be the commit that this object has made last.
+        """The newest version with the rows of the owner's newest commit, and its progress; None: unknown. Unless it is looked for ``anew``, this
+        may be this object's own last commit.
         """
         if not anew and (made := self.last_merge(name, owner)) is not None:
             return made
@@ -107,20 +103,20 @@ class DeltalakeTargets:
         return None if table is None else newest_of(commits_of(table, NEWEST), owner) or newest_of(commits_of(table), owner)
 
     def last_merge(self, name: str, owner: TargetOwner) -> tuple[int, TargetProgress] | None:
-        """The version that this object's last merge made, and its progress. Nothing is read."""
+        """The result of this object's last merge. Nothing is read."""
         with self._keeping:
             _, left_at = self._kept.get(name, (None, None))
         return None if left_at is None else newest_of([_commit_of(left_at)], owner)
 
     def id_of(self, name: str) -> str | None:
-        """What tells a table from one that is made under its name later; None where there is none."""
+        """The id of a table, other than that of a later one of its name."""
         with self._keeping:
             table, _ = self._kept.get(name, (None, None))
         table = table or self.open(name)
         return None if table is None else str(table.metadata().id)
 
     def create(self, target: Target, owner: TargetOwner) -> None:
-        """Make a target; nothing happens when it is there."""
+        """Make a target, unless it exists."""
         import pyarrow as pa
         from deltalake import DeltaTable
 
@@ -141,7 +137,7 @@ class DeltalakeTargets:
         )
 
     def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None:
-        """Give a target columns that it lacks. The commit does not carry the target's progress: a change of it does not hold this commit up."""
+        """The commit does not carry the target's progress: a change of it does not hold this commit up."""
         import pyarrow as pa
         from deltalake import Schema
 
@@ -162,11 +158,9 @@ class DeltalakeTargets:
         raise NotSupported("deltalake knows no type widening", operation="sync", object=self.path(target.name))
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
-        """The rows of a target with these keys."""
         return self.rows_of(self._table(target), target, keys)
 
     def rows_of(self, table: DeltaTable, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
-        """The rows with these keys in a version of a target."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -195,8 +189,8 @@ class DeltalakeTargets:
         partial: bool = True,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Merge a batch's net changes; ``target`` has the progress after them. False, and nothing is done, when a sync has merged since the
-        progress that the batch was built on.
+        """Merge net changes; ``target`` has the progress after them. False, and nothing is done, when a sync has merged since the progress that the
+        batch was built on.
 
         ``partial``: some rows have only some columns. ``check`` is called before each attempt.
         """
@@ -212,7 +206,7 @@ class DeltalakeTargets:
     def merge_into(
         self, table: DeltaTable, target: Target, rows: pa.Table, owner: TargetOwner, *, truncate: LastTruncate | None, partial: bool
     ) -> bool:
-        """Merge once, into the version of the target that was opened: raises deltalake's `CommitFailedError` if that is not the newest."""
+        """Merge once, into the opened version: raises deltalake's `CommitFailedError` if that is not the newest."""
         if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
             return False
         source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
@@ -257,12 +251,11 @@ class DeltalakeTargets:
         return True
 
     def compact(self, name: str) -> TargetCompactionResult | None:
-        """Put a target's small files together, in one commit that changes no row. None: another commit came between."""
+        """None: another commit came between."""
         table = self.open(name)
         return NOTHING if table is None else self.compacted(table)
 
     def compacted(self, table: DeltaTable) -> TargetCompactionResult | None:
-        """Put the small files of a table together, behind the version that was opened."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from deltalake import CommitProperties
@@ -279,7 +272,7 @@ class DeltalakeTargets:
         return TargetCompactionResult(done["numFilesRemoved"], done["numFilesAdded"])
 
     def refusal(self, error: Exception) -> str | None:
-        """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
+        """Why a target refused its rows; None: the target has no fault."""
         from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
         # A table that is not found could not be made. That is the folder's fault, as all tables lie there.
@@ -289,11 +282,10 @@ class DeltalakeTargets:
         return one_line(error)
 
     def open(self, name: str) -> DeltaTable | None:
-        """The newest version of a table; None where there is none."""
         return open_table(self._into.inside(name))
 
     def current_table(self, name: str) -> DeltaTable | None:
-        """A target's table as it is now; None where there is none. Its log is not read anew if this object's merge is the newest commit."""
+        """The table as it is now. Its log is not read anew if this object's merge is the newest commit."""
         from deltalake.exceptions import DeltaError
 
         with self._keeping:
@@ -327,7 +319,6 @@ class DeltalakeTargets:
 
 
 def existing_target_of(table: DeltaTable) -> ExistingTarget:
-    """What a version of a table is."""
     columns, others = [], []
     for one in schema_of(table):
         kind = _type_name(one.type)
@@ -339,14 +330,12 @@ def existing_target_of(table: DeltaTable) -> ExistingTarget:
 
 
 def quoted(name: str) -> str:
-    """A name as deltalake's SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def key_condition(reach: KeyRanges, table: str = "") -> Iterator[str]:
-    """The conditions, as deltalake's SQL, that a row's key is in the ranges; of columns of integers and text.
-
-    ``table``: what stands before the columns' names.
+    """The conditions, as deltalake's SQL, that a row's key is in the ranges; of columns of integers and text. ``table``: a prefix of the columns'
+    names.
     """
     for name, ranges in reach.items():
         if type(ranges[0][0]) in (int, str):
@@ -358,7 +347,7 @@ def _literal(value: int | str) -> str:
 
 
 def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
-    """The rows with each level in a column of its own, and the names of these columns by the columns that they belong to."""
+    """The rows with each level in a column of its own, and these columns' names."""
     import pyarrow.compute as pc
 
     spread, names = rows.drop_columns([SINCE]), {}
@@ -371,7 +360,7 @@ def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]
 
 
 def properties_of(owner: TargetOwner, target: Target, *, once: bool = False) -> CommitProperties:
-    """The properties of a commit that records the target's progress. ``once``: that is for one commit of its number."""
+    """``once``: for one commit of its number."""
     from deltalake import CommitProperties, Transaction
 
     transactions = [Transaction(APP_ID, target.progress.commits)] if once else None
@@ -383,7 +372,7 @@ def properties_of(owner: TargetOwner, target: Target, *, once: bool = False) -> 
 
 
 def _newest_commit(table: DeltaTable) -> Mapping[str, Any] | None:
-    """The newest commit of the log now; None if ``table`` does not have it."""
+    """The newest commit of the log; None if ``table`` does not have it."""
     return next((commit for commit in table.history(1) if commit["version"] == table.version()), None)
 
 
@@ -393,7 +382,7 @@ def _written(table: DeltaTable) -> CommitMetadata | None:
 
 
 def commits_of(table: DeltaTable, limit: int | None = None) -> Iterator[TableCommit]:
-    """The newest commits of a table, the newest first."""
+    """The newest first."""
     yield from map(_commit_of, table.history(limit))
 
 

@@ -1,7 +1,7 @@
 """The fold of a range of events to net changes, table by table: the inner loop of every sync, in plain Python.
 
-It does not guess: new tables and columns are reported with the types that their values call for. The caller folds the same events again
-once the targets have them. An event that cannot be applied ends the fold of its table in its queue.
+New tables and columns are reported with their types. The caller folds the same events again once the targets have them. An event that cannot be
+applied ends the fold of its table in its queue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from .row_reader import ValueOptions, said
 from .table import TableFold
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The earliest and latest time of a version."""
 
 UNORDERED = (
     "it empties the table and has no position, so it cannot be told which rows of other queues it removes: let the connector write positions, or "
@@ -44,40 +43,33 @@ class FoldPlan:
     tables: frozenset[str] | None = None
     """Only these tables; None: all."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Declared keys."""
     guard: bool = True
-    """Whether positions count."""
     bars: Mapping[TableId, Mapping[int, RefusedEvent]] = field(default_factory=dict)
-    """The first event that cannot be applied, by table and queue, where that is known beforehand. Later events of the table in that queue
-    are not applied either.
-    """
+    """The first event that cannot be applied, by table and queue. Later events of the table in that queue are not applied either."""
     reading: ValueOptions = field(default_factory=ValueOptions)
     truncates: Truncates = "ordered"
     one_queue: bool = False
-    """Whether the topic has one queue only, so that a truncate without a position removes what came before it."""
+    """Whether a truncate without a position removes what came before it, as the topic has one queue only."""
     choices: Choices = field(default_factory=Choices)
     policy: Policy = "stop"
     unwritable: Mapping[TableId, Mapping[str, str]] = field(default_factory=dict)
-    """Columns that a target refuses, by table, with the reason. Events that have them are rejected."""
+    """Columns that a target refuses, by table, with the reason. Events with them are rejected."""
 
     def policy_of(self, source: TableId | None) -> Policy:
-        """What events of a table do that cannot be applied; also of one that does not say its table."""
         chosen = None if source is None else self.choices.of(source).policy
         return chosen or self.policy
 
     def truncates_of(self, source: TableId) -> Truncates:
-        """The truncates of a table that count."""
         chosen = self.choices.of(source).truncates or self.truncates
         return "queue" if chosen == "ordered" and self.one_queue else chosen
 
     def reading_of(self, source: TableId) -> ValueOptions:
-        """How a table's values are read."""
         times = self.choices.of(source).unfit_times or self.reading.unfit_times
         return replace(self.reading, unfit_times=times, unfit_nulls=self.policy_of(source) == "null")
 
 
 TargetResolver: TypeAlias = Callable[[TableId, ObservedColumns], Target | None]
-"""Gives a table a target when its first event comes, if that event alone tells enough."""
+"""Gives a table a target when its first event comes, if that event suffices."""
 
 
 class Fold:
@@ -88,9 +80,9 @@ class Fold:
         self._plan = plan
         self._resolve_target = meet
         self._asked: set[TableId] = set()
-        """The tables without a target for which ``meet`` is not called any more."""
+        """The tables for which ``meet`` is not called any more."""
         self._tables: dict[TableId, TableFold] = {}
-        """The tables with a target that had events. Others cost nothing."""
+        """The tables with a target that had events."""
         self._rules: dict[TableId, ColumnRules | None] = {}
         self._truncates: dict[TableId, Truncates] = {}
         self._policies: dict[TableId | None, Policy] = {}
@@ -98,18 +90,16 @@ class Fold:
         """The event under way, and when it was stored."""
         self._folded = FoldResult()
         self._wanted: dict[TableId, bool] = {}
-        """Whether a table without a target is among those that were asked for."""
         self._passed_us: int | None = None
-        """When the newest change was committed that its target has already."""
+        """The newest commit that its target has already."""
         self._names: set[str] = set()
-        """The columns whose names can be written."""
         self._keyless: dict[TableId, dict[int, RefusedEvent]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
         self._keyless_rejected: dict[TableId, list[RejectedEvent]] = {}
         """All of them, of tables whose events are rejected then."""
 
     def add(self, queue: int, offset: int, body: bytes | TypedEvent | None, time_us: int = 0) -> None:
-        """Take one event, as its message has it: a body, a typed row, or a tombstone. ``time_us`` is when it was stored."""
+        """Take a body, a typed row, or a tombstone. ``time_us``: when it was stored."""
         folded = self._folded
         if queue in folded.broken:
             return
@@ -156,7 +146,6 @@ class Fold:
             self._unfit(source, (queue, offset), str(error), change, error.column)
 
     def result(self) -> FoldResult:
-        """The result for all events taken."""
         folded = self._folded
         folded.columns = {source: rules.met for source, rules in self._rules.items() if rules is not None and rules.met}
         for source, keyless in self._keyless.items():
@@ -189,7 +178,6 @@ class Fold:
         return folded
 
     def _known(self, source: TableId) -> TableFold | None:
-        """The fold of a table that has a target."""
         if source not in self._tables and (target := self._plan.targets.get(source)) is not None:
             self._tables[source] = TableFold(target, self._plan)
         return self._tables.get(source)
@@ -211,7 +199,6 @@ class Fold:
         return self._truncates[source]
 
     def _no_change(self, event: object, queue: int, offset: int, error: Exception) -> None:
-        """Note an event about the stream itself, or one that cannot be applied, to its table or at all."""
         if isinstance(error, NestedTooDeep):
             event = error.outline
         source = event.source if isinstance(event, TypedEvent) else table_of(event)
@@ -230,9 +217,7 @@ class Fold:
                 self._unfit(source, (queue, offset), _reason(error))
 
     def _changes_no_row(self, change: ChangeEvent, event: object) -> bool:
-        """Whether a message or a truncate changes no row. Note that a capture has a table no more, or again: what it has read anew begins with a
-        truncate.
-        """
+        """Whether a message or a truncate changes no row. A truncate also begins what a capture has read anew."""
         reason = stop_reason(event) if change.op == "m" else None
         if change.position is not None and (change.op == "t" or (reason is not None and self._asked_for(change.source))):
             left = TableCoverage(change.position, reason)
@@ -252,7 +237,7 @@ class Fold:
         return True
 
     def _check_writable(self, change: ChangeEvent) -> None:
-        """Raise `UnfitValue` for an event with a column that its target is known to refuse."""
+        """Raise `UnfitValue` for a column that the target is known to refuse."""
         if refused := self._plan.unwritable.get(change.source):
             for name, reason in refused.items():
                 if name in change.row:
@@ -333,7 +318,7 @@ class Fold:
         table.count += 1
 
     def _check_key(self, table: TableFold, change: ChangeEvent) -> None:
-        """Raise `UnfitValue` where rows may become one, or two, because the source tells rows apart by another key than the target."""
+        """Raise `UnfitValue` where the source's key is not the target's, and rows may become one, or two."""
         if of_table(self._plan.keys, change.source) is None:
             raise UnfitValue(
                 f"its key is {', '.join(change.key)}, the target's {', '.join(table.target.key)}: has the source's primary key changed? Capture the "
@@ -348,7 +333,7 @@ class Fold:
             )
 
     def _gone(self, table: TableFold, change: ChangeEvent, position: int, place: Place, time_us: int) -> None:
-        """Handle an event older than the last truncate, which has removed its row, also a row of unknown position."""
+        """Handle an event older than the last truncate, which has removed its row."""
         if change.op == "t":
             self._folded.passed += 1
             return
@@ -391,7 +376,6 @@ class Fold:
         return table.key(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
 
     def _moved(self, table: TableFold, change: ChangeEvent, key: Key) -> Key | None:
-        """The row's former key, if the event says that it was another."""
         before = change.before
         if before is None or change.op != "u":
             return None
@@ -456,7 +440,7 @@ class Fold:
         return self._tables.get(source)
 
     def _see(self, source: TableId, change: ChangeEvent, place: Place, *, known: frozenset[str] = frozenset()) -> None:
-        """Note columns of a table and the types that they call for; for a new table its key too."""
+        """Note columns of a table and their types; for a new table its key too."""
         folded, unavailable = self._folded, self._plan.reading.of(change)
         if not self._asked_for(source):
             folded.ignored += 1
@@ -502,7 +486,7 @@ def _changed_at(change: ChangeEvent, stored_us: int) -> int:
 
 
 def _reason(error: Exception, *, hidden: bool = False) -> str:
-    """Why an event is no change. ``hidden``: nothing of the event may be told, as it may be of a table with masks."""
+    """``hidden``: without the event's content, which may be masked."""
     if not isinstance(error, PenstockError):
         return "it is no change event" if hidden else str(error)
     return error.message if hidden or error.observed is None else f"{error.message}: {error.observed}"

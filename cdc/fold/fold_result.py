@@ -1,4 +1,4 @@
-"""The result of a fold: what each of several tasks found, and all of them together."""
+"""The result of a fold, of one task or of all together."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class TypesReference(NamedTuple):
     """The types of a table's columns, by the name of the object that has them."""
 
     position: int
-    """The position of the event that gave the name; `NEVER` where it had none."""
+    """The position of the event that gave the name, or `NEVER`."""
     name: str
 
 
 class LastTruncate(NamedTuple):
-    """The last truncate of a table; truncates compare by their positions."""
+    """The last truncate of a table, by its position."""
 
     position: int
     """`ALWAYS` where it had none."""
@@ -46,7 +46,7 @@ class TableCoverage(NamedTuple):
 
     position: int
     reason: str | None
-    """Why it does not; None: it does."""
+    """None: it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,8 @@ class RefusedEvent:
     place: Place
     reason: str
     column: str | None = None
-    """The column whose value does not fit."""
     types_name: str | None = None
-    """The name that the event gives of its columns' types."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """The types of its columns that the event says itself."""
 
 
 @dataclass(slots=True)
@@ -68,39 +65,33 @@ class FoldResult:
     """The result of folding a range of events."""
 
     nets: dict[TableId, list[tuple[Key, NetChange]]] = field(default_factory=dict)
-    """Net changes by table; a row has one for each queue that had events of it."""
+    """A row has a net change for each queue with events of it."""
     versions: dict[TableId, list[RowVersion]] = field(default_factory=dict)
     partial: set[TableId] = field(default_factory=set)
     """Tables in which some rows have only some columns."""
     moved: dict[TableId, set[Key]] = field(default_factory=dict)
-    """Keys by table, of rows from which columns are to be taken that no event had."""
+    """Keys of rows that take columns without events from elsewhere."""
     truncates: dict[TableId, LastTruncate] = field(default_factory=dict)
-    """The truncate of the highest position, by table."""
     seen: dict[TableId, ObservedColumns] = field(default_factory=dict)
     unfolded: set[TableId] = field(default_factory=set)
-    """Tables of which events were seen only, as they had no target then."""
+    """Tables whose events were only seen, for want of a target."""
     refused: dict[TableId, dict[int, RefusedEvent]] = field(default_factory=dict)
-    """The first event that cannot be applied, by table and queue."""
+    """The first unfit event by table and queue."""
     broken: dict[int, RefusedEvent] = field(default_factory=dict)
-    """The first event whose table cannot be told, by queue."""
+    """The first event of an unknown table, by queue."""
     counts: dict[TableId, int] = field(default_factory=dict)
-    """The number of events folded, by table."""
     ignored: int = 0
-    """The number of events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
+    """The events that change no row of a target: tombstones, heartbeats, messages, unwanted tables."""
     watermarks: dict[TableId, dict[int, SourceWatermark]] = field(default_factory=dict)
-    """How far the source's positions are, by table and by queue, where something new is known."""
+    """New positions of the source, by table and queue."""
     passed: int = 0
-    """The number of events that are applied already."""
     left: dict[TableId, TableCoverage] = field(default_factory=dict)
-    """The tables whose capture has stopped, or begun anew."""
     columns: dict[TableId, frozenset[str]] = field(default_factory=dict)
-    """The columns that events have, by table, of tables that get only some of them, or masked ones."""
+    """The columns in events, of tables with a choice of columns or masks."""
     rejected: list[RejectedEvent] = field(default_factory=list)
-    """What is not applied, or not as it is."""
     types: dict[TableId, TypesReference] = field(default_factory=dict)
     """The types that the newest event of each table names, also one that cannot be applied."""
     newest_us: int | None = None
-    """When the source committed the newest change."""
 
 
 def combined(parts: list[FoldResult]) -> FoldResult:

@@ -1,7 +1,7 @@
 """Every version of a row (SCD type 2): a batch's changes of one row as a chain of versions.
 
-A version is valid from its own change until the next one. Whether the chain's beginning is older than the target's current version is
-decided where the two meet. Changes below the position of that version are passed over, and so are those at it that end with its values.
+Where the chain meets the target's current version, changes below that version's position are passed over, and so are those at it that end with its
+values.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from .fold_result import RowVersion
 
 
 class VersionLink(NamedTuple):
-    """One version in the chain of its row. A delete is a link too, though nobody will see it: it ends the version before."""
+    """One version in the chain of its row. A delete is a link too: it ends the version before."""
 
     key: Key
     op: str
     values: tuple[Any, ...]
     since: tuple[int, ...]
-    """The level by column of the change that said it. The target's current version supplies the columns whose level is below its position,
-    and those that nothing in the chain has (`NEVER`).
+    """The level by column of its change. The target's current version supplies columns with a level below its position, or without
+    any (`NEVER`).
     """
     position: int | None
     level: int
     """The version counts unless the target's current one is above this position, or at it with the same content."""
     valid_from_us: int
     valid_to_us: int | None
-    """The end of the version; None: it is the row's newest."""
+    """None: the row's newest version."""
     number: int
-    """The link's number in its chain."""
     last: bool = True
-    """Whether it is the last of its chain's links of this position: a whole MySQL transaction may have one position."""
+    """Whether it is the chain's last link of this position: a whole MySQL transaction may have one position."""
 
 
 def chains(versions: Iterable[RowVersion]) -> list[VersionLink]:
@@ -83,7 +82,7 @@ def _chain(versions: Sequence[RowVersion]) -> list[VersionLink]:
 
 
 def _told_again(version: RowVersion, before: VersionLink) -> bool:
-    """Whether a version lies behind the one before it, or repeats at its position what that one said."""
+    """Whether a version lies behind the one before it, or repeats it at its position."""
     if version.position is None or before.position is None or version.position > before.position:
         return False
     if version.position < before.position:
@@ -94,7 +93,7 @@ def _told_again(version: RowVersion, before: VersionLink) -> bool:
 
 
 def _filled(version: RowVersion, level: int, before: VersionLink | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """A version's values, with columns that it lacks taken from the one before it, and the level from which on each counts."""
+    """The values, filled up from the version before, and the level of each."""
     values, since = list(version.values), [level] * len(version.values)
     for column, value in enumerate(values):
         if value is KEEP:

@@ -1,4 +1,4 @@
-"""Columns that events have and a target, or the plan, lacks: with their types, and where each came first."""
+"""Columns that a target, or the plan, lacks: their types and first places."""
 
 from __future__ import annotations
 
@@ -21,18 +21,15 @@ class ObservedColumns:
     """The type by column that the values call for; None: all were null."""
     key: tuple[str, ...] = ()
     connect: set[str] = field(default_factory=set)
-    """Columns whose type the events themselves say."""
     kinds: set[tuple[object, ...]] = field(default_factory=set)
     """Queue, schema, names and kinds of value of the rows that were looked at."""
     places: dict[str, dict[int, int]] = field(default_factory=dict)
-    """The offset of the first event that has a column, by column and queue; a truncate's under an empty name."""
+    """The first offset, by column and queue; a truncate's under an empty name."""
     truncated: int | None = None
-    """The highest position of a truncate."""
     types: set[str] = field(default_factory=set)
-    """The names of the objects that have the types of the table's columns, as rows gave them."""
 
     def note(self, change: ChangeEvent, place: Place, known: frozenset[str], unavailable: UnavailablePlaceholder) -> None:
-        """Note a row's columns that are not ``known``. A placeholder for a value that was not logged says nothing of its type."""
+        """Note columns that are not ``known``. A placeholder for a value that was not logged has no type."""
         queue, offset = place
         is_it = unavailable.is_it
         if change.types_name is not None:
@@ -59,7 +56,7 @@ class ObservedColumns:
                     self.columns[name] = joined(self.columns.get(name), None if is_it(value) else infer(value))
 
     def _say(self, name: str, kind: str) -> None:
-        """Note the type that an event itself says. Events of several schemas say several, all of which the column is to hold."""
+        """Note a type from an event. The column is to hold the types of all schemas."""
         known = self.columns.get(name) if name in self.connect else None
         self.columns[name] = kind if known is None else widest(known, kind)
         self.connect.add(name)
@@ -71,11 +68,10 @@ class ObservedColumns:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Offset and queue of the first event."""
         return min((offset, queue) for queue, offset in self.first(()).items())
 
     def first(self, columns: Collection[str]) -> dict[int, int]:
-        """The offset by queue of the first event that has one of these columns; of the first of all when none is given."""
+        """The first offset by queue with one of these columns, or any."""
         found: dict[int, int] = {}
         for name in columns or self.places:
             for queue, offset in self.places.get(name, {}).items():
@@ -83,7 +79,6 @@ class ObservedColumns:
         return found
 
     def join(self, other: ObservedColumns) -> None:
-        """Add the columns that another task saw."""
         self.key = self.key or other.key
         for name, kind in other.columns.items():
             if kind is not None and name in other.connect:
@@ -98,7 +93,6 @@ class ObservedColumns:
 
 
 def types_said(change: ChangeEvent) -> dict[str, str]:
-    """The types of columns that an event says itself."""
     if change.types is not None:
         return dict(change.types)
     fields = [

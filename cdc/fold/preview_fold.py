@@ -1,4 +1,4 @@
-"""A look at a range of events without any target: the tables in it, their columns and types, and how many events each has."""
+"""A look at a range of events without any target: tables, columns, types, counts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class PreviewFold(Fold):
         return replace(super()._rejection(source, place, reason, change), key=None, body=None)
 
     def seen(self, source: TableId) -> ObservedColumns:
-        """The columns and the key of a table that had events."""
         return self._folded.seen.get(source) or ObservedColumns()
 
     def rules(self, source: TableId) -> ColumnRules | None:
-        """The rules that applied to a table's columns."""
         return self._rules_of(source)

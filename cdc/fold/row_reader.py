@@ -26,12 +26,12 @@ class ValueOptions:
     """The placeholders for values that the source did not log."""
     unfit_times: UnfitTimes = "stop"
     forms: Mapping[str, Mapping[str, ColumnForm]] = field(default_factory=dict)
-    """How events write a column when their schema does not say so, by table and column."""
+    """How events write a column when their schema leaves it open, by table and column."""
     unfit_nulls: bool = False
-    """Whether NULL takes the place of every value that does not fit its column, but not in a key."""
+    """Whether NULL takes the place of every unfit value outside the key."""
 
     def of(self, change: ChangeEvent) -> UnavailablePlaceholder:
-        """The placeholders in an event: none where it names what the source did not send."""
+        """The placeholders in an event: none where it names the unsent columns."""
         return NOTHING if change.says_unsent else self.unavailable
 
 
@@ -46,11 +46,10 @@ class RowReader:
         self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in merged_declarations(reading.forms, target.source).items()}
         self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
-        """The forms, and readers of text whose form a connector of several modes does not say."""
         self.nulls = reading.unfit_times == "null"
         self.unfit_nulls = reading.unfit_nulls
         self.nulled: list[tuple[str, str]] = []
-        """The columns of the last row whose values did not fit, and why, if NULL takes their place."""
+        """The last row's columns with NULL for an unfit value, and why."""
         self.names = frozenset(self.types)
         self.key_places = target.key_places
         self.key_names = frozenset(target.key)
@@ -62,9 +61,7 @@ class RowReader:
         """The converters by schema, as events of several may take turns."""
 
     def reading(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
-        """The converters for events with this schema. ``modes``: a connector wrote them that writes types in several ways. ``exact``: they name
-        what the source did not send (`ChangeEvent.says_unsent`).
-        """
+        """``modes``: the connector writes types in several ways. ``exact``: events name unsent columns (`ChangeEvent.says_unsent`)."""
         if schema is not self.schema or modes is not self.modes or exact is not self.exact:
             if (known := self._known.get((schema, modes, exact))) is None:
                 if len(self._known) == _SCHEMAS:
@@ -77,7 +74,7 @@ class RowReader:
     def values(
         self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False
     ) -> tuple[Any, ...]:
-        """A row's values by column. Raises `UnfitValue`."""
+        """Raises `UnfitValue`."""
         typed = self.reading(schema, modes=modes, exact=exact)
         try:
             values = [
@@ -90,7 +87,6 @@ class RowReader:
         return tuple(values)
 
     def _values_but_unfit(self, row: Mapping[str, Any], typed: list[tuple[str, Convert]]) -> tuple[Any, ...]:
-        """The values of a row of which one does not fit, with NULL in its place if that is wanted."""
         found: list[Any] = []
         for name, convert in typed:
             value = row.get(name, KEEP)
@@ -106,7 +102,7 @@ class RowReader:
         return tuple(found)
 
     def key(self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False) -> Key:
-        """The key among a row's columns. Raises `UnfitValue`."""
+        """Raises `UnfitValue`."""
         self.reading(schema, modes=modes, exact=exact)
         typed, key, unavailable = self.converters, [], NOTHING if exact else self.unavailable
         for name in self.target.key:
@@ -142,7 +138,7 @@ class RowReader:
 
 
 def said(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> object:
-    """The value of a row in a column of the key. Raises `UnfitValue`."""
+    """Raises `UnfitValue`."""
     value = row.get(name)
     if value is None or unavailable.is_it(value):
         raise UnfitValue(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
@@ -150,7 +146,7 @@ def said(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder)
 
 
 def _after(read: Convert, convert: Convert, unavailable: UnavailablePlaceholder, *, as_text: bool, digits: bool) -> Convert:
-    """A converter of what a reader gives. ``digits``: text with a decimal point is in one form only, which needs no reader."""
+    """``digits``: text with a decimal point is in one form only, which needs no reader."""
     texts, is_it = unavailable.texts, unavailable.is_it
 
     def typed(value: Any) -> Any:  # noqa: ANN401

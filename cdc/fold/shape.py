@@ -1,4 +1,4 @@
-"""The columns with types, and the key, that a table's events call for. Pure."""
+"""The typed columns, and the key, that a table's events call for. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN = "__"
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Columns in the order in which they came. Each has the declared type, or the type that the events call for."""
+    """Columns in the order in which they came, with the declared or the observed types."""
 
     columns: tuple[TargetColumn, ...]
     key: tuple[str, ...]
@@ -24,8 +24,8 @@ class TableShape:
     def of(
         cls, source: TableId, seen: ObservedColumns, declared: TableDeclarations, told: Mapping[str, str] | None = None
     ) -> TableShape:
-        """The shape of what was seen. Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits
-        until it has a value, unless its type is declared or ``told`` by the source's catalogue.
+        """Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits for a value, unless its type is
+        declared or ``told`` by the source's catalogue.
         """
         key = tuple(of_table(declared.keys, source) or seen.key)
         said = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
@@ -48,7 +48,7 @@ class TableShape:
 
 
 def check_key(source: TableId, column: TargetColumn) -> None:
-    """Raise `TargetRefused` for a column that cannot be in a key."""
+    """Raises `TargetRefused`."""
     if element_of(column.type) is not None:
         raise TargetRefused(
             "a key's column cannot be an array",
@@ -60,7 +60,7 @@ def check_key(source: TableId, column: TargetColumn) -> None:
 
 
 def of_key(kind: str | None) -> str | None:
-    """The type of a column of the key whose values call for this one: arrays of keys are JSON text."""
+    """The type of a column of the key: arrays are JSON text there."""
     return "string" if kind is not None and element_of(kind) is not None else kind
 
 
@@ -71,7 +71,7 @@ def key_of(shape: TableShape) -> tuple[TargetColumn, ...]:
 
 
 def new_columns(target: Target, shape: TableShape) -> list[TargetColumn]:
-    """The columns that a target lacks. Raises `TargetRefused` for one whose name the target has in another case: Delta cannot hold both."""
+    """The columns that a target lacks. Raises `TargetRefused` for two names that differ by case: Delta cannot hold both."""
     known = {column.name.lower(): column.name for column in target.columns}
     for column in shape.columns:
         if (other := known.get(column.name.lower(), column.name)) != column.name:

@@ -1,4 +1,4 @@
-"""The fold of one table in all queues: the changes of its rows, and how far the source's positions are."""
+"""The fold of one table in all queues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ForeignServerEvent(DisallowedEvent):
 
 
 class TableFold(RowReader):
-    """The fold of one table in all queues."""
+    """Changes of rows, and how far the source's positions are."""
 
     def __init__(self, target: Target, plan: FoldPlan) -> None:
         super().__init__(target, plan.reading_of(target.source))
@@ -29,20 +29,17 @@ class TableFold(RowReader):
         self.versions: list[RowVersion] = []
         self.truncate: int | None = target.progress.truncated
         self.truncates: dict[int, int] = {}
-        """The highest truncate of this range, by queue. Removing rows of other queues is left to the caller that puts the queues together."""
+        """The highest truncate of this range, by queue. The caller that puts the queues together removes rows of other queues."""
         self.new_truncate: LastTruncate | None = None
         self.count = 0
         self.last: dict[int, ChangeEvent] = {}
-        """The last event by queue."""
         self.newest = {queue: one.position for queue, one in target.progress.watermarks.items()}
         """The highest position, by queue."""
         self.behind = {queue: one.behind if plan.guard else 0 for queue, one in target.progress.watermarks.items()}
-        """The number of events that have come since then, by queue."""
         self.origins = {queue: one.origins for queue, one in target.progress.watermarks.items()}
-        """The servers whose positions these are, by queue."""
+        """The servers of these positions, by queue."""
 
     def watermarks(self) -> dict[int, SourceWatermark]:
-        """How far the positions are, by queue, where something new is known."""
         watermarks = {
             queue: SourceWatermark(position, self.behind[queue], self.origins.get(queue, ()))
             for queue, position in self.newest.items()
@@ -50,7 +47,7 @@ class TableFold(RowReader):
         return {queue: one for queue, one in watermarks.items() if one != self.target.progress.watermarks.get(queue)}
 
     def check_origin(self, queue: int, change: ChangeEvent) -> None:
-        """Raise `ForeignServerEvent` for a position of a server that has told none before, if it cannot be later than those of the others."""
+        """Raise `ForeignServerEvent` for a new server's position that may be earlier than the others'."""
         known, position = self.origins.get(queue, ()), change.position
         if not known or change.origin in known or change.origin is None or position is None:
             return
@@ -61,7 +58,6 @@ class TableFold(RowReader):
             )
 
     def advance(self, queue: int, position: int, origin: str | None = None) -> None:
-        """Note that an event of this position, of this server's log, was applied."""
         if origin is not None and origin not in (known := self.origins.get(queue, ())):
             self.origins[queue] = (*known, origin)
         if position >= self.newest.get(queue, NEVER):
@@ -70,5 +66,4 @@ class TableFold(RowReader):
             self.behind[queue] += 1
 
     def note(self, truncate: LastTruncate) -> None:
-        """Note a truncate."""
         self.new_truncate = max(self.new_truncate or truncate, truncate)

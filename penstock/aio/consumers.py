@@ -11,7 +11,7 @@ ConsumerT = TypeVar("ConsumerT", bound=Consumer)
 
 
 class OpenConsumers:
-    """The consumers that were opened and are not closed to the end."""
+    """Consumers that are not closed to the end."""
 
     def __init__(self) -> None:
         self._open: list[Consumer] = []
@@ -20,7 +20,6 @@ class OpenConsumers:
         return bool(self._open)
 
     def add(self, consumer: ConsumerT) -> ConsumerT:
-        """Keep a consumer until it is closed."""
         self._open = [one for one in self._open if not one.done] + [consumer]
         return consumer
 
@@ -30,7 +29,7 @@ class OpenConsumers:
             consumer.check_outside()
 
     async def close(self) -> None:
-        """Close them all. Raises the first error of a consumer that nobody was told."""
+        """Close them all. Raises the first error that was not raised before."""
         untold = [one for one in self._open if not one.closed]
         ends = await asyncio.gather(*(one.close() for one in self._open), return_exceptions=True)
         for consumer, end in zip(self._open, ends, strict=True):

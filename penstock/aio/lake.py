@@ -1,4 +1,4 @@
-"""A lake on the running event loop: what the log has, with consumer groups, delayed messages and transactions."""
+"""A lake on the running event loop: the log's lake with consumer groups, delayed messages and transactions."""
 
 from __future__ import annotations
 
@@ -77,9 +77,8 @@ class Lake(LogLake):
         options: Mapping[str, str] | None = None,
         refusal_timeout: Duration = REFUSAL_TIMEOUT,
     ) -> None:
-        """``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
-        With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, beginning some seconds after its
-        first write.
+        """``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`), the same for all workers of a lake.
+        ``maintenance``: take a share in publishing, compaction, retention, trimming and collection, some seconds after the first write.
         """
         super().__init__(store, runtime=runtime, read_only=read_only, refusal_timeout=refusal_timeout)
         self._table_url = coordination
@@ -120,9 +119,7 @@ class Lake(LogLake):
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
-        """The topic as `penstock.log.LogLake.topic` gives it. A process that consumes a topic whose messages appear later than they are sent
-        takes part in making them appear.
-        """
+        """A process that consumes a topic of delayed messages or transactions takes part in making them appear."""
         found = await super().topic(name, writable=writable)
         if self._consumers and found.settings.message_type in _APPEAR_LATER:
             if found.settings.message_type is MessageType.DELAY:
@@ -131,7 +128,7 @@ class Lake(LogLake):
         return found
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """The timer log as `penstock.log.LogLake.timer_log` gives it. Messages sent to the topic are delivered by this process, too."""
+        """This process takes part in delivering messages sent to the topic."""
         found = await super().timer_log(name, writable=writable)
         if writable:
             self._maintenance.sends_to(name, found[0].record.created_ms)
@@ -162,29 +159,27 @@ class Lake(LogLake):
     ) -> PushConsumer:
         """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
 
-        On an event loop, use ``async with lake.push_consumer(…) as consumer``, or await it.
-        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+        On an event loop, use ``async with lake.push_consumer(…) as consumer``, or await it. Errors of the call are raised at once, a topic or group
+        that does not fit when it is awaited.
 
-        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising,
-        returning anything else, or running longer than ``consume_timeout`` is a failure too. So is ``None``: a listener that is annotated
-        ``-> None`` is refused, and the first None of another one is told by an error in the log. An ordinary function runs in ``threads``
-        threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of
-        one queue, of at most ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising, returning
+        anything else, or running longer than ``consume_timeout`` is a failure; a listener that is annotated ``-> None`` is refused. An ordinary
+        function runs in ``threads`` threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one
+        message group or of one queue, of at most ``batch_messages``; it may return a `BatchResult`.
 
-        A message that succeeded is settled, and handed out again only after a crash or a reset. In an ORDERLY group the messages of a
-        message group run one after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
+        A message that succeeded is handed out again only after a crash or a reset. In an ORDERLY group the messages of a message group run one
+        after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
 
-        The group is created when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy``
-        and ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's settings. An omitted one is as the group has it; a
-        stated one must agree with the group.
+        ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and ``filter`` (``"paid || refunded"``, ``"SQL92:
+        price > 10"``) are the settings of the group, which is created when there is none. An omitted one is as the group has it; a stated one must
+        agree.
 
-        ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
-        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed
-        before the group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with
-        `OffsetOutOfRange`. ``metrics`` counts.
+        ``start`` is the place of a group that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
+        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed before the
+        group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with `OffsetOutOfRange`.
 
-        Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
-        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`.
+        Raises `InvalidArgument`, also with both settings when the group has other ones. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`,
+        `OffsetOutOfRange`, `ClockSkewError`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=batch is not None)
@@ -230,18 +225,15 @@ class Lake(LogLake):
     ) -> SimpleConsumer:
         """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
 
-        On an event loop, use ``async with lake.simple_consumer(…) as consumer``, or await it.
-        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+        On an event loop, use ``async with lake.simple_consumer(…) as consumer``, or await it. Errors of the call are raised at once, a topic or
+        group that does not fit when it is awaited.
 
-        A received message is invisible to others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
-        failed attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while
-        a message of a message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A
-        group may also have push consumers.
+        A received message is invisible to others for a while. If it is not acknowledged in that time, that was a failed attempt, and it is received
+        again; after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while a message is out, later ones of its message
+        group wait, unless the same ``receive`` gave them. A group may also have push consumers.
 
-        ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
-        ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
-        of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
-        `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`.
+        ``receive_max`` bounds one ``receive``; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead. ``filter``, ``start``,
+        ``metrics``, stated settings of the group, and errors are as of `push_consumer`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
@@ -266,17 +258,16 @@ class Lake(LogLake):
     ) -> PullConsumer:
         """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
 
-        On an event loop, use ``async with lake.pull_consumer(…) as consumer``, or await it.
-        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+        On an event loop, use ``async with lake.pull_consumer(…) as consumer``, or await it. Errors of the call are raised at once, a topic or group
+        that does not fit when it is awaited.
 
-        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or
-        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from
-        the offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed
-        out and not committed come again, after a crash or with the queue's next owner.
+        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or ``{topic:
+        numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from the committed
+        offset. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed out and not committed come again, after a
+        crash or with the queue's next owner.
 
-        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
-        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`. A group with messages
-        that are tracked by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        ``filter``, ``start`` and errors are as of `push_consumer`. A group with messages that are tracked by themselves (failed, in flight, parked)
+        ends its PullConsumers with `penstock.consumers.GroupMixed`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         assigned = None if queues is None else assignment(queues, list(subscriptions))
@@ -297,17 +288,16 @@ class Lake(LogLake):
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
-        On an event loop, use ``async with lake.broadcast_consumer(…) as consumer``, or await it.
-        Errors of the call are raised at once, `TopicNotFound` when it is awaited.
+        On an event loop, use ``async with lake.broadcast_consumer(…) as consumer``, or await it. Errors of the call are raised at once,
+        `TopicNotFound` when it is awaited.
 
-        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name
-        again goes on there, after a crash up to a second before. A name belongs to the consumer that opened it last. The former one ends
-        with `FencedError` when it next has progress to save, so until then both may be given a message. The messages of a queue are run one
-        after the other, different queues side by side. A message whose listener fails, raises or runs longer than ``consume_timeout`` is
-        logged, and not tried again. What a listener returns is as `push_consumer` says.
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name again
+        goes on there, after a crash up to a second before. The former owner of the name ends with `FencedError` when it next has progress to save;
+        until then both may get a message. The messages of a queue are run one after the other. A message whose listener fails, raises or runs
+        longer than ``consume_timeout`` is logged, and not tried again. ``listener`` is as of `push_consumer`.
 
-        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for errors of the call,
-        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        ``start`` is the place of a new name; ``filter`` is this member's own. Raises `InvalidArgument`, `TopicNotFound`, `ReadOnlyError`,
+        `OffsetOutOfRange`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=False)
@@ -324,7 +314,7 @@ class Lake(LogLake):
         )
 
     def _subscribed(self, topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
-        """The subscriptions of a consumer. Raises when no consumer may be opened, or none with these arguments."""
+        """Raises when no consumer may be opened, or none with these arguments."""
         self._check_open()
         if self._ending is not None:
             raise ClosedError("the lake is being closed", object=self.url)
@@ -348,11 +338,10 @@ class Lake(LogLake):
     ) -> GroupSettings:
         """Create a consumer group; fine when it exists with these settings. A consumer creates its group by itself, too.
 
-        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
-        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h). After ``max_attempts`` deliveries
-        (None: any number) it goes to the dead-letter queue. With ``dead_letter_policy="park"`` its message group stands still instead,
-        until an operator releases or skips it. ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price >
-        10"}``.
+        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry``: when a failed message is
+        run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h). After ``max_attempts`` deliveries (None: any number) it
+        goes to the dead-letter queue. With ``dead_letter_policy="park"`` its message group stands still instead, until it is released or skipped.
+        ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price > 10"}``.
 
         Raises `GroupExists` with both settings when it has other ones, `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """
@@ -375,9 +364,9 @@ class Lake(LogLake):
     async def delete_group(self, name: str, *, force: bool = False) -> None:
         """Delete a consumer group. A later group of its name begins anew.
 
-        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. A member that seems dead is
-        watched for its lease and a quarter more, to be sure. With ``force`` the group is deleted even so: live members end with an error,
-        and dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
+        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. A member that seems dead is watched for
+        its lease and a quarter more. With ``force`` live members end with an error, and unwritten dead letters are lost, with an error in the log.
+        Raises `GroupNotFound`.
         """
         check_flag("force", force, operation="delete_group")
         await self._operating.delete(name, force=force)
@@ -389,16 +378,14 @@ class Lake(LogLake):
     async def describe_group(self, name: str, *, table_age: Duration | None = None) -> GroupDescription:
         """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`.
 
-        With ``table_age`` a lag may include messages that retention dropped within so short a time. That saves a request for each topic,
-        where this lake reads it again and again.
+        With ``table_age`` a lag may include messages that retention dropped within that time. That saves a request for each topic.
         """
         age = optional_duration("table_age", table_age, most=WAIT_MAX, operation="describe_group")
         return await self._operating.describe(name, table_age_s=0.0 if age is None else age.total_seconds())
 
     async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerStatus]:
-        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.
-
-        ``group``: only those with a consumer of this group.
+        """The processes with open consumers, of all groups or one, and whether each lives. They are watched until that is known, at most for
+        ``watch``.
         """
         return await self._operating.workers(watch=watch, group=group)
 
@@ -407,10 +394,9 @@ class Lake(LogLake):
     async def reset_offsets(self, group: str, topic: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.
 
-        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only
-        these. Members carry it out within seconds: messages in flight are fenced, nothing before the new offsets is handed out again, and
-        nothing after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is
-        not kept.
+        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only these.
+        Members carry it out within seconds: messages in flight are fenced, nothing before the new offsets is handed out again, and nothing after
+        them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is not kept.
         """
         return await self._operating.reset(group, topic, to, queues)
 
@@ -423,11 +409,10 @@ class Lake(LogLake):
     async def release(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns the groups that were ordered
-        released.
+        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns the groups that were ordered released.
 
-        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a named message
-        group is not parked.
+        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a named message group is not
+        parked.
         """
         return await self._operating.release(group, topic=topic, queue=queue, message_group=message_group)
 
@@ -457,12 +442,12 @@ class Lake(LogLake):
     ) -> RedriveReport:
         """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``. Consumers may run meanwhile.
 
-        Each goes back once, however often this is repeated, and as the original message: id, message group, tag, keys, body and properties.
-        Every group that reads the topic gets it. ``where`` chooses by the dead letter. Letters that it leaves out, and letters that cannot
-        be sent now (the report says why), may go back later. With ``dry_run`` nothing is sent, and the report says what would be.
+        Each goes back once, however often this is repeated, as the original message, to every group that reads the topic. ``where`` chooses by the
+        dead letter. Letters that it leaves out, and letters that cannot be sent now (see the report), may go back later. With ``dry_run`` nothing
+        is sent.
 
-        Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves
-        it out). Raises errors of sending; messages sent before stay sent.
+        Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves it out).
+        Raises errors of sending; messages sent before stay sent.
         """
         self._check_open()
         return await redrive(self, group, limit=limit, where=where, damaged=damaged, dry_run=dry_run)
@@ -472,12 +457,11 @@ class Lake(LogLake):
     async def trace(
         self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None
     ) -> Trace:
-        """The stored traces of one message: its places, and how it stands in every consumer group that reads its topic.
+        """The stored traces of one message: its places, and its state in every consumer group that reads its topic.
 
-        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics. The search uses the Bloom filters of their
-        tables, and reads the part of their logs that the tables lack. ``progress`` is given the number of topics that are done and of all
-        topics. A message that is not found, or not any more, has no places. The stored data says how things stand, not how they came about:
-        nobody knows how often a settled message was delivered.
+        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics, by their tables' Bloom filters and the newer part
+        of their logs. ``progress`` is given the number of topics that are done and of all topics. A message that is not found, or not any more, has
+        no places. The number of deliveries of a settled message is not stored.
 
         Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`. ``unread`` names what cannot be read.
         """
@@ -489,20 +473,19 @@ class Lake(LogLake):
     async def recall(self, recall_handle: str) -> WaitingMessage:
         """Recall a delayed message, so that it is never delivered. Returns the message.
 
-        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
-        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
-        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
+        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered, is on its
+        way or was recalled before. Raises `MessageNotFound` for a handle of another lake, a deleted topic, or no message. Raises `InvalidArgument`,
+        `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
         """
         meant = RecallHandle.decode(recall_handle)
         await self._writable("recall")
         return await self._delayed.recall(meant)
 
     async def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
-        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
+        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent, all in memory at once.
 
-        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
-        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
-        topic that is not of type DELAY, and `TopicNotFound`.
+        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. Messages on their way into the topic do not wait any
+        more. Raises `InvalidArgument` for a topic that is not of type DELAY, and `TopicNotFound`.
         """
         return await self._delayed.waiting(topic, until=until, limit=limit)
 
@@ -527,20 +510,18 @@ class Lake(LogLake):
     ) -> Transaction:
         """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 
-        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
-        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
-        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
-        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
+        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic, or
+        ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, the group's checkers are asked:
+        first after ``first_check`` (60 s), or up to 5 s later. A transaction that is open for 4 hours is rolled back.
 
-        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
-        transactions of a group in a lake go by one checker: the one given last.
+        ``checker`` is registered as by `check_transactions`, for all transactions of the group in this lake: the one given last counts.
 
-        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
-        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
+        An exception that leaves the block rolls back. If the outcome of the local work is unknown, leave the block without a decision: then the
+        checker is asked.
 
-        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
-        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
-        The producer group is then the consumer's by default.
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from topic to
+        topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer
+        group is then the consumer's by default.
 
         Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
         `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
@@ -551,31 +532,30 @@ class Lake(LogLake):
     def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
         """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
 
-        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
-        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
-        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
-        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
-        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        For an undecided transaction one live member of the group is asked, first 60 s after its first message (or the sender's ``first_check``),
+        then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
+        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the lake's event
+        loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still at work, and twice.
+        Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
         """
         check_producer_group(producer_group)
         self._check_open()
         return self._transacting.check(producer_group, checker)
 
     def checks(self, producer_group: str) -> bool:
-        """Whether this lake answers what became of a producer group's transactions."""
+        """Whether this lake answers for a producer group's transactions."""
         return self._transacting.checks(producer_group)
 
     def transaction_statistics(self) -> TransactionStatistics:
-        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
+        """The work of this process on transactions, its own and others', and their state. Any thread may ask."""
         return self._transacting.statistics()
 
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all consumers, which lets their handlers end. Then close readers and producers, which writes pending messages, and then the
-        rest.
+        """Close all consumers, which lets their handlers end, then readers and producers, which writes pending messages, and then the rest.
 
-        Raises the first error of a consumer or producer that nobody was told, and `InvalidArgument` inside a handler. A concurrent caller
+        Raises the first error of a consumer or producer that was not raised before, and `InvalidArgument` inside a handler. A concurrent caller
         waits for the same end; closing again does nothing. Giving up waiting does not stop it.
         """
         self._consumers.check_outside()

@@ -31,12 +31,11 @@ class Maintenance:
         self._stands_in: dict[str, int] = {}
         """The topics that this process stands in for, with the times when they were made."""
         self._beside: dict[asyncio.Task[None], asyncio.Event] = {}
-        """What stands in, with the events that end it."""
         self.timers = Timers(lake)
 
     def sends_to(self, topic: str, made_ms: int) -> None:
-        """Take note of a topic of type DELAY to which this process sends. Without a part in maintenance it lets go that topic's first
-        messages all the same, until those who have one know of the topic.
+        """Note a topic of type DELAY to which this process sends. Even without a part in maintenance it delivers that topic's first messages, until
+        the maintaining processes know of the topic.
         """
         self.timers.notice(topic, made_ms)
         if not self._wanted and is_young(made_ms, self._lake.runtime.clock.wall_ms()) and self._stands_in.get(topic) != made_ms:
@@ -56,12 +55,12 @@ class Maintenance:
             report(topic, error)
 
     def take_part(self) -> None:
-        """Begin, if maintenance is wanted. Calling it again does nothing."""
+        """Begin, if maintenance is wanted and has not begun."""
         if self._wanted and self._running is None:
             self._running = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
-        """Play the roles that maintain a lake, as far as they fall to this process. Nobody waits for it: failures are logged."""
+        """Play the roles that maintain a lake, as far as they fall to this process. Failures are logged."""
         coordination, stop = self._lake.coordination, self._stop
         upkeep = LakeMaintenance(
             self._lake, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self.timers.see
@@ -87,7 +86,7 @@ class Maintenance:
         await asyncio.gather(maintained, timed, finished)
 
     def _log_step(self, topic: str, step: str, result: object, stop: asyncio.Event | None = None) -> None:
-        """Log an error. ``stop`` ends the work, all of it if not given, that this process has no right to do."""
+        """Log an error. Without the permission, the work of ``stop`` ends, or all."""
         if is_never_allowed(result):
             log.info("this process may not maintain topic %s, and leaves it to others: %s", topic, result)
             (stop or self._stop).set()

@@ -37,7 +37,7 @@ class DelayedMessages:
         self._lake = lake
 
     async def recall(self, meant: RecallHandle) -> WaitingMessage:
-        """Recall a message of a lake that was found fit for writing; see `LogLake.recall`."""
+        """See `LogLake.recall`; the lake must be writable."""
         return await _told_of_lives(lambda: self._recall(meant))
 
     async def _recall(self, meant: RecallHandle) -> WaitingMessage:
@@ -57,7 +57,7 @@ class DelayedMessages:
         return message
 
     async def waiting(self, topic: str, *, until: datetime | None, limit: int | None) -> list[WaitingMessage]:
-        """The messages that wait; see `LogLake.waiting`."""
+        """See `LogLake.waiting`."""
         until_us = None if until is None else _checked_us(until)
         if limit is not None and not is_positive(limit):
             raise InvalidArgument("limit must be a positive whole number, or None", operation="waiting", observed=limit)
@@ -82,7 +82,7 @@ class DelayedMessages:
         return list(waiting_messages(topic, rows))
 
     async def _waiting_message(self, log: Topic, meant: RecallHandle) -> WaitingMessage:
-        """The message that a handle means, which may have been delivered since. Raises `MessageNotFound`, or `NotRecallable`."""
+        """The message of a handle. Raises `MessageNotFound`, or `NotRecallable`."""
         try:
             rows = await Reader(log).to_arrow(queue=QUEUE, start=meant.offset, end=meant.offset + 1)
         except OffsetOutOfRange as error:
@@ -113,7 +113,7 @@ class DelayedMessages:
 
 
 async def _told_of_lives(work: Callable[[], Awaitable[T]]) -> T:
-    """Do something with a topic, and once more when this process learns meanwhile that the topic was deleted, and perhaps made anew."""
+    """Do something with a topic, and once more when the topic turns out to be deleted, and perhaps made anew."""
     try:
         return await work()
     except TopicDeleted:

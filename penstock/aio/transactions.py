@@ -113,13 +113,12 @@ class TransactionService:
 
     @property
     def transactions(self) -> Transactions:
-        """The transactions of all processes, for operators and roles."""
         if self._transactions is None:
             self._transactions = Transactions(self.lake, self.lake.coordination)
         return self._transactions
 
     def check(self, producer_group: str, checker: Checker) -> Checking:
-        """Register a checker; see `Lake.check_transactions`."""
+        """See `Lake.check_transactions`."""
         if self.lake.read_only:
             raise read_only("check_transactions")
         _check_callable(checker, "check_transactions")
@@ -138,19 +137,17 @@ class TransactionService:
         return RegisteredChecker(checker, group=producer_group, on_question=self.transactions.counting.question)
 
     def statistics(self) -> TransactionStatistics:
-        """The work on transactions so far; see `Lake.transaction_statistics`."""
+        """See `Lake.transaction_statistics`."""
         known = self._transactions
         return TransactionStatistics() if known is None else known.counting.read(self.lake.runtime.clock.wall_ms())
 
     def checks(self, producer_group: str) -> bool:
-        """Whether this lake answers for a producer group's transactions."""
         return self._checking(producer_group) is not None
 
     def _checking(self, producer_group: str) -> Checking | None:
         return next((one for one in self._checkings if one.producer_group == producer_group), None)
 
     def forget_checking(self, checking: Checking) -> None:
-        """Forget a checking that was closed."""
         self._checkings = tuple(one for one in self._checkings if one is not checking)
 
     def begin(
@@ -161,7 +158,7 @@ class TransactionService:
         checker: Checker | None,
         first_check: Duration,
     ) -> Transaction:
-        """Begin a transaction; see `Lake.transaction`."""
+        """See `Lake.transaction`."""
         if self.lake.read_only:
             raise read_only("transaction")
         if consumer is not None:

@@ -1,6 +1,6 @@
-"""What the synchronous classes have in common, written by hand: how they wait for the event-loop thread, and how they end.
+"""The common parts of the synchronous classes, written by hand: waiting for the event-loop thread, and ending.
 
-The rest of this package is made by infra/scripts/blocking_face.py.
+infra/scripts/blocking_face.py makes the rest of this package.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TransactionFace(Face[TransactionT]):
 
 
 class ConsumerFace(ClosableFace[ConsumerT]):
-    """What all consumers have."""
+    """The common parts of all consumers."""
 
     @property
     def group(self) -> str:
@@ -81,13 +81,12 @@ class ConsumerFace(ClosableFace[ConsumerT]):
 
     @property
     def error(self) -> PenstockError | None:
-        """Why the consumer ended by itself; None while it runs, and when it was closed."""
+        """Why the consumer ended by itself; None: it runs, or was closed."""
         return self._core.error
 
     def wait(self, timeout: Duration | None = None) -> bool:
-        """Wait until the consumer has ended: closed by another thread, or by itself. False when that takes longer than ``timeout``.
-
-        Raises why it ended by itself.
+        """Wait until the consumer has ended: closed by another thread, or by itself. False when that takes longer than ``timeout``. Raises why it
+        ended by itself.
         """
         patience = optional_duration("timeout", timeout, most=WAIT_MAX, operation="wait")
         if self._portal.stopped:
@@ -106,10 +105,10 @@ class ConsumerFace(ClosableFace[ConsumerT]):
         return self._portal.run(wait)
 
     def close(self, timeout: Duration | None = None) -> None:
-        """Take nothing more, let running handlers end, and leave in good order. At most ``timeout`` is waited for the handlers.
+        """Take nothing more, and let running handlers end, at most for ``timeout``.
 
-        What still runs then is left alone: its result no longer counts, and the message comes again. Closing again waits for the same end, at
-        most for its own ``timeout``. Raises what ended the consumer by itself, and `InvalidArgument` inside one of its handlers.
+        What still runs then no longer counts, and the message comes again. Closing again waits for the same end, at most for its own ``timeout``.
+        Raises what ended the consumer by itself, and `InvalidArgument` inside one of its handlers.
         """
         if not self._portal.stopped:
             self._core.check_outside()
@@ -125,12 +124,12 @@ class SimpleConsumerFace(ConsumerFace[SimpleT]):
 
 
 def core_of(face: Face[CoreT] | None) -> CoreT | None:
-    """The asynchronous object of what a caller has; what is none of ours is left to be refused."""
+    """The asynchronous object behind a face; foreign objects are left to be refused."""
     return face._core if isinstance(face, Face) else face  # noqa: SLF001 - of this module
 
 
 def iterated(portal: Portal, source: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Iterate on the event-loop thread. Nothing is asked of ``source`` before the first step."""
+    """Iterate on the event-loop thread. ``source`` does not run before the first step."""
     try:
         while True:
             try:

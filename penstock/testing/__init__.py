@@ -1,7 +1,7 @@
-"""Lakes and clocks for users' tests. Each needs nothing but this package; `s3_server` needs ``penstock[testing]``.
+"""Lakes and clocks for users' tests; `s3_server` needs ``penstock[testing]``.
 
-With pytest they come as fixtures, without an import: `penstock_memory_lake`, `penstock_local_lake`, `penstock_s3_lake`,
-`penstock_clock`; see `penstock.testing.plugin`.
+pytest has them as fixtures, without an import: `penstock_memory_lake`, `penstock_local_lake`, `penstock_s3_lake`, `penstock_clock`; see
+`penstock.testing.plugin`.
 """
 
 from typing import TYPE_CHECKING

@@ -13,16 +13,14 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class HandClock:
-    """A `penstock.log.Clock` that a test moves ahead with `advance`: by days, so that messages of many days are there to read by time.
+    """A `penstock.log.Clock` that a test moves ahead with `advance`. Nothing expires by that alone: a topic's maintenance removes messages.
 
-    Nothing expires by that alone: a topic's maintenance (``penstock maintain``) removes messages that need not be kept.
-
-    Between two calls it goes on as real time does, since lingering and time-outs wait for real events. Use it as
-    ``Runtime(clock=clock)``, or with `penstock.testing.memory_lake`, whose store has the same time.
+    Between two calls it goes on as real time does, since lingering and time-outs wait for real events. Use it as ``Runtime(clock=clock)``, or with
+    `penstock.testing.memory_lake`, whose store has the same time.
     """
 
     def __init__(self, start: datetime | None = None) -> None:
-        """Begin at ``start``, which must have a zone (default: the present)."""
+        """``start`` must have a zone (default: the present)."""
         self._system = SystemClock()
         self._lock = threading.Lock()
         self._started_s = self._system.monotonic_s()
@@ -39,15 +37,13 @@ class HandClock:
         return _EPOCH + self.wall_ms() * _MILLISECOND
 
     def advance(self, duration: Duration) -> None:
-        """Let ``duration``, a `timedelta` or a number of seconds, pass at once. Raises `InvalidArgument` for a negative one."""
+        """Let a `timedelta` or a number of seconds pass at once. Raises `InvalidArgument` for a negative one."""
         passed = checked_duration("duration", duration, most=timedelta.max, operation="advance")
         with self._lock:
             self._advanced += passed
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
         return self._start_ms + int((self.monotonic_s() - self._started_s) * 1000)
 
     def monotonic_s(self) -> float:
-        """Seconds since some start."""
         return self._system.monotonic_s() + self._advanced.total_seconds()

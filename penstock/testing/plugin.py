@@ -1,7 +1,4 @@
-"""The pytest plugin: fixtures for lakes in memory, on local files and on an S3 server, and a clock.
-
-pytest finds it when Penstock is installed. It loads nothing until a test asks for a fixture.
-"""
+"""The pytest plugin: fixtures for lakes and a clock. pytest finds it by itself; it loads nothing until a test asks for a fixture."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _BUCKETS = itertools.count(1)
 
 @pytest.fixture
 def penstock_clock() -> HandClock:
-    """A clock that the test moves ahead with ``advance``; see `penstock.testing.HandClock`."""
+    """A clock that the test moves ahead; see `penstock.testing.HandClock`."""
     from penstock.testing import HandClock
 
     return HandClock()
@@ -47,7 +44,7 @@ def penstock_local_lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture(scope="session")
 def penstock_s3_server() -> Iterator[S3Server]:
-    """One moto server for the whole run; the test is skipped when moto is not installed."""
+    """One moto server for the whole run; without moto the test is skipped."""
     from penstock.log.errors import MissingDependency
     from penstock.testing import s3_server
 
@@ -64,7 +61,7 @@ def penstock_s3_server() -> Iterator[S3Server]:
 
 @pytest.fixture
 def penstock_s3_lake(penstock_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    """An empty lake in a fresh bucket. ``lake.url`` opens it again: the environment names server and credentials while the test runs."""
+    """An empty lake in a fresh bucket. ``lake.url`` opens it again while the test runs, by the environment's server and credentials."""
     from penstock.lake import connect
 
     for name, value in penstock_s3_server.environment.items():

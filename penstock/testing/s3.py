@@ -28,7 +28,7 @@ class S3Server:
     endpoint: str
 
     def make_bucket(self, name: str) -> None:
-        """Make an empty bucket. Raises `InvalidArgument` for a name that S3 does not take."""
+        """Raises `InvalidArgument` for a name that S3 does not take."""
         request = urllib.request.Request(f"{self.endpoint}/{quote(name)}", method="PUT")
         try:
             with urllib.request.urlopen(request, timeout=30):
@@ -49,7 +49,7 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that make Penstock, and other S3 clients, talk to this server."""
+        """The variables by which S3 clients use this server."""
         return {
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
@@ -73,10 +73,10 @@ class _OneByOne:
 
 @contextlib.contextmanager
 def s3_server(*, port: int = 0) -> Iterator[S3Server]:
-    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) for as long as the block runs. Conditional writes hold, in races too.
+    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) inside the block. Conditional writes hold, in races too.
 
-    Raises `MissingDependency` when moto is not installed, `InvalidArgument` when the port is taken. moto's data belongs to the process, so
-    use one server at a time.
+    Raises `MissingDependency` when moto is not installed, `InvalidArgument` when the port is taken. moto's data belongs to the process, so use one
+    server at a time.
     """
     try:
         from moto.server import DomainDispatcherApplication, create_backend_app  # type: ignore[attr-defined]  # its command uses them
