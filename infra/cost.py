@@ -210,7 +210,7 @@ def month_usd(requests: RequestRates, workload: Workload, prices: Prices) -> flo
 
 
 def batches_per_s(workload: Workload) -> float:
-    """The batches a second of all producers of one topic together."""
+    """The batches a second of all producers of one topic."""
     rate = workload.messages_per_s / workload.topics / workload.producers
     if not rate:
         return 0.0
@@ -220,7 +220,6 @@ def batches_per_s(workload: Workload) -> float:
 
 
 def _linger_s(workload: Workload) -> float:
-    """The wait of a producer's batch for more."""
     bytes_per_s = workload.messages_per_s / workload.topics / workload.producers * workload.message_bytes
     return linger_s(ProducerOptions(linger=workload.linger), bytes_per_s)
 
@@ -314,7 +313,6 @@ def cell_writes_per_s(workload: Workload) -> float:
 
 
 def _worker(workload: Workload) -> RequestRates:
-    """The heartbeat of one worker, and its looks at the group and the other workers."""
     others = workload.workers - 1
     reads = 0.2 + 0.14 * others if workload.cells is CellStorage.STORE else 0.6 + 0.18 * others
     return _cells(workload, write=0.05, read=reads)
@@ -385,7 +383,7 @@ def _queues_a_publication(workload: Workload, publications: float) -> float:
 
 
 def stored_bytes(workload: Workload) -> float:
-    """The bytes in the bucket in the steady state: the table, its merged files' sources, the log, and Iceberg's files."""
+    """The bytes in the bucket in the steady state."""
     bytes_per_s = workload.messages_per_s * workload.message_bytes
     kept_s = workload.retention.total_seconds()
     if not workload.maintained or not bytes_per_s:

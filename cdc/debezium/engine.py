@@ -157,7 +157,6 @@ class EmbeddedEngine:
         self.failure = self.failure or error
 
     def _take(self, functions: _Functions, records: Any) -> None:  # noqa: ANN401 - Java's
-        """Put a batch where `next` finds it, in the engine's thread."""
         if self.failure is not None:  # a value of these records could not be converted
             raise self.failure
         try:
@@ -193,7 +192,7 @@ class EmbeddedEngine:
         return None if value is None else value
 
     def now_ms(self) -> int:
-        """The time by the clock of its heartbeats, since the epoch."""
+        """The time by the clock of the connector's heartbeats."""
         return java_ms()
 
     def give_back(self) -> None:
@@ -286,7 +285,6 @@ class _Functions:
 
 
 def _chain(message: Any, error: Any) -> str:  # noqa: ANN401 - Java's
-    """The messages of an exception and of those behind it, a line each."""
     lines = [] if message is None else [str(message)]
     seen = 0
     while error is not None and seen < 10:

@@ -164,7 +164,7 @@ class BinlogServer:
 
     def dates_behind(self, file: str, pos: int, since: int) -> str | None:
         """The table, and its columns of dates, of the first event of rows behind a place in the log. ``since``: an earlier position, of a
-        transaction. None: it is too far from there, or this user may not see it.
+        transaction. None: too far from there, or not visible for this user.
         """
         try:
             events = self.ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {since} LIMIT {_EVENTS_MAX}")
@@ -177,8 +177,8 @@ class BinlogServer:
         return f"{table}.{dates[0]}" if len(dates) == 1 else f"{table} ({', '.join(dates)})"
 
     def runs_more(self, names: Collection[str]) -> bool | None:
-        """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other tables. None: this user
-        may not see triggers.
+        """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other tables. None: triggers are
+        not visible for this user.
         """
         triggers = "SELECT 1 FROM information_schema.triggers WHERE event_object_table = ?"
         routines = "SELECT 1 FROM information_schema.routines WHERE routine_name = ?"
@@ -193,7 +193,7 @@ class BinlogServer:
         return same if same or self._case_of_names() == "0" else places
 
     def lowers_names(self) -> bool:
-        """Its log has statements as they came nevertheless."""
+        """Whether the server has the names of tables in small letters. Its log has statements as they came."""
         return self._case_of_names() == "1"
 
     def _case_of_names(self) -> str:
@@ -203,7 +203,7 @@ class BinlogServer:
         return self._case
 
     def characters(self, charset: str) -> Characters:
-        """Characters beyond Unicode's first plane are in no set in use."""
+        """The characters of one of the server's sets, without those beyond Unicode's first plane."""
         if charset not in self._characters:
             rows = self.ask(characters_query(charset))
             self._characters[charset] = {bytes.fromhex(str(data)): str(text) for data, text in rows}

@@ -26,6 +26,7 @@ class StoppedTable:
     table: str
     reason: str
     is_told: bool = False
+    """Whether the topic has it."""
 
     @property
     def said(self) -> str:
@@ -38,6 +39,7 @@ class RelearnedTable:
 
     table: str
     offset: str
+    """The place, in the connector's words."""
     lines: str
     """Lines for the connector's history, with the columns there."""
 
@@ -129,9 +131,7 @@ class EngineStateStore(SourceStateStore[EngineState]):
         return EngineState(**fields)
 
     def expect_history(self, number: int) -> None:
-        """Look for the next part, which a process may have left that was killed before it noted the part. Its content comes again,
-        and replaces it.
-        """
+        """Look for the next part, which a killed process may have left. Its content comes again, and replaces it."""
         try:
             self._next = number, self._run(lambda: self._store.get(self._part(number))).version
         except ObjectMissing:
@@ -158,7 +158,7 @@ class EngineStateStore(SourceStateStore[EngineState]):
         self.expect_history(number + 1)
 
     def history(self, parts: int) -> bytes:
-        """The whole history, behind which the next part comes. Raises `HistoryLost`."""
+        """The whole history. Raises `HistoryLost`."""
         self.expect_history(parts)
         found = []
         for number in range(parts):

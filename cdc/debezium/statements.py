@@ -53,7 +53,7 @@ class BinlogStatement:
         return replace(self, tables=tables, read=read, databases=databases, makes=makes, unknown=unknown)
 
     def of_key(self, key: Iterable[str]) -> BinlogStatement:
-        """The statement, for a table that has this key before it: rows that get values of it are other rows."""
+        """The statement for a table that has this key before it: rows with new values of the key are other rows."""
         if self.does != "filled" or not {*self.columns} & {name.lower() for name in key}:
             return self
         return replace(self, does="ends", read=self.tables)
@@ -356,7 +356,6 @@ def _listed(tokens: list[_Token], database: str) -> list[Name]:
 
 
 def _name_at(tokens: list[_Token], place: int, database: str) -> tuple[Name, int] | None:
-    """The table that is named there, and where the name ends."""
     first = tokens[place].name if place < len(tokens) else None
     if first is None:
         return None

@@ -96,7 +96,7 @@ class Fold:
         self._keyless: dict[TableId, dict[int, RefusedEvent]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
         self._keyless_rejected: dict[TableId, list[RejectedEvent]] = {}
-        """All of them, of tables whose events are rejected then."""
+        """All events without a key, of tables whose events are rejected then."""
 
     def add(self, queue: int, offset: int, body: bytes | TypedEvent | None, time_us: int = 0) -> None:
         """Take a body, a typed row, or a tombstone. ``time_us``: when it was stored."""
@@ -416,7 +416,6 @@ class Fold:
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
 
     def _met(self, change: ChangeEvent) -> TableFold | None:
-        """The table of a change, if it got a target just now."""
         source = change.source
         if self._resolve_target is None or source in self._asked:
             return None
