@@ -4,21 +4,18 @@ durable.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from ...log.errors import DataDamaged
-from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
-from ...log.produce.receipts import BatchReceipt
 from ..events.row_refusals import send_events
+from .batches import PendingBatches, batch_columns, body_column
 from .readings import is_between, is_of_same_reading
 from .records import ChangeRecord
 
-PENDING_BATCHES_MAX = 8
 HELD_RECORDS_MAX = 2048
 HELD_BYTES_MAX = 2 * 1024 * 1024
 HELD_S = 2.0
@@ -32,14 +29,6 @@ class Boundary:
     """The connector's own words for it."""
     number: int
     """The sequence that names it (`positions.between`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    receipt: BatchReceipt | None
-    """The batch's receipt; None: it waits only for those before it."""
-    offset: str | None
-    """The place before which everything is durable then; None: the batch ends amid a transaction."""
 
 
 class RecordOutbox:
@@ -60,7 +49,7 @@ class RecordOutbox:
         self._held: list[ChangeRecord] = []
         self._held_bytes = 0
         self._held_since_s = 0.0
-        self._pending: deque[_Pending] = deque()
+        self._pending: PendingBatches[str] = PendingBatches(self._note_durable)
         self.offset: str | None = None
         """The place in the log before which everything is durable in the topic."""
         self.events = 0
@@ -131,16 +120,15 @@ class RecordOutbox:
             count = 1
         receipt = None
         if count:
-            while len(self._pending) >= PENDING_BATCHES_MAX:
-                self._settle_first()
+            self._pending.make_room()
             sent, self._held = self._held[:count], self._held[count:]
             self._held_bytes = sum(len(record.body) for record in self._held)
             receipt = send_events(self._producer, table_of(sent), through=through)
             self._sent = sent[-1].sequence if through is None else through
             self.events += len(sent)
         offset = None if boundary is None else boundary.offset
-        if receipt is not None or (offset is not None and (not self._pending or self._pending[-1].offset != offset)):
-            self._pending.append(_Pending(receipt, offset))
+        if receipt is not None or (offset is not None and self._pending.last_place != offset):
+            self._pending.add(receipt, offset)
         return receipt is not None
 
     def _through(self, count: int, boundary: Boundary | None) -> int | None:
@@ -158,25 +146,13 @@ class RecordOutbox:
 
     def settle(self, *, wait: bool = False) -> None:
         """Look which batches are durable by now, or wait until all are. Raises the error of a batch that is not."""
-        while self._pending and (wait or self._pending[0].receipt is None or self._pending[0].receipt.done()):
-            self._settle_first()
+        self._pending.settle(wait=wait)
 
-    def _settle_first(self) -> None:
-        first = self._pending[0]
-        if first.receipt is not None:
-            first.receipt.result()
-        self._pending.popleft()
-        self.offset = first.offset or self.offset
+    def _note_durable(self, offset: str) -> None:
+        self.offset = offset
 
 
 def table_of(records: Sequence[ChangeRecord]) -> pa.Table:
     """The batch that a producer takes."""
-    columns: dict[str, list[object]] = {
-        "message_group": [record.message_group for record in records],
-        "tag": [record.tag for record in records],
-        "keys": [record.keys for record in records],
-        "properties": [[("op", record.op)] for record in records],
-        "sequence": [record.sequence for record in records],
-        "body": [record.body for record in records],
-    }
-    return pa.table({name: pa.array(column, SEND_SCHEMA.field(name).type) for name, column in columns.items()})
+    columns = batch_columns(records, (record.sequence for record in records))
+    return pa.table({**columns, **body_column(record.body for record in records)})

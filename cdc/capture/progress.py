@@ -29,3 +29,22 @@ class ProgressListener(Protocol):
     """Is told of progress since the last time."""
 
     def __call__(self, *, events: int, duplicates: int, position: str | None) -> None: ...
+
+
+class SentCounts(Protocol):
+    """What an outbox has counted."""
+
+    events: int
+    duplicates: int
+
+
+class ProgressReporter:
+    """Tells a listener what an outbox has counted since the last time."""
+
+    def __init__(self, outbox: SentCounts, tell: ProgressListener) -> None:
+        self._outbox, self._tell, self._before = outbox, tell, (0, 0)
+
+    def report(self, position: str | None) -> None:
+        """Tell it. ``position``: the place in the source's log before which everything is in the topic."""
+        (events, duplicates), self._before = self._before, (self._outbox.events, self._outbox.duplicates)
+        self._tell(events=self._outbox.events - events, duplicates=self._outbox.duplicates - duplicates, position=position)

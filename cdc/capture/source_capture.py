@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,15 +11,12 @@ from ...log.errors import InvalidArgument
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from .chosen_tables import ChosenTables, choice_text, may_overlap
-from .errors import CaptureRetry, SourceReplaced
+from .errors import SourceReplaced
 from .options import SourceCaptureOptions
 from .progress import SourceProgress
+from .runner import CaptureRunner
 from .state import S, SourceStateStore, name_of
 
-log = logging.getLogger("penstock.cdc.capture")
-
-_LOOK_S = 0.1
-_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
 _STEADY_S = 60.0
 """A life that lasted for so long was a good one, also where the source had nothing to tell."""
 
@@ -76,10 +72,12 @@ class SourceCapture(ABC, Generic[S]):
         """``kind``: of the database, as the state names it. ``chosen``: what chooses the tables; nothing: all of the server."""
         self._kind, self._source, self._options, self._chosen = kind, source, options, chosen
         self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
-        self._clock, self._pause, self._reached = clock, pause, reached
+        self._clock, self._reached = clock, reached
+        self._runner = CaptureRunner(options.patience_s, clock, pause)
         self._renewed = False
         self._rows = self._events = self._duplicates = 0
         self._position: str | None = None
+        self._moved_before = self._moved
         self._tell: Callable[[SourceProgress], None] = lambda progress: None
 
     @abstractmethod
@@ -114,33 +112,22 @@ class SourceCapture(ABC, Generic[S]):
         producer whose lake does not answer.
         """
         self._tell = tell
-        pause_s = _PAUSE_FIRST_S
-        failing_since_s = self._clock.monotonic_s()
-        reached = self._moved
+
+        def attempt() -> None:
+            self._began_s = self._clock.monotonic_s()
+            self._run(stopped)
+
         try:
-            while True:
-                began_s = self._clock.monotonic_s()
-                try:
-                    self._run(stopped)
-                    return self.progress
-                except CaptureRetry as error:
-                    now_s = self._clock.monotonic_s()
-                    if self._moved != reached or now_s - began_s >= _STEADY_S:
-                        pause_s, failing_since_s, reached = _PAUSE_FIRST_S, now_s, self._moved
-                    if now_s - failing_since_s > self._options.patience_s:
-                        raise
-                    log.warning("the database is waited for: %s", error)
-                self._wait(pause_s, stopped)
-                if stopped():
-                    return self.progress
-                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            self._runner.run(attempt, stopped, failed=self._failed)
+            return self.progress
         finally:
             self._source.close()
 
-    def _wait(self, pause_s: float, stopped: Callable[[], bool]) -> None:
-        until_s = self._clock.monotonic_s() + pause_s
-        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
-            self._pause(min(left_s, _LOOK_S))
+    def _failed(self) -> None:
+        """See whether the life that has failed was a good one."""
+        if self._moved != self._moved_before or self._clock.monotonic_s() - self._began_s >= _STEADY_S:
+            self._moved_before = self._moved
+            self._runner.progressed()
 
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
 

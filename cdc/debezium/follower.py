@@ -13,7 +13,7 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ..capture.errors import CaptureRetry, SourceUnavailable
 from ..capture.outbox import Boundary, RecordOutbox
-from ..capture.progress import ProgressListener
+from ..capture.progress import ProgressListener, ProgressReporter
 from ..capture.records import ChangeRecord, heartbeat
 from .configuration import Connector
 from .effects import Effects
@@ -67,7 +67,7 @@ class EngineFollower:
         the name of messages that the topic equals the source, where no change shows it.
         """
         self._engine, self._effects, self._connector, self._states, self._history = engine, effects, connector, states, history
-        self._clock, self._reached, self._tell, self._where = clock, reached, tell, where
+        self._clock, self._reached, self._where = clock, reached, where
         self._reading = reading
 
         def beat(number: int) -> ChangeRecord:
@@ -80,7 +80,7 @@ class EngineFollower:
         now_s = clock.monotonic_s()
         self._saved_s = self._told_s = self._looked_s = self._heard_s = now_s
         self._signals_s = now_s - _SIGNALS_S
-        self._told = (0, 0)
+        self._reporter = ProgressReporter(self._outbox, tell)
         self._burst = BurstDetector(now_s)
         self._reading_ends_ms: int | None = None
         self._ends_at: tuple[int, int] | None = None
@@ -248,11 +248,5 @@ class EngineFollower:
                 self._reading_ends_ms = self._engine.now_ms()
 
     def _say(self) -> None:
-        events, duplicates = self._outbox.events, self._outbox.duplicates
         place = None if self._outbox.offset is None else json.loads(self._outbox.offset)
-        self._tell(
-            events=events - self._told[0],
-            duplicates=duplicates - self._told[1],
-            position=None if place is None else f"{place.get('file')}:{place.get('pos')}",
-        )
-        self._told = (events, duplicates)
+        self._reporter.report(None if place is None else f"{place.get('file')}:{place.get('pos')}")

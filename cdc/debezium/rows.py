@@ -14,11 +14,11 @@ from typing import Any
 from ...log.errors import InvalidArgument, PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
+from ..capture.chunks import is_full, send_chunk
 from ..capture.outbox import table_of
 from ..capture.readings import rows_go_on_at
 from ..capture.records import ChangeRecord, ConnectSchemas
 from ..capture.state import RowsChunk
-from ..events.row_refusals import send_events
 from .configuration import as_written
 from .engine import EmbeddedEngine
 from .errors import ConnectorStopped
@@ -27,8 +27,6 @@ from .records import record_of, row_fields, snapshot_truncate
 from .source import BinlogServer
 from .state import EngineState, EngineStateStore
 
-CHUNK_ROWS_MAX = 10_000
-CHUNK_BYTES_MAX = 4 * 1024 * 1024
 _LOOK_S = 0.25
 
 
@@ -116,7 +114,7 @@ class RowsReader:
                 self._check_columns(table, engine.schemas[schema])
                 rows.append(record)
                 size_bytes += len(record.body)
-                if len(rows) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+                if is_full(len(rows), size_bytes):
                     state = self._send(state, table, rows, offset)
                     rows, size_bytes = [], 0
                     tell()
@@ -160,12 +158,7 @@ class RowsReader:
         numbered = [record._replace(sequence=place) for place, record in enumerate(sent, self._next)]
         self._next += len(numbered)
         state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._next - 1))
-        self._states.save(state)
-        self._reached("chunk planned")
-        receipt = send_events(self._producer, table_of(numbered))
-        self._reached("chunk sent")
-        receipt.result()
-        self._reached("chunk durable")
+        send_chunk(self._producer, table_of(numbered), lambda: self._states.save(state), self._reached)
         self._count += len(rows)
         self._going_on, self._after = table, last
         return state

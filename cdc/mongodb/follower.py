@@ -18,7 +18,7 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ..capture.errors import CaptureRetry
 from ..capture.outbox import Boundary, RecordOutbox
-from ..capture.progress import ProgressListener
+from ..capture.progress import ProgressListener, ProgressReporter
 from ..capture.records import ChangeRecord, heartbeat
 from .documents import identity_text, record_of
 from .errors import translated
@@ -77,7 +77,7 @@ class ChangeFollower:
         is not before it. ``heartbeats``: send a message that says that the topic equals the source, where no change does.
         """
         self._server, self._name, self._wanted, self._states, self._clock = server, name, wanted, states, clock
-        self._reached, self._tell, self._reading = reached, tell, reading
+        self._reached, self._reading = reached, reading
 
         def beat(number: int) -> ChangeRecord:
             return heartbeat(name, number, clock.wall_ms())
@@ -87,7 +87,7 @@ class ChangeFollower:
         self._saved_s = self._told_s = self._flushed_s = now_s
         self._signals_s = now_s - _SIGNALS_S
         self._all_told_s = math.inf
-        self._told = (0, 0)
+        self._reporter = ProgressReporter(self._outbox, tell)
         self._saved_events = 0
         self._gathered: list[tuple[_Change, ChangeRecord | None]] = []
         """Changes that were not sent yet, in their order; those without a record are looked up."""
@@ -328,11 +328,4 @@ class ChangeFollower:
         return state
 
     def _say(self) -> None:
-        events, duplicates = self._outbox.events, self._outbox.duplicates
-        place = None if self._outbox.offset is None else str(parse_place(self._outbox.offset).time)
-        self._tell(
-            events=events - self._told[0],
-            duplicates=duplicates - self._told[1],
-            position=place,
-        )
-        self._told = (events, duplicates)
+        self._reporter.report(None if self._outbox.offset is None else str(parse_place(self._outbox.offset).time))

@@ -11,18 +11,15 @@ from dataclasses import replace
 
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
+from ..capture.chunks import is_full, send_chunk
 from ..capture.outbox import table_of
 from ..capture.readings import rows_go_on_at
 from ..capture.records import ChangeRecord
 from ..capture.state import RowsChunk
-from ..events.row_refusals import send_events
 from .documents import key_of, record_of, value_of
 from .positions import ClusterTime, read_at
 from .server import MongoServer
 from .state import MongoState, MongoStateStore
-
-CHUNK_ROWS_MAX = 10_000
-CHUNK_BYTES_MAX = 4 * 1024 * 1024
 
 
 class DocumentsReader:
@@ -65,7 +62,7 @@ class DocumentsReader:
                 records.append(record)
                 size_bytes += len(record.body)
                 last = key_of(document["_id"])
-                if len(records) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+                if is_full(len(records), size_bytes):
                     state = self._send(state, collection, after, last, records, tell)
                     records, size_bytes, after = [], 0, last
             if records:
@@ -111,11 +108,6 @@ class DocumentsReader:
 
         chunk = RowsChunk(collection, after is None, key(after), key(last), records[-1].sequence)
         state = replace(state, chunk=chunk)
-        self._states.save(state)
-        self._reached("chunk planned")
-        receipt = send_events(self._producer, table_of(records))
-        self._reached("chunk sent")
-        receipt.result()
-        self._reached("chunk durable")
+        send_chunk(self._producer, table_of(records), lambda: self._states.save(state), self._reached)
         tell(sum(record.op == "r" for record in records))
         return state

@@ -20,11 +20,12 @@ from ...log.schema.topic_schema import TopicSchema
 from ..capture.errors import SourceUnavailable
 from ..capture.options import CaptureOptions, check_name
 from ..capture.progress import CaptureProgress
+from ..capture.runner import LOOK_S, PAUSE_FIRST_S, CaptureRunner
 from .captured_tables import CapturedTables
 from .catalog import SETTINGS, Catalog, ReplicationSlot, check_history
 from .catalog_tables import CapturePlan, Name, plan_capture
 from .envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin
-from .errors import SlotInUse, SlotLost, load_psycopg, slot_lost
+from .errors import SlotLost, load_psycopg, slot_lost
 from .follower import SlotFollower
 from .outbox import Outbox
 from .pgoutput import UNCHANGED, Row
@@ -40,11 +41,9 @@ from .values import TypeConversions
 
 log = logging.getLogger("penstock.cdc.postgres")
 
-_LOOK_S = 0.1
 _TELL_WAITS_S = 10.0
 _ROOM_BYTES = 64 * 1024
 """What is written to the log before a later table is read: its rows get the positions of these bytes, some thousand millions."""
-_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
 _VISIBLE_S = 10.0
 """How long a transaction's changes are waited for that the log has and nobody can see yet, before the stream begins anew."""
 
@@ -130,7 +129,7 @@ class PostgresCapture:
         self._envelopes: EnvelopeEncoder | None = None
         self._snapshot: SnapshotReader | None = None
         self._renewed = False
-        self._answered_s = clock.monotonic_s()
+        self._runner = CaptureRunner(options.patience_s, clock, pause)
         self._tell: Callable[[PostgresProgress], None] = lambda progress: None
         self._stopped: Callable[[], bool] = lambda: False
         self._told = PostgresProgress(0, 0, 0, None, None)
@@ -159,39 +158,20 @@ class PostgresCapture:
         self._tell, self._stopped = tell, stopped
         assert self._catalog.watch is not None, "it was given a clock"
         self._catalog.watch.stopped = stopped
-        pause_s = _PAUSE_FIRST_S
-        self._answered_s = self._clock.monotonic_s()
         try:
-            while True:
-                try:
-                    self._run(stopped)
-                    return self.progress
-                except StopRequested:
-                    return self._told
-                except (SourceUnavailable, SlotInUse) as error:
-                    now_s = self._clock.monotonic_s()
-                    if now_s - self._answered_s > self._options.patience_s:
-                        raise
-                    log.warning("the database is waited for: %s", error)
-                self._outbox.forget()
-                self._wait(pause_s, stopped)
-                if stopped():
-                    return self._told
-                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            is_through = self._runner.run(lambda: self._run(stopped), stopped, failed=self._outbox.forget)
+            return self.progress if is_through else self._told
+        except StopRequested:
+            return self._told
         finally:
             self._catalog.close()
-
-    def _wait(self, pause_s: float, stopped: Callable[[], bool]) -> None:
-        until_s = self._clock.monotonic_s() + pause_s
-        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
-            self._pause(min(left_s, _LOOK_S))
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         while True:
             self._tables.has_changed, self._whole_from_lsn = False, None
             checked = CapturePreflight(self._catalog, self._options)
             plan, slot = self._prepared(checked)
-            self._answered_s = self._clock.monotonic_s()
+            self._runner.answered()
             snapshot = self._snapshot or self._begun(checked, stopped)
             if self._schema is not None:
                 (table,) = checked.tables  # it was checked that there is one
@@ -373,7 +353,7 @@ class PostgresCapture:
             if (now_s := self._clock.monotonic_s()) - told_s >= _TELL_WAITS_S:
                 told_s, writers = now_s, self._catalog.writers(awaited)
                 log.warning("tables are read once these transactions have ended: %s", "; ".join(writers[:10]))
-            self._pause(_LOOK_S)
+            self._pause(LOOK_S)
 
     # --- The topic's schema -----------------------------------------------------------------------------------------------------
 
@@ -418,7 +398,7 @@ class PostgresCapture:
         return self._envelopes.heartbeat(position)
 
     def _say(self) -> None:
-        self._answered_s = self._clock.monotonic_s()
+        self._runner.progressed()
         self._told = self.progress
         self._tell(self._told)
         if self._whole_from_lsn is not None:
@@ -429,7 +409,7 @@ class PostgresCapture:
         unchanged. Raises `SourceUnavailable`.
         """
         self._has_reread = True
-        pause_s, until_s = _PAUSE_FIRST_S / 100, self._clock.monotonic_s() + _VISIBLE_S
+        pause_s, until_s = PAUSE_FIRST_S / 100, self._clock.monotonic_s() + _VISIBLE_S
         while True:
             with self._catalog.reading(table.schema, table.name, table.oid) as found:
                 if found is None:
@@ -446,7 +426,7 @@ class PostgresCapture:
                     hint="does it wait for a synchronous standby? See wait_event in pg_stat_activity",
                 )
             self._pause(pause_s)
-            pause_s = min(2 * pause_s, _LOOK_S)
+            pause_s = min(2 * pause_s, LOOK_S)
 
     def _values_now(self, schema: str, name: str, table: EnvelopeTable, key: Row, places: Sequence[int]) -> Row | None:
         sql = load_psycopg().sql

@@ -4,15 +4,12 @@ now.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
-from ...log.produce.receipts import BatchReceipt
+from ..capture.batches import PendingBatches, batch_columns, body_column
 from ..events.row_refusals import send_events
 from .envelopes import EnvelopeMessage
 from .positions import base_of, is_between
@@ -20,17 +17,8 @@ from .typed_events import TypedEvents
 
 BATCH_EVENTS_MAX = 5000
 BATCH_BYTES_MAX = 2 * 1024 * 1024
-PENDING_BATCHES_MAX = 8
 _ROW_BYTES = 512
 """The size that an event of a topic with a schema is taken for."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    receipt: BatchReceipt | None
-    """The batch's receipt; None: it waits only for those before it."""
-    end_lsn: int | None
-    """The LSN that may be confirmed once it is durable; None: it ends amid a transaction."""
 
 
 class Outbox:
@@ -54,7 +42,8 @@ class Outbox:
         self._sent = producer.last_sequence
         self._events: list[EnvelopeMessage] = []
         self._bytes = 0
-        self._pending: deque[_Pending] = deque()
+        self._pending: PendingBatches[int] = PendingBatches(self._note_durable)
+        """Each with the LSN that may be confirmed then."""
         self.confirmed_lsn = 0
         """All transactions that end before this LSN are durable in the topic."""
         self.events = 0
@@ -108,14 +97,13 @@ class Outbox:
         if through is not None and not self._events and self._heartbeat is not None:
             self._events.append(self._heartbeat(through))
         if self._events:
-            while len(self._pending) >= PENDING_BATCHES_MAX:
-                self._settle_first()
+            self._pending.make_room()
             receipt = send_events(self._producer, table_of(self._events, self.typed), through=through)
             self._sent = self._events[-1].position if through is None else through
             self.events += len(self._events)
             self._events, self._bytes = [], 0
         if receipt is not None or end_lsn is not None:
-            self._pending.append(_Pending(receipt, end_lsn))
+            self._pending.add(receipt, end_lsn)
 
     def _through(self, end_lsn: int | None) -> int | None:
         """The position of a place in the log, if the topic equals the source there once the gathered events are in it."""
@@ -130,33 +118,19 @@ class Outbox:
         """Look which batches are durable by now, or wait until all are. Raises the error of a batch that is not."""
         if wait:
             self.send()
-        while self._pending and (wait or self._pending[0].receipt is None or self._pending[0].receipt.done()):
-            self._settle_first()
+        self._pending.settle(wait=wait)
 
     def forget(self) -> None:
         """Drop gathered events, which come again: the stream has ended, and begins anew. Sent events stay sent."""
         self._events, self._bytes = [], 0
         self.settle(wait=True)
 
-    def _settle_first(self) -> None:
-        first = self._pending[0]
-        if first.receipt is not None:
-            first.receipt.result()
-        self._pending.popleft()
-        if first.end_lsn is not None:
-            self.confirmed_lsn = max(self.confirmed_lsn, first.end_lsn)
+    def _note_durable(self, end_lsn: int) -> None:
+        self.confirmed_lsn = max(self.confirmed_lsn, end_lsn)
 
 
 def table_of(events: Sequence[EnvelopeMessage], typed: TypedEvents | None = None) -> pa.Table:
     """The batch of events that a producer takes. ``typed``: its topic has a schema."""
-    columns: dict[str, list[object]] = {
-        "message_group": [event.message_group for event in events],
-        "tag": [event.tag for event in events],
-        "keys": [event.keys for event in events],
-        "properties": [[("op", event.op)] for event in events],
-        "sequence": [event.position for event in events],
-    }
-    if typed is None:
-        columns["body"] = [event.body for event in events]
-    made = {name: pa.array(column, SEND_SCHEMA.field(name).type) for name, column in columns.items()}
-    return pa.table(made if typed is None else {**made, **typed.columns(events)})
+    columns = batch_columns(events, (event.position for event in events))
+    rest = body_column(event.body for event in events) if typed is None else typed.columns(events)
+    return pa.table({**columns, **rest})

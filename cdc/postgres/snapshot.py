@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, LimitExceeded
 from ...log.produce.producer import Producer
+from ..capture.chunks import is_full, send_chunk
 from ..events.row_refusals import send_events
 from .captured_tables import CapturedTables
 from .catalog import Catalog, begin_reading
@@ -30,9 +31,6 @@ from .tables import SourceTable
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
-
-CHUNK_ROWS_MAX = 10_000
-CHUNK_BYTES_MAX = 4 * 1024 * 1024
 
 
 class SnapshotReader:
@@ -106,13 +104,11 @@ class SnapshotReader:
         send_events(self._producer, table_of(events)).result()
 
     def _send(self, events: list[EnvelopeMessage], chunk: Chunk | None) -> None:
-        if chunk is not None:
-            self._tables.keep(replace(self._tables.known, chunk=chunk))
-        self._reached("chunk planned")
-        receipt = send_events(self._producer, table_of(events, self._outbox.typed))
-        self._reached("chunk sent")
-        receipt.result()
-        self._reached("chunk durable")
+        def plan() -> None:
+            if chunk is not None:
+                self._tables.keep(replace(self._tables.known, chunk=chunk))
+
+        send_chunk(self._producer, table_of(events, self._outbox.typed), plan, self._reached)
         self.rows += len(events)
 
     def _finished(self, entry: CapturedTable) -> None:
@@ -155,7 +151,7 @@ class SnapshotReader:
                     events.append(event)
                     keys.append(last := tuple(str(row[place]) for place in ordered_by))
                     position, size_bytes = after_position(position), size_bytes + len(event.body)
-                    if len(events) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+                    if is_full(len(events), size_bytes):
                         yield keys, events
                         keys, events, size_bytes = [], [], 0
             connection.execute("ROLLBACK")

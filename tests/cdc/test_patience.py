@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cdc.capture.errors import SourceUnavailable
-from penstock.cdc.capture.retry import first_answer
+from penstock.cdc.capture.runner import first_answer
 from penstock.cdc.postgres.errors import SlotInUse
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
@@ -87,7 +87,7 @@ def test_every_capture_asks_as_long_as_it_was_told_to(
     """Debezium's asks in the same way."""
     monkeypatch.setattr("penstock.cdc.mongodb.server._ANSWER_MS", 50)
     asked = Time()
-    monkeypatch.setattr("penstock.infra.cli.changes.capture_engine.time", asked)
+    monkeypatch.setattr("penstock.infra.cli.changes.capture_topic.time", asked)
     monkeypatch.setattr(asked, "monotonic", asked.now_s, raising=False)
     monkeypatch.setattr(asked, "sleep", asked.pause, raising=False)
     at = ["--lake", str(tmp_path), "capture", database, "--topic", "changes", "--patience", "1s", place]

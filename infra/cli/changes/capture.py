@@ -15,6 +15,7 @@ from ...console import output
 from ...console.session import CommandSession, command_options
 from . import capture_engine
 from .capture_mongodb import mongodb
+from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened_lake, patience_option
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ....log.schema.topic_schema import TopicSchema
 
 _DSN_VARIABLE = "PENSTOCK_POSTGRES"
-_BODY_BYTES = 16 * 1024 * 1024
-_LINE_EVERY_S = 10.0
 
 
 _ELSEWHERE = ("sqlserver", "oracle", "db2", "cassandra", "vitess", "spanner")
@@ -89,7 +88,7 @@ for _one in (
     help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot or a restart.",
 )
 @click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow.")
-@capture_engine.patience_option
+@patience_option
 @command_options
 @click.pass_obj
 def postgres(
@@ -125,7 +124,7 @@ def postgres(
         heartbeat=heartbeat,
         patience=patience,
     )
-    shown = _Shown(session, topic)
+    shown = CaptureOutput(session, topic, _lag_text)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
         progress = capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell)
         shown.end(progress)
@@ -150,60 +149,43 @@ def _opened(session: CommandSession, dsn: str, topic: str, options: PostgresOpti
     from ....cdc.postgres.catalog import Catalog
     from ....cdc.postgres.preflight import CapturePreflight
     from ....cdc.postgres.typed_events import fields_of_table
-    from ....log import InvalidArgument, MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
-    from ....log.runtime.portal import Portal
+    from ....log import InvalidArgument, Producer
     from ....log.schema.topic_schema import first_schema
 
     catalog = Catalog(dsn)
     fields: tuple[Field, ...] = ()
     try:
-        checked = capture_engine.answer(session, lambda: CapturePreflight(catalog, options), options)  # before anything is made
+        checked = answer(session, lambda: CapturePreflight(catalog, options), options)  # before anything is made
         if options.typed:
             (table,) = checked.tables
             fields = fields_of_table(catalog.typed_columns(table.schema, table.name), table.key)
     finally:
         catalog.close()
-    portal = Portal()
+    with opened_lake(session) as (portal, lake):
 
-    async def opened() -> tuple[Lake, Producer, str]:
-        lake = session.open_async()
-        try:
-            record = (await lake.topic(topic)).record
-        except TopicNotFound:
-            settings = TopicSettings(
-                message_type=MessageType.FIFO,
-                limits=TopicLimits(body_bytes=_BODY_BYTES),
-                schema=first_schema(fields) if fields else None,
-            )
-            record = await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
-        if (record.settings.schema is not None) is not options.typed:
-            raise InvalidArgument(
-                "the topic has no schema" if options.typed else "the topic has a schema",
-                operation="capture",
-                object=topic,
-                hint="capture into a new topic" if options.typed else "capture with --typed",
-            )
-        return lake, await lake.producer(topic, name=options.producer_name), record.incarnation
+        async def opened() -> tuple[Producer, str]:
+            record = await made_topic(lake, topic, body_bytes=BODY_BYTES, schema=first_schema(fields) if fields else None)
+            if (record.settings.schema is not None) is not options.typed:
+                raise InvalidArgument(
+                    "the topic has no schema" if options.typed else "the topic has a schema",
+                    operation="capture",
+                    object=topic,
+                    hint="capture into a new topic" if options.typed else "capture with --typed",
+                )
+            return await lake.producer(topic, name=options.producer_name), record.incarnation
 
-    try:
-        lake, producer, life = portal.run(opened)
-        try:
-            states = StateStore(lake.store, portal.run, topic=topic, slot=options.slot)
-            yield PostgresCapture(
-                dsn,
-                options,
-                producer=producer,
-                states=states,
-                life=life,
-                clock=lake.runtime.clock,
-                pause=time.sleep,
-                schema=_TopicSchema(portal, lake, topic) if options.typed else None,
-                types=None if options.typed else TypesStore(lake.store, portal.run, topic=topic),
-            )
-        finally:
-            portal.run(lake.close)
-    finally:
-        portal.stop()
+        producer, life = portal.run(opened)
+        yield PostgresCapture(
+            dsn,
+            options,
+            producer=producer,
+            states=StateStore(lake.store, portal.run, topic=topic, slot=options.slot),
+            life=life,
+            clock=lake.runtime.clock,
+            pause=time.sleep,
+            schema=_TopicSchema(portal, lake, topic) if options.typed else None,
+            types=None if options.typed else TypesStore(lake.store, portal.run, topic=topic),
+        )
 
 
 class _TopicSchema:
@@ -226,33 +208,5 @@ class _TopicSchema:
         self._portal.run(lambda: self._lake.evolve_topic(self._topic, wanted))
 
 
-class _Shown:
-    """The lines printed during a capture."""
-
-    def __init__(self, session: CommandSession, topic: str) -> None:
-        self._session, self._topic = session, topic
-        self._started_s = self._line_s = time.monotonic()
-        self._before = 0
-
-    def tell(self, progress: PostgresProgress) -> None:
-        """Print a line now and then."""
-        now_s = time.monotonic()
-        if now_s - self._line_s < _LINE_EVERY_S:
-            return
-        self._line(progress, now_s)
-
-    def end(self, progress: PostgresProgress) -> None:
-        """Print the total."""
-        self._line_s, self._before = self._started_s, 0
-        self._line(progress, time.monotonic())
-
-    def _line(self, progress: PostgresProgress, now_s: float) -> None:
-        events = progress.events + progress.snapshot_rows
-        rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
-        self._line_s, self._before = now_s, events
-        if self._session.as_json:
-            output.emit({"topic": self._topic, **output.fields(progress), "events_per_s": round(rate)})
-            return
-        lag = "" if progress.lag_bytes is None else f"; {output.size_text(progress.lag_bytes)} of WAL behind"
-        rows = f"{progress.snapshot_rows:,} rows read, " if progress.snapshot_rows else ""
-        output.say(f"{rows}{progress.events:,} changes to {self._topic} ({rate:,.0f} events/s){lag}")
+def _lag_text(progress: PostgresProgress) -> str:
+    return "" if progress.lag_bytes is None else f"; {output.size_text(progress.lag_bytes)} of WAL behind"

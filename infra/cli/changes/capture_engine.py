@@ -16,11 +16,10 @@ import click
 
 from ...console import output
 from ...console.session import CommandSession, command_options
-from ...console.values import DurationParam
+from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened_lake, patience_option
 
 if TYPE_CHECKING:
-    from ....aio import Lake
-    from ....cdc.capture.options import CaptureOptions, SourceCaptureOptions
+    from ....cdc.capture.options import SourceCaptureOptions
     from ....cdc.capture.progress import SourceProgress
     from ....cdc.capture.source_capture import CaptureResources
     from ....cdc.capture.state import SourceStateStore
@@ -28,24 +27,12 @@ if TYPE_CHECKING:
     from ....log.produce.producer import Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 States = TypeVar("States", bound="SourceStateStore[Any]")
 
-_BODY_BYTES = 16 * 1024 * 1024
-_LINE_EVERY_S = 10.0
 PASSWORD = "PENSTOCK_DATABASE_PASSWORD"  # noqa: S105 - a variable's name
 EPILOG = (
     f"The password comes from {PASSWORD}, or from the whole URL in the variable; never from the command line. Runs until Ctrl-C or SIGTERM, which "
     "ends in order; run again, it goes on where it ended."
-)
-
-
-patience_option = click.option(
-    "--patience",
-    type=DurationParam(),
-    default="5m",
-    show_default=True,
-    help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
 )
 
 
@@ -201,10 +188,15 @@ def _capture(session: CommandSession, properties: dict[str, str], topic: str, dr
     from ....cdc.debezium import EngineOptions
 
     options = EngineOptions(**chosen)
-    shown = CaptureOutput(session, topic)
+    shown = CaptureOutput(session, topic, place_text)
     with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
         _spare_imports()
         shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
+
+
+def place_text(progress: SourceProgress) -> str:
+    """Where in the source's log a capture is, for the end of a line."""
+    return f"; at {progress.position}" if progress.position else ""
 
 
 def _spare_imports() -> None:
@@ -239,54 +231,35 @@ def _opened(
         yield EngineCapture(connector, properties, options, **parts)
 
 
-def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOptions) -> T:
-    """The first answer of a database, which may just be starting again. A signal ends the wait at once: nothing has begun."""
-    from ....cdc.capture.retry import first_answer
-
-    return session.signals.interruptible(lambda: first_answer(ask, options.patience_s, now_s=time.monotonic, pause=time.sleep))
-
-
 @contextmanager
 def opened_topic(
-    session: CommandSession, topic: str, options: SourceCaptureOptions, states: type[States], *, body_bytes: int = _BODY_BYTES
+    session: CommandSession, topic: str, options: SourceCaptureOptions, states: type[States], *, body_bytes: int = BODY_BYTES
 ) -> Iterator[CaptureResources[States]]:
     """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
 
     ``states``: what keeps the capture's state. ``body_bytes``: the limit of a topic that is made.
     """
-    from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
-    from ....log.runtime.portal import Portal
+    from ....log import InvalidArgument
 
-    portal = Portal()
+    with opened_lake(session) as (portal, lake):
 
-    async def opened() -> tuple[Lake, Producer, Producer, str]:
-        lake = session.open_async()
-        try:
-            record = (await lake.topic(topic)).record
-        except TopicNotFound:
-            settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=body_bytes))
-            record = await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
-        if record.settings.schema is not None:
-            raise InvalidArgument("the topic has a schema", operation="capture", object=topic, hint="capture into a new topic")
-        # The order matters: whoever opens the producer of changes fences the capture that ran, and only then looks at its rows.
-        producer = await lake.producer(topic, name=options.producer_name)
-        return lake, producer, await lake.producer(topic, name=options.rows_producer_name), record.incarnation
+        async def opened() -> tuple[Producer, Producer, str]:
+            record = await made_topic(lake, topic, body_bytes=body_bytes)
+            if record.settings.schema is not None:
+                raise InvalidArgument("the topic has a schema", operation="capture", object=topic, hint="capture into a new topic")
+            # The order matters: whoever opens the producer of changes fences the capture that ran, and only then looks at its rows.
+            producer = await lake.producer(topic, name=options.producer_name)
+            return producer, await lake.producer(topic, name=options.rows_producer_name), record.incarnation
 
-    try:
-        lake, producer, rows_producer, life = portal.run(opened)
-        try:
-            yield {
-                "producer": producer,
-                "rows_producer": rows_producer,
-                "states": states(lake.store, portal.run, topic=topic, name=options.name),
-                "life": life,
-                "clock": lake.runtime.clock,
-                "pause": time.sleep,
-            }
-        finally:
-            portal.run(lake.close)
-    finally:
-        portal.stop()
+        producer, rows_producer, life = portal.run(opened)
+        yield {
+            "producer": producer,
+            "rows_producer": rows_producer,
+            "states": states(lake.store, portal.run, topic=topic, name=options.name),
+            "life": life,
+            "clock": lake.runtime.clock,
+            "pause": time.sleep,
+        }
 
 
 @click.command()
@@ -304,35 +277,23 @@ def signal(session: CommandSession, /, *, tables: tuple[str, ...], topic: str, n
     from ....cdc.debezium import EngineStateStore
     from ....cdc.mongodb.state import MongoStateStore
     from ....log import InvalidArgument
-    from ....log.runtime.portal import Portal
 
-    portal = Portal()
-    try:
-        lake = portal.run(lambda: _open(session))
-        try:
-            kept = (states(lake.store, portal.run, topic=topic, name=name) for states in (EngineStateStore, MongoStateStore))
-            found = [states for states in kept if states.load() is not None]
-            if not found:
-                raise InvalidArgument(
-                    "no such capture has begun",
-                    operation="signal",
-                    object=f"{topic}/{name}",
-                    hint="see --topic and --name of the capture",
-                )
-            bad = [table for table in tables if "." not in table]
-            if bad:
-                raise InvalidArgument("this names no table", operation="signal", expected="DATABASE.TABLE", observed=bad[0])
-            for states in found:
-                states.signal(uuid.uuid4().hex, tables)
-        finally:
-            portal.run(lake.close)
-    finally:
-        portal.stop()
+    with opened_lake(session) as (portal, lake):
+        kept = (states(lake.store, portal.run, topic=topic, name=name) for states in (EngineStateStore, MongoStateStore))
+        found = [states for states in kept if states.load() is not None]
+        if not found:
+            raise InvalidArgument(
+                "no such capture has begun",
+                operation="signal",
+                object=f"{topic}/{name}",
+                hint="see --topic and --name of the capture",
+            )
+        bad = [table for table in tables if "." not in table]
+        if bad:
+            raise InvalidArgument("this names no table", operation="signal", expected="DATABASE.TABLE", observed=bad[0])
+        for states in found:
+            states.signal(uuid.uuid4().hex, tables)
     output.say(f"{', '.join(tables)}: asked for")
-
-
-async def _open(session: CommandSession) -> Lake:
-    return session.open_async()
 
 
 @click.command()
@@ -348,34 +309,3 @@ def jars(session: CommandSession, /, *, connector: str) -> None:
     files = ensure(wanted)
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     output.say(f"{len(files)} JARs, {size_mb:.0f} MB, in {files[0].parent}")
-
-
-class CaptureOutput:
-    """The lines printed during a capture."""
-
-    def __init__(self, session: CommandSession, topic: str) -> None:
-        self._session, self._topic = session, topic
-        self._started_s = self._line_s = time.monotonic()
-        self._before = 0
-
-    def tell(self, progress: SourceProgress) -> None:
-        """Print a line now and then."""
-        now_s = time.monotonic()
-        if now_s - self._line_s >= _LINE_EVERY_S:
-            self._line(progress, now_s)
-
-    def end(self, progress: SourceProgress) -> None:
-        """Print the total."""
-        self._line_s, self._before = self._started_s, 0
-        self._line(progress, time.monotonic())
-
-    def _line(self, progress: SourceProgress, now_s: float) -> None:
-        events = progress.events + progress.snapshot_rows
-        rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
-        self._line_s, self._before = now_s, events
-        if self._session.as_json:
-            output.emit({"topic": self._topic, **output.fields(progress), "events_per_s": round(rate)})
-            return
-        rows = f"{progress.snapshot_rows:,} rows read, " if progress.snapshot_rows else ""
-        place = f"; at {progress.position}" if progress.position else ""
-        output.say(f"{rows}{progress.events:,} changes to {self._topic} ({rate:,.0f} events/s){place}")

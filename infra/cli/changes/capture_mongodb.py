@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import click
 
 from ...console.session import CommandSession
-from .capture_engine import EPILOG, PASSWORD, CaptureOutput, answer, opened_topic, source_options
+from .capture_engine import EPILOG, PASSWORD, opened_topic, place_text, source_options
+from .capture_topic import CaptureOutput, answer
 
 _URL = "PENSTOCK_MONGODB"
 _BODY_BYTES = 68 * 1024 * 1024
@@ -50,7 +51,7 @@ def mongodb(
     server = MongoServer(url, password=None if _has_password(url) else os.environ.get(PASSWORD))
     try:
         answer(session, server.check, options)  # before anything is made
-        shown = CaptureOutput(session, topic)
+        shown = CaptureOutput(session, topic, place_text)
         with session.signals.held(), opened_topic(session, topic, options, MongoStateStore, body_bytes=_BODY_BYTES) as parts:
             capture = MongoCapture(server, options, **parts)
             shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))

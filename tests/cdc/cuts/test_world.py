@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.capture import chunks, readings
 from penstock.cdc.capture import outbox as engine_outbox
-from penstock.cdc.capture import readings
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.cuts import alignment, cut, log, places
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
@@ -40,7 +40,7 @@ def small_numbers(patch: pytest.MonkeyPatch) -> Iterator[None]:
     patch.setattr(outbox, "BATCH_EVENTS_MAX", 4)
     patch.setattr(positions, "ORDER_BITS", 3)
     patch.setattr(engine_outbox, "HELD_RECORDS_MAX", 4)
-    patch.setattr(engine_rows, "CHUNK_ROWS_MAX", 3)
+    patch.setattr(chunks, "CHUNK_ROWS_MAX", 3)
     patch.setattr(engine_follow, "_SIGNALS_S", 3.0)
     yield
 

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from penstock.cdc import debezium
-from penstock.cdc.debezium import capture, follower, rows
+from penstock.cdc.capture import chunks
+from penstock.cdc.debezium import capture, follower
 from penstock.infra.cli.main import main
 from tests.cdc.postgres.worker import Points
 
@@ -20,7 +21,7 @@ SAVE_S = 0.1
 
 if __name__ == "__main__":
     journal, fatal, chunk_rows, *arguments = sys.argv[1:]
-    rows.CHUNK_ROWS_MAX = int(chunk_rows)
+    chunks.CHUNK_ROWS_MAX = int(chunk_rows)
     follower._SAVE_S = SAVE_S
     follower._SIGNALS_S = 0.5
     points = Points(Path(journal), fatal)

@@ -13,6 +13,7 @@ import pytest
 
 import penstock
 from penstock import SyncOptions, sync
+from penstock.cdc.capture import chunks
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.mongodb import follower, rows, server
 from penstock.cdc.mongodb.documents import key_of
@@ -186,7 +187,7 @@ def test_a_collection_that_goes_while_it_is_read(
     capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes: str
 ) -> None:
     monkeypatch.setattr(server, "_BATCH", 10)
-    monkeypatch.setattr(rows, "CHUNK_ROWS_MAX", 5)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 5)
     capture.db.a.insert_many([{"_id": one} for one in range(30)])
     capture.db.b.insert_one({"_id": 1})
     really = rows.DocumentsReader._send
@@ -223,7 +224,7 @@ def test_reading_goes_on_behind_an_id_also_where_python_finds_others_equal(captu
 def test_a_reading_that_ends_goes_on_with_the_chunk_that_is_not_there(
     capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str, nth: int
 ) -> None:
-    monkeypatch.setattr(rows, "CHUNK_ROWS_MAX", 10)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 10)
     capture.db.a.insert_many([{"_id": one} for one in range(25)])
     really, left = rows.DocumentsReader.__init__, [nth]
 

@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 
 from penstock.cdc import mongodb
-from penstock.cdc.mongodb import capture, follower, rows
+from penstock.cdc.capture import chunks
+from penstock.cdc.mongodb import capture, follower
 from penstock.infra.cli.main import main
 from tests.cdc.postgres.worker import Points
 
 if __name__ == "__main__":
     journal, fatal, chunk_rows, *arguments = sys.argv[1:]
-    rows.CHUNK_ROWS_MAX = int(chunk_rows)
+    chunks.CHUNK_ROWS_MAX = int(chunk_rows)
     follower._SAVE_S = 0.1
     follower._GATHERED_MAX = 20
     points = Points(Path(journal), fatal)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cdc.postgres import PostgresCapture, follower, outbox, snapshot
+from penstock.cdc.capture import chunks
+from penstock.cdc.postgres import PostgresCapture, follower, outbox
 from penstock.cdc.postgres.stream import ReplicationStream
 from penstock.log import TopicLimits
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
@@ -147,7 +148,7 @@ def test_a_chunk_is_told_by_what_was_sent_before_changes_are_followed(
     database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """The server crashes with the capture, and does not know any more what was confirmed: changes come again, and more before the rows."""
-    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 2)
     database.run("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
     database.run("INSERT INTO b SELECT n FROM generate_series(1, 5) n")
     capture("--table", "a")
@@ -224,7 +225,7 @@ def test_a_capture_that_ends_at_each_of_its_points_goes_on(
     database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By an exception. `test_kills` kills processes at the same points, beneath writers that never rest."""
-    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 2)
     monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
     monkeypatch.setattr(follower, "_CONFIRM_S", 0.0)
     database.run("CREATE TABLE a (id int PRIMARY KEY, v int); INSERT INTO a SELECT n, 0 FROM generate_series(1, 9) n")

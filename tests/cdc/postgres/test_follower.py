@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.capture import batches
 from penstock.cdc.postgres import follower as follower_module
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EventOrigin
@@ -314,7 +315,7 @@ def test_batches_are_cut_by_their_bytes_and_only_so_many_are_on_the_way(monkeypa
     monkeypatch.setattr(outbox, "BATCH_BYTES_MAX", len(whole.bodies[0]))
     following(cut, [*transaction(800, 880, [1, 2]), None], Clock())
     assert [len(batch.sequences) for batch in cut.batches] == [1, 1]
-    monkeypatch.setattr(outbox, "PENDING_BATCHES_MAX", 2)
+    monkeypatch.setattr(batches, "PENDING_BATCHES_MAX", 2)
     waiting = Producer()
     with pytest.raises(TimeoutError):  # it waits for the first
         following(waiting, [*transaction(800, 880, range(5)), None], Clock())

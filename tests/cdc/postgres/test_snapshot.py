@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from penstock.cdc.postgres import snapshot
+from penstock.cdc.capture import chunks
 from penstock.cdc.postgres.captured_tables import CapturedTables
 from penstock.cdc.postgres.catalog import check_history
 from penstock.cdc.postgres.catalog_tables import CatalogTable
@@ -129,7 +129,7 @@ def read(
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 2)
 
 
 def test_a_table_is_sent_in_chunks_that_are_written_down_before_they_are_sent() -> None:
@@ -147,7 +147,7 @@ def test_a_table_is_sent_in_chunks_that_are_written_down_before_they_are_sent() 
 
 
 def test_a_chunk_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 100)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 100)
     saved, size = Saved(), 0
 
     def keep(table: Any, *, through: int | None = None) -> Future[None]:
@@ -158,7 +158,7 @@ def test_a_chunk_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     saved.send_batch = keep  # type: ignore[method-assign]
     read(saved, STATE, 1)
     saved.batches.clear()
-    monkeypatch.setattr(snapshot, "CHUNK_BYTES_MAX", size)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES_MAX", size)
     read(saved, STATE, 2)
     assert [len(batch) for batch in saved.batches] == [1, 1]
 

@@ -15,7 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 from penstock.cdc import postgres
-from penstock.cdc.postgres import follower, outbox, snapshot
+from penstock.cdc.capture import chunks
+from penstock.cdc.postgres import follower, outbox
 from penstock.infra.cli.main import main
 
 BATCH_EVENTS_MAX = 40
@@ -41,7 +42,7 @@ class Points:
 
 if __name__ == "__main__":
     journal, fatal, chunk_rows, *arguments = sys.argv[1:]
-    snapshot.CHUNK_ROWS_MAX = int(chunk_rows)
+    chunks.CHUNK_ROWS_MAX = int(chunk_rows)
     outbox.BATCH_EVENTS_MAX = BATCH_EVENTS_MAX
     follower._CONFIRM_S = CONFIRM_S
     points = Points(Path(journal), fatal)

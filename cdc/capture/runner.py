@@ -1,0 +1,75 @@
+"""Waiting for a database that does not answer: it may just be starting again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...log.runtime.runtime import Clock
+from .errors import CaptureRetry
+
+log = logging.getLogger("penstock.cdc.capture")
+
+T = TypeVar("T")
+
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 5.0
+LOOK_S = 0.1
+"""How long a pause is at most until it is looked whether the capture is to stop."""
+
+
+def first_answer(ask: Callable[[], T], patience_s: float, *, now_s: Callable[[], float], pause: Callable[[float], None]) -> T:
+    """The answer of a database before a capture has begun, asked again for so long. Raises `CaptureRetry` when it has not answered by then."""
+    until_s, pause_s = now_s() + patience_s, PAUSE_FIRST_S
+    while True:
+        try:
+            return ask()
+        except CaptureRetry as error:
+            left_s = until_s - now_s()
+            if left_s <= 0:
+                raise
+            log.warning("the database is waited for: %s", error)
+        pause(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+
+class CaptureRunner:
+    """Runs a capture again after each failure that it waits for, as long as its patience lasts."""
+
+    def __init__(self, patience_s: float, clock: Clock, pause: Callable[[float], None]) -> None:
+        self._patience_s, self._clock, self._pause = patience_s, clock, pause
+        self._pause_s, self._answered_s = PAUSE_FIRST_S, 0.0
+
+    def answered(self) -> None:
+        """Note that the source has answered: patience begins anew."""
+        self._answered_s = self._clock.monotonic_s()
+
+    def progressed(self) -> None:
+        """Note that the capture has got on: patience begins anew, and the next pause is a short one."""
+        self._pause_s = PAUSE_FIRST_S
+        self.answered()
+
+    def run(self, attempt: Callable[[], None], stopped: Callable[[], bool], *, failed: Callable[[], None]) -> bool:
+        """Call ``attempt`` until it returns; ``failed`` is called after each failure. Returns False if it was told to stop in a pause. Raises the
+        last `CaptureRetry` when patience is over.
+        """
+        self.progressed()
+        while True:
+            try:
+                attempt()
+            except CaptureRetry as error:
+                failed()
+                if self._clock.monotonic_s() - self._answered_s > self._patience_s:
+                    raise
+                log.warning("the database is waited for: %s", error)
+            else:
+                return True
+            if self._is_stopped_in_pause(stopped):
+                return False
+
+    def _is_stopped_in_pause(self, stopped: Callable[[], bool]) -> bool:
+        until_s = self._clock.monotonic_s() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._pause(min(left_s, LOOK_S))
+        return stopped()

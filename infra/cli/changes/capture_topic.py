@@ -1,0 +1,105 @@
+"""What all captures' commands have in common: the wait for the database, the topic, and the lines printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import click
+
+from ...console import output
+from ...console.session import CommandSession
+from ...console.values import DurationParam
+
+if TYPE_CHECKING:
+    from ....aio import Lake
+    from ....cdc.capture.options import CaptureOptions
+    from ....cdc.capture.progress import CaptureProgress
+    from ....log.runtime.portal import Portal
+    from ....log.schema.topic_schema import TopicSchema
+    from ....log.topic.settings import TopicRecord
+
+T = TypeVar("T")
+P = TypeVar("P", bound="CaptureProgress")
+
+BODY_BYTES = 16 * 1024 * 1024
+"""The limit of a topic that a capture makes."""
+_LINE_EVERY_S = 10.0
+
+patience_option = click.option(
+    "--patience",
+    type=DurationParam(),
+    default="5m",
+    show_default=True,
+    help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
+)
+
+
+def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOptions) -> T:
+    """The first answer of a database, which may just be starting again. A signal ends the wait at once: nothing has begun."""
+    from ....cdc.capture.runner import first_answer
+
+    return session.signals.interruptible(lambda: first_answer(ask, options.patience_s, now_s=time.monotonic, pause=time.sleep))
+
+
+@contextmanager
+def opened_lake(session: CommandSession) -> Iterator[tuple[Portal, Lake]]:
+    """The lake and the loop that it runs in, until the block ends."""
+    from ....log.runtime.portal import Portal
+
+    async def opened() -> Lake:
+        return session.open_async()
+
+    portal = Portal()
+    try:
+        lake = portal.run(opened)
+        try:
+            yield portal, lake
+        finally:
+            portal.run(lake.close)
+    finally:
+        portal.stop()
+
+
+async def made_topic(lake: Lake, topic: str, *, body_bytes: int, schema: TopicSchema | None = None) -> TopicRecord:
+    """The topic's record. It is made when there is none."""
+    from ....log import MessageType, TopicLimits, TopicNotFound, TopicSettings
+
+    try:
+        return (await lake.topic(topic)).record
+    except TopicNotFound:
+        settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=body_bytes), schema=schema)
+        return await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
+
+
+class CaptureOutput(Generic[P]):
+    """The lines printed during a capture."""
+
+    def __init__(self, session: CommandSession, topic: str, place: Callable[[P], str]) -> None:
+        """``place`` says where a capture is, for the end of a line."""
+        self._session, self._topic, self._place = session, topic, place
+        self._started_s = self._line_s = time.monotonic()
+        self._before = 0
+
+    def tell(self, progress: P) -> None:
+        """Print a line now and then."""
+        now_s = time.monotonic()
+        if now_s - self._line_s >= _LINE_EVERY_S:
+            self._line(progress, now_s)
+
+    def end(self, progress: P) -> None:
+        """Print the total."""
+        self._line_s, self._before = self._started_s, 0
+        self._line(progress, time.monotonic())
+
+    def _line(self, progress: P, now_s: float) -> None:
+        events = progress.events + progress.snapshot_rows
+        rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
+        self._line_s, self._before = now_s, events
+        if self._session.as_json:
+            output.emit({"topic": self._topic, **output.fields(progress), "events_per_s": round(rate)})
+            return
+        rows = f"{progress.snapshot_rows:,} rows read, " if progress.snapshot_rows else ""
+        output.say(f"{rows}{progress.events:,} changes to {self._topic} ({rate:,.0f} events/s){self._place(progress)}")
