@@ -42,6 +42,14 @@ class RowsChunk:
     end: int
     """The last sequence: the producer has it, or nothing of the chunk is there."""
 
+    def is_there(self, last_sequence: int) -> bool:
+        """Whether it is in the topic, by the producer's last sequence."""
+        return last_sequence >= self.end
+
+    def behind(self, last_sequence: int) -> tuple[int | str, ...] | None:
+        """The key behind which reading goes on; None: it begins with the table's first row."""
+        return self.last if self.is_there(last_sequence) else self.after
+
 
 @dataclass(frozen=True, slots=True)
 class SourceState(ABC):

@@ -63,11 +63,10 @@ class RowsReader:
         """The state after an earlier process, and the properties of the engine's life that reads the rest."""
         chunk = state.chunk
         if chunk is not None and chunk.table in state.pending:
-            is_there = self._producer.last_sequence >= chunk.end
-            behind = chunk.last if is_there else chunk.after
+            behind = chunk.behind(self._producer.last_sequence)
             if behind is not None:
                 self._going_on, self._after = chunk.table, behind
-            elif is_there or not chunk.begins:
+            elif chunk.is_there(self._producer.last_sequence) or not chunk.begins:
                 # Reading begins again with the table's first row, and what is there of it goes.
                 state = replace(state, emptied=tuple(dict.fromkeys((*state.emptied, chunk.table))))
         queries: dict[str, str] = {}

@@ -77,7 +77,7 @@ class DocumentsReader:
         chunk = state.chunk
         if chunk is None or chunk.table != collection:
             return None
-        behind = chunk.last if self._producer.last_sequence >= chunk.end else chunk.after
+        behind = chunk.behind(self._producer.last_sequence)
         return None if behind is None else str(behind[0])
 
     def _record(self, op: str, collection: str, identity: object, document: dict[str, object] | None) -> ChangeRecord:

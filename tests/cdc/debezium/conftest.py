@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from penstock.log.runtime.portal import Portal
 from tests.cdc.debezium.commands import Commands, command_process
 from tests.cdc.debezium.judge import Seen, events_of
 from tests.mariadb_server import MariaDBServer, mariadb_server
@@ -77,13 +76,6 @@ def capture(mariadb: MariaDBServer, commands: Commands, request: pytest.FixtureR
     mariadb.run(f"CREATE DATABASE {name}")
     yield Capturing(mariadb, commands, name, str(tmp_path / "lake"))
     mariadb.run(f"DROP DATABASE {name}")
-
-
-@pytest.fixture
-def portal() -> Iterator[Portal]:
-    portal = Portal()
-    yield portal
-    portal.stop()
 
 
 def counted(events: list[Seen]) -> dict[str, int]:

@@ -1,23 +1,17 @@
-"""What captures have in common: how long they wait for a source, whose the tables are, and an engine that ends."""
+"""An engine that ends, is silent or refuses, without a Java."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
 
-from penstock.cdc.capture.chosen_tables import may_overlap
 from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.capture.records import ConnectSchemas
-from penstock.cdc.capture.source_capture import CaptureResources, SourceCapture
-from penstock.cdc.debezium.capture import EngineOptions, server_id_of
+from penstock.cdc.debezium.capture import server_id_of
 from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
 from penstock.cdc.debezium.engine import EmbeddedEngine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
@@ -25,16 +19,9 @@ from penstock.cdc.debezium.follower import EngineFollower
 from penstock.cdc.debezium.positions import sequence_of
 from penstock.cdc.debezium.source import BinlogServer
 from penstock.cdc.debezium.state import EngineState
-from penstock.cdc.mongodb.capture import MongoCapture, MongoOptions
-from penstock.cdc.mongodb.positions import EPOCH_S, ClusterTime
-from penstock.cdc.mongodb.state import MongoState, MongoStateStore
 from penstock.log.errors import InvalidArgument, PermissionDenied
-from penstock.log.runtime.portal import Portal
 from penstock.log.runtime.runtime import Clock
-from penstock.log.stores import open_store
 from tests.cdc.debezium.silence import effects_of
-
-PATIENCE_S = 60.0
 
 
 class Times:
@@ -47,113 +34,6 @@ class Times:
 
     def pass_by(self, time_s: float) -> None:
         self.now_s += time_s
-
-
-class Failing(SourceCapture[EngineState]):
-    """A capture whose connector stops by itself in each of its lives."""
-
-    def __init__(self, life: Callable[[Failing], None], times: Times) -> None:
-        self.times, self.life, self.lives = times, life, 0
-        nothing = cast("Any", None)
-        super().__init__(
-            "mariadb",
-            cast("Any", SimpleNamespace(where="db:3306", close=lambda: None)),
-            EngineOptions(patience=timedelta(seconds=PATIENCE_S)),
-            producer=nothing,
-            rows_producer=nothing,
-            states=nothing,
-            life="1",
-            clock=cast("Clock", times),
-            pause=times.pass_by,
-        )
-
-    def _run(self, stopped: Callable[[], bool]) -> None:
-        self.lives += 1
-        self.life(self)
-        raise ConnectorStopped("the connector has stopped by itself", operation="capture", observed="parsing 'ALTER …'")
-
-    def _new_state(self, server: str, opened: tuple[int, int], former: EngineState | None) -> EngineState:
-        raise NotImplementedError
-
-    def _check_beginning(self) -> None:
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize("life_s", [0.3, 1.5, 20.0])
-def test_a_connector_that_stops_in_each_life_is_told_when_patience_is_over(life_s: float) -> None:
-    """Also where it says each second where it is, and is there already."""
-    times = Times()
-
-    def life(capture: Failing) -> None:
-        times.pass_by(life_s)
-        capture._say(duplicates=3, position="binlog.000007:4")
-
-    with pytest.raises(ConnectorStopped, match="stopped by itself") as error:
-        Failing(life, times).run()
-    assert "ALTER" in str(error.value)
-    assert PATIENCE_S < times.now_s < 2 * PATIENCE_S + 2 * life_s
-
-
-def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None:
-    times = Times()
-
-    def life(capture: Failing) -> None:
-        if capture.lives < 50:  # it gets on in each
-            times.pass_by(10)
-            capture._say(events=1)
-        elif capture.lives < 60:  # nothing happens for long
-            times.pass_by(600)
-
-    capture = Failing(life, times)
-    with pytest.raises(ConnectorStopped):
-        capture.run()
-    assert capture.lives > 60
-
-
-def mongo_capture(tmp_path: Path, portal: Portal, entry: int, options: MongoOptions) -> MongoCapture:
-    """A capture of a server that only tells its time and its collection, into a topic that knows no names."""
-    server: Any = SimpleNamespace(
-        where="db", database="shop", identity=lambda: "rs0 shop", now=lambda: ClusterTime(EPOCH_S, 1), collections=lambda: ["a"]
-    )
-    nothing: Any = None
-    producer: Any = SimpleNamespace(last_sequence=-1, epoch=SimpleNamespace(entry=entry, position=0))
-    parts: CaptureResources[MongoStateStore] = {
-        "producer": producer,
-        "rows_producer": producer,
-        "states": MongoStateStore(open_store(str(tmp_path / "lake")), portal.run, topic="t", name=options.name),
-        "life": "1",
-        "clock": nothing,
-        "pause": nothing,
-    }
-    return MongoCapture(server, options, **parts)
-
-
-def test_what_is_read_again_is_emptied_also_where_the_topic_has_forgotten_the_names(tmp_path: Path, portal: Portal) -> None:
-    """Names are forgotten after a while, in which the source's log may have been lost."""
-
-    def begun(entry: int, known: tuple[str, ...], options: MongoOptions) -> MongoState:
-        capture = mongo_capture(tmp_path, portal, entry, options)
-        state = capture._begin(capture._prepared())
-        capture._states.save(replace(state, known=known))
-        return state
-
-    assert begun(1, ("a", "gone"), MongoOptions()).emptied == ()
-    assert begun(2, (), MongoOptions(snapshot="again")).emptied == ("a", "gone")
-
-
-def test_of_two_captures_that_begin_at_once_one_is_refused(tmp_path: Path, portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = (mongo_capture(tmp_path, portal, entry, MongoOptions(name=name)) for entry, name in ((1, "one"), (2, "two")))
-    really = MongoCapture._check_alone
-
-    def check_alone(capture: MongoCapture, server: str) -> None:
-        really(capture, server)
-        monkeypatch.setattr(MongoCapture, "_check_alone", really)
-        with pytest.raises(InvalidArgument, match="another capture sends"):
-            two._prepared()
-
-    monkeypatch.setattr(MongoCapture, "_check_alone", check_alone)
-    assert one._begin(one._prepared()).offset is not None
-    assert two._states.load() is None
 
 
 class Quiet:
@@ -331,23 +211,3 @@ def test_captures_of_one_name_into_two_lakes_are_two_replicas() -> None:
     """The server ends one replica when another comes under its number."""
     key = "captures/shop/debezium/penstock/state"
     assert server_id_of(key, "one lake's topic", "stream") != server_id_of(key, "another's", "stream")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "may"),
-    [
-        ({}, {}, True),
-        ({"table.include.list": "d.a"}, {}, True),
-        ({"table.include.list": "d.a,d.b"}, {"table.include.list": "d.b"}, True),
-        ({"table.include.list": "d.a"}, {"table.include.list": "d.b"}, False),
-        ({"database.include.list": "d"}, {"database.include.list": "e", "table.include.list": "e.a"}, False),
-        ({"database.include.list": "d"}, {"database.include.list": "d", "table.include.list": "d.a"}, True),
-        ({"table.include.list": r"d\.a"}, {"table.include.list": "d.b, D.a"}, True),
-        ({"table.include.list": r"d\.a\$,d\.b"}, {"table.include.list": "d.a"}, False),
-        ({"table.include.list": "d.a.*"}, {"table.include.list": "d.b"}, True),
-        ({"database.include.list": "d|e"}, {"database.include.list": "d"}, True),
-    ],
-)
-def test_which_captures_may_send_the_same_tables(one: dict[str, str], other: dict[str, str], may: bool) -> None:
-    assert may_overlap(tuple(one.items()), tuple(other.items())) is may
-    assert may_overlap(tuple(other.items()), tuple(one.items())) is may

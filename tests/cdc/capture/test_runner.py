@@ -1,18 +1,28 @@
-"""A database that does not answer when a capture starts is waited for: it may just be starting again."""
+"""A database that does not answer is waited for: when a capture starts, and while it runs."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.capture.runner import first_answer
+from penstock.cdc.capture.source_capture import SourceCapture
+from penstock.cdc.debezium.capture import EngineOptions
+from penstock.cdc.debezium.errors import ConnectorStopped
+from penstock.cdc.debezium.state import EngineState
 from penstock.cdc.postgres.errors import SlotInUse
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
+from penstock.log.runtime.runtime import Clock
+
+PATIENCE_S = 60.0
 
 
 class Time:
@@ -94,3 +104,76 @@ def test_every_capture_asks_as_long_as_it_was_told_to(
     result = CliRunner().invoke(main, at)
     assert result.exit_code == 3, result.output
     assert sum(asked.pauses) == pytest.approx(1)
+
+
+class Times:
+    """A clock that goes on only by what a test says."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def pass_by(self, time_s: float) -> None:
+        self.now_s += time_s
+
+
+class Failing(SourceCapture[EngineState]):
+    """A capture whose connector stops by itself in each of its lives."""
+
+    def __init__(self, life: Callable[[Failing], None], times: Times) -> None:
+        self.times, self.life, self.lives = times, life, 0
+        nothing = cast("Any", None)
+        super().__init__(
+            "mariadb",
+            cast("Any", SimpleNamespace(where="db:3306", close=lambda: None)),
+            EngineOptions(patience=timedelta(seconds=PATIENCE_S)),
+            producer=nothing,
+            rows_producer=nothing,
+            states=nothing,
+            life="1",
+            clock=cast("Clock", times),
+            pause=times.pass_by,
+        )
+
+    def _run(self, stopped: Callable[[], bool]) -> None:
+        self.lives += 1
+        self.life(self)
+        raise ConnectorStopped("the connector has stopped by itself", operation="capture", observed="parsing 'ALTER …'")
+
+    def _new_state(self, server: str, opened: tuple[int, int], former: EngineState | None) -> EngineState:
+        raise NotImplementedError
+
+    def _check_beginning(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("life_s", [0.3, 1.5, 20.0])
+def test_a_connector_that_stops_in_each_life_is_told_when_patience_is_over(life_s: float) -> None:
+    """Also where it says each second where it is, and is there already."""
+    times = Times()
+
+    def life(capture: Failing) -> None:
+        times.pass_by(life_s)
+        capture._say(duplicates=3, position="binlog.000007:4")
+
+    with pytest.raises(ConnectorStopped, match="stopped by itself") as error:
+        Failing(life, times).run()
+    assert "ALTER" in str(error.value)
+    assert PATIENCE_S < times.now_s < 2 * PATIENCE_S + 2 * life_s
+
+
+def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None:
+    times = Times()
+
+    def life(capture: Failing) -> None:
+        if capture.lives < 50:  # it gets on in each
+            times.pass_by(10)
+            capture._say(events=1)
+        elif capture.lives < 60:  # nothing happens for long
+            times.pass_by(600)
+
+    capture = Failing(life, times)
+    with pytest.raises(ConnectorStopped):
+        capture.run()
+    assert capture.lives > 60
