@@ -9,6 +9,7 @@ import math
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -172,7 +173,7 @@ def test_consumers_take_seconds(lake: penstock.Lake) -> None:
     ids=lambda made: type(made).__name__,
 )
 def test_settings_read_as_timedelta_and_show_what_was_given(made: Any) -> None:
-    seconds = {name: value for name in made.__slots__ if isinstance(value := getattr(made, name), Seconds)}
+    seconds = {one.name: value for one in fields(made) if isinstance(value := getattr(made, one.name), Seconds)}
     assert seconds
     for name, value in seconds.items():
         assert f"{name}={value.given!r}" in repr(made)

@@ -74,7 +74,6 @@ def test_a_session_is_set_for_small_tables_and_utc(spark: SparkSession) -> None:
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": "false",
     }
     assert {name: spark.conf.get(name) for name in settings} == settings
