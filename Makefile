@@ -61,12 +61,21 @@ demo-live: $(INSTALLED) postgres ## a PostgreSQL captured live beneath kills, an
 ##@ Checks
 
 .PHONY: test
-test: setup lint types layers ## what must pass: setup, lint, types, layers, tests
+test: setup checks ## what must pass: setup, lint, types, layers, tests
 	$(PYTEST) --durations=10 tests
 
 .PHONY: test-all
-test-all: setup lint types layers ## the same, thoroughly: all seeds, examples and rehearsals
+test-all: setup checks ## the same, thoroughly: all seeds, examples and rehearsals
 	PENSTOCK_TESTS=all $(PYTEST) --durations=10 tests
+
+# Side by side, as each has a core of its own. Workers of pytest would each compile all tests, were they not compiled before.
+.PHONY: checks
+checks: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs=2 types lint layers collected
+
+.PHONY: collected
+collected: $(INSTALLED)
+	@$(VENV)/bin/python -m pytest --collect-only --quiet -p no:xdist tests > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff: rules and format
