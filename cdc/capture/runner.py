@@ -49,23 +49,24 @@ class CaptureRunner:
         self._pause_s = PAUSE_FIRST_S
         self.answered()
 
-    def run(self, attempt: Callable[[], None], stopped: Callable[[], bool], *, failed: Callable[[], None]) -> bool:
-        """Call ``attempt`` until it returns; ``failed`` is called after each failure. Returns False if it was told to stop in a pause. Raises the
-        last `CaptureRetry` when patience is over.
+    def run(self, attempt: Callable[[], None], stopped: Callable[[], bool], *, failed: Callable[[], None]) -> None:
+        """Call ``attempt`` until it returns, or a pause is told to stop; ``failed`` is called after each failure. Raises the last `CaptureRetry`
+        when patience is over. The time that ``failed`` takes does not count.
         """
         self.progressed()
         while True:
             try:
                 attempt()
             except CaptureRetry as error:
+                failed_s = self._clock.monotonic_s()
                 failed()
-                if self._clock.monotonic_s() - self._answered_s > self._patience_s:
+                if failed_s - self._answered_s > self._patience_s:
                     raise
                 log.warning("the database is waited for: %s", error)
             else:
-                return True
+                return
             if self._is_stopped_in_pause(stopped):
-                return False
+                return
 
     def _is_stopped_in_pause(self, stopped: Callable[[], bool]) -> bool:
         until_s = self._clock.monotonic_s() + self._pause_s

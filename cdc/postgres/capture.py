@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -159,12 +160,15 @@ class PostgresCapture:
         assert self._catalog.watch is not None, "it was given a clock"
         self._catalog.watch.stopped = stopped
         try:
-            is_through = self._runner.run(lambda: self._run(stopped), stopped, failed=self._outbox.forget)
-            return self.progress if is_through else self._told
-        except StopRequested:
-            return self._told
+            with suppress(StopRequested):
+                self._runner.run(lambda: self._attempt(stopped), stopped, failed=self._outbox.forget)
         finally:
             self._catalog.close()
+        return self._told
+
+    def _attempt(self, stopped: Callable[[], bool]) -> None:
+        self._run(stopped)
+        self._told = self.progress  # asks the database, which may be gone by now
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         while True:

@@ -64,6 +64,18 @@ class PoisonEvent(PenstockError):
         )
 
 
+def check_sync_name(name: str) -> str:
+    """The name. Raises `InvalidArgument` when no sync can have it."""
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            "bad name of a sync",
+            operation="sync",
+            object=name,
+            expected="letters, digits, '_', '-' and '.', at most 100",
+        )
+    return name
+
+
 @dataclass(frozen=True, kw_only=True)
 class SyncOptions:
     """The options of a sync. `penstock sync` and its file take the same, by the same names.
@@ -240,13 +252,8 @@ class SyncOptions:
     def __post_init__(self) -> None:
         check_options(self)
         set_durations(self, "keep_cuts", most=_KEEP_CUTS_MAX, operation="sync")
-        if self.name is not None and not _NAME.fullmatch(self.name):
-            raise InvalidArgument(
-                "bad name of a sync",
-                operation="sync",
-                object=self.name,
-                expected="letters, digits, '_', '-' and '.', at most 100",
-            )
+        if self.name is not None:
+            check_sync_name(self.name)
         if not _REJECTED_NAME.fullmatch(self.rejected) or self.rejected == "_delta_log":
             raise InvalidArgument(
                 "bad name of the table of rejected events",

@@ -17,7 +17,7 @@ from ..events.sources import TableId, is_selected, matches_table, of_table, spli
 from ..fold.fold import FoldPlan
 from ..fold.row_reader import ValueOptions
 from ..targets import TableDeclarations, check_into
-from .options import NO_STEPS, SyncOptions, SyncSteps
+from .options import NO_STEPS, SyncOptions, SyncSteps, check_sync_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class SyncPlan:
             place=place,
             topic=topic,
             options=options,
-            name=topic.replace("%", "") if options.name is None else options.name,
+            name=check_sync_name(topic.replace("%", "")) if options.name is None else options.name,
             into=_folder(options.into),
             tables=None if options.tables is None else frozenset(options.tables),
             choices=choices,

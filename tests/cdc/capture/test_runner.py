@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cdc.capture.errors import SourceUnavailable
-from penstock.cdc.capture.runner import first_answer
+from penstock.cdc.capture.runner import CaptureRunner, first_answer
 from penstock.cdc.capture.source_capture import SourceCapture
 from penstock.cdc.debezium.capture import EngineOptions
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.state import EngineState
+from penstock.cdc.postgres.capture import PostgresCapture, PostgresOptions, PostgresProgress
 from penstock.cdc.postgres.errors import SlotInUse
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
@@ -177,3 +178,64 @@ def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None
     with pytest.raises(ConnectorStopped):
         capture.run()
     assert capture.lives > 60
+
+
+class Ticking:
+    """A clock that goes on while it is read."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.now_s += 0.001
+        return self.now_s
+
+
+def test_what_got_on_is_tried_again_even_without_patience() -> None:
+    runner = CaptureRunner(0, cast("Clock", Ticking()), lambda seconds: None)
+    attempts = iter([SourceUnavailable("gone"), SourceUnavailable("gone")])
+
+    def attempt() -> None:
+        if (error := next(attempts, None)) is not None:
+            raise error
+
+    runner.run(attempt, lambda: False, failed=runner.progressed)
+    assert next(attempts, None) is None
+
+
+def test_the_time_of_a_lake_that_stands_still_is_not_the_database_s() -> None:
+    times = Times()
+    runner = CaptureRunner(PATIENCE_S, cast("Clock", times), times.pass_by)
+    attempts = iter([SourceUnavailable("gone")])
+
+    def attempt() -> None:
+        if (error := next(attempts, None)) is not None:
+            raise error
+
+    runner.run(attempt, lambda: False, failed=lambda: times.pass_by(2 * PATIENCE_S))
+    assert next(attempts, None) is None
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_database_that_goes_as_a_capture_ends_is_asked_once_more_unless_it_is_told_to_stop(
+    monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    times, nothing = Times(), cast("Any", None)
+    capture = PostgresCapture(
+        "host=127.0.0.1",
+        PostgresOptions(patience=timedelta(seconds=PATIENCE_S)),
+        producer=cast("Any", SimpleNamespace(last_sequence=-1)),
+        states=nothing,
+        life="1",
+        clock=cast("Clock", times),
+        pause=times.pass_by,
+    )
+    whole = PostgresProgress(0, 7, 0, "0/1", 0)
+    asked = answering(1)
+
+    def progress(self: PostgresCapture) -> PostgresProgress:
+        asked()
+        return whole
+
+    monkeypatch.setattr(PostgresCapture, "_run", lambda self, stopped: None)
+    monkeypatch.setattr(PostgresCapture, "progress", property(progress))
+    assert capture.run(stopped=lambda: is_stopped) == (PostgresProgress(0, 0, 0, None, None) if is_stopped else whole)

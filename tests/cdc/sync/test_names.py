@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock import SyncOptions, sync
+from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.run import SyncRun
 from penstock.cdc.targets import TargetRefused, folder_name
+from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
@@ -126,3 +129,11 @@ def test_either_engine_writes_any_name_and_goes_on_with_the_others(spark: SparkS
     found = spark.read.format("delta").load(str(into / folder_name(theirs))).collect()
     assert [row["first name"] for row in found] == ["z"]
     assert DeltaTable(str(into / folder_name(theirs))).metadata().configuration["delta.columnMapping.mode"] == "name"
+
+
+@pytest.mark.parametrize("topic", ["_orders", "o" * 101])
+def test_a_topic_whose_name_no_sync_can_have_asks_for_another_one(tmp_path: Path, topic: str) -> None:
+    options = SyncOptions(into=tmp_path)
+    with pytest.raises(InvalidArgument, match="bad name of a sync"):
+        SyncPlan.of(LakePlace.of(tmp_path / "lake"), topic, options)
+    assert SyncPlan.of(LakePlace.of(tmp_path / "lake"), topic, replace(options, name="orders")).name == "orders"
