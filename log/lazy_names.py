@@ -1,10 +1,11 @@
 """Public names of a package that are imported at their first use (PEP 562), so that a program pays for what it uses."""
 
-import ast
+import builtins
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from importlib import import_module
-from inspect import getsource
+from inspect import currentframe
+from types import CodeType, FunctionType, SimpleNamespace
 
 
 def lazy_names(
@@ -14,7 +15,10 @@ def lazy_names(
 
     ``modules`` are public themselves.
     """
-    defined_in = {name: module for name, module in _imported(package) if name not in modules}
+    frame = currentframe()
+    assert frame is not None, "CPython has frames"
+    assert frame.f_back is not None, "the package calls this"
+    defined_in = {name: module for name, module in _imported(package, frame.f_back.f_code).items() if name not in modules}
 
     def getattribute(name: str) -> object:
         if name in modules:
@@ -31,10 +35,17 @@ def lazy_names(
     return getattribute, directory, sorted(defined_in)
 
 
-def _imported(package: str) -> Iterator[tuple[str, str]]:
-    """The names that a type checker sees a package import, each with its module."""
-    for statement in ast.parse(getsource(sys.modules[package])).body:
-        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id == "TYPE_CHECKING":
-            for node in statement.body:
-                if isinstance(node, ast.ImportFrom):
-                    yield from ((alias.name, "." * node.level + (node.module or "")) for alias in node.names)
+def _imported(package: str, code: CodeType) -> dict[str, str]:
+    """The names that a type checker sees a package import, each with its module. None of them is imported: the package's own code runs
+    once more, as if for a type checker, with an importer that only notes what it is asked for.
+    """
+    found: dict[str, str] = {}
+
+    def note(module: str, given: object, own: object, names: Collection[str] | None, level: int) -> object:
+        if not names:
+            return import_module(module.partition(".")[0])
+        found.update(dict.fromkeys(names, "." * level + module))
+        return SimpleNamespace(**dict.fromkeys(names, True))  # TYPE_CHECKING among them
+
+    FunctionType(code, {"__name__": package, "__builtins__": {**vars(builtins), "__import__": note}})()
+    return {name: module for name, module in found.items() if name not in ("TYPE_CHECKING", lazy_names.__name__)}
