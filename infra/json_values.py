@@ -16,14 +16,16 @@ UNTOLD = {"told": False}
 
 
 def json_value(value: object) -> Any:  # noqa: ANN401 - JSON
-    """A value as JSON: fields by name, durations in seconds under a name that ends in ``_s``, times in UTC, bytes in base 64."""
+    """A value as JSON: fields by name, durations in seconds under a name that ends in ``_s``, times in UTC, bytes in base 64. A time without
+    a zone, as databases have them, stays without one.
+    """
     match value:
         case Enum():
             return value.value
         case None | bool() | int() | float() | str():
             return value
         case datetime():
-            return value.astimezone(UTC).isoformat()
+            return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
         case timedelta():
             return value.total_seconds()
         case bytes():

@@ -249,7 +249,8 @@ class GroupRecord:
             since=self.generations if known is None or known.life != life else known.since,
             queues_max=most if most > len(offsets) else 0,
         )
-        return self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets))))
+        others = {name: queues for name, queues in self.former_queues.items() if name != topic}
+        return replace(self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets)))), former_queues=others)
 
     def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
         """The record with some queues at other offsets, in the next generation."""
@@ -301,7 +302,7 @@ class GroupRecord:
         )
 
     def _at(self, topic: str, position: Position, commands: tuple[Command, ...]) -> GroupRecord:
-        positions = {**self.positions, topic: position}
+        positions = {name: one for name, one in self.positions.items() if name != topic} | {topic: position}
         return replace(self, positions=positions, commands=commands, generations=self.generations + 1)
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...log import MessageView
 
 _DEPTH_MAX = 20
 _GROWTH_MAX = 8
@@ -46,6 +50,12 @@ def body_of(content: bytes | None, *, most: int | None) -> BodyExcerpt:
     else:
         kind = BodyKind.EMPTY if not content else BodyKind.JSON if is_whole and _is_document(text) else BodyKind.TEXT
     return BodyExcerpt(kind=kind, size_bytes=len(content), text=text, is_whole=is_whole)
+
+
+def body_of_message(message: MessageView, *, most: int | None) -> BodyExcerpt:
+    """The first ``most`` bytes of a message's body. A tombstone has none."""
+    is_tombstone = message.body is None and message.value is None
+    return body_of(None if is_tombstone else message.content, most=most)
 
 
 def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:

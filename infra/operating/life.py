@@ -12,7 +12,7 @@ from ...consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, S
 from ...coordinator.timers.tracing import DelayState, DelayTrace
 from ...coordinator.transactions.tracing import TransactionTrace
 from ...log.read.places import PublishedRow
-from .bodies import BodyExcerpt, body_of
+from .bodies import BodyExcerpt, body_of, body_of_message
 
 _BODY_BYTES = 64 * 1024
 """The most bytes of a body that are shown."""
@@ -182,7 +182,6 @@ def life_of(found: Trace, now: datetime) -> MessageLife:
 
 def _place(one: StoredTrace) -> MessageCopy:
     message = one.message
-    is_tombstone = message.body is None and message.value is None
     return MessageCopy(
         topic=message.topic,
         queue=message.queue,
@@ -205,7 +204,7 @@ def _place(one: StoredTrace) -> MessageCopy:
         properties=dict(message.properties),
         headers=tuple(HeaderRow(name=name, value=body_of(value, most=_HEADER_BYTES)) for name, value in message.headers),
         binary_key=None if message.key is None else body_of(message.key, most=_HEADER_BYTES),
-        body=body_of(None if is_tombstone else message.content, most=_BODY_BYTES),
+        body=body_of_message(message, most=_BODY_BYTES),
     )
 
 

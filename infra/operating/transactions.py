@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...log import InvalidArgument
-from .bodies import BodyExcerpt, body_of
+from .bodies import BodyExcerpt, body_of_message
 from .times import now_of, time_of
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _half(message: MessageView, body_bytes: int | None) -> HalfMessage:
         tag=message.tag,
         keys=message.keys,
         properties=dict(message.properties),
-        body=body_of(message.content, most=body_bytes),
+        body=body_of_message(message, most=body_bytes),
     )
 
 

@@ -132,6 +132,12 @@ def test_a_deleted_group_remembers_the_queues_of_the_topics_that_it_began_last()
     kept = record.gone().former_queues
     assert list(kept) == [*(f"topic-{number}" for number in range(2, FORMER_TOPICS_MAX)), "topic-0", "orders"]
     assert kept["topic-0"] == 2
+    again = record.begun("topic-2", (0,), 2)
+    assert not again.former_queues.keys() & again.positions.keys(), "its position knows them"
+    assert again.gone().former_queues["topic-2"] == 2
+    for number in range(FORMER_TOPICS_MAX):
+        again = again.begun(f"later-{number}", (0,), 3)
+    assert again.begun("topic-2", (0,), 4).gone().former_queues["topic-2"] == 2, "it was begun last"
 
 
 def test_the_defaults_are_rocketmqs() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ....log import MessageView
 from ....log.schema.value_json import value_json
-from ...operating.bodies import BodyExcerpt, body_of
+from ...operating.bodies import BodyExcerpt, body_of_message
 
 LISTED_BODY_BYTES = 4 * 1024
 """The most bytes of a body in a list of messages: a whole page of them fits into the answer of a tool."""
@@ -44,7 +44,6 @@ class MessageRow:
 def row_of(message: MessageView, fields: tuple[str, ...] = ()) -> MessageRow:
     """A message with the beginning of its body. ``fields`` are those of the topic's schema."""
     value = message.value or {}
-    is_tombstone = message.body is None and message.value is None
     return MessageRow(
         queue=message.queue,
         offset=message.offset,
@@ -57,7 +56,7 @@ def row_of(message: MessageView, fields: tuple[str, ...] = ()) -> MessageRow:
         properties=dict(message.properties),
         headers=len(message.headers),
         fields=tuple(_cell(value.get(name)) for name in fields),
-        body=body_of(None if is_tombstone else message.content, most=LISTED_BODY_BYTES),
+        body=body_of_message(message, most=LISTED_BODY_BYTES),
     )
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import make_dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from penstock.infra.json_values import json_value
-from penstock.infra.operating.bodies import beginning
+from penstock.infra.operating.bodies import BodyKind, beginning, body_of_message
 from penstock.infra.web.faults import PagePart
 from penstock.infra.web.json_schemas import JsonSchemas
 from penstock.infra.web.server.jinja import body, environment
 from penstock.infra.web.texts import BODY_SHOWN_BYTES, value_text, visible
 from penstock.infra.web.views.charts import ChartValue
+from penstock.log import MessageView
 from penstock.log.errors import InternalError
 
 
@@ -92,8 +95,15 @@ def test_two_dataclasses_of_one_name_are_refused_among_the_schemas() -> None:
 
 
 def test_documents_name_seconds_and_keep_bytes() -> None:
+    assert json_value(datetime(2026, 7, 1, 12, tzinfo=UTC).replace(tzinfo=None)) == "2026-07-01T12:00:00", "as a database has it"
     assert json_value({"at": datetime(2026, 1, 1, tzinfo=UTC), "data": b"\xff", "rows": (1, None)}) == {
         "at": "2026-01-01T00:00:00+00:00",
         "data": "/w==",
         "rows": [1, None],
     }
+
+
+@pytest.mark.parametrize(("body", "kind"), [(None, BodyKind.TOMBSTONE), (b"", BodyKind.EMPTY)])
+def test_a_tombstone_is_no_empty_body(body: bytes | None, kind: BodyKind) -> None:
+    message = cast("MessageView", SimpleNamespace(body=body, value=None, content=body or b""))
+    assert body_of_message(message, most=None).kind is kind
