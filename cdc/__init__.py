@@ -1,1 +1,1 @@
-"""Change data: the content of Debezium's envelopes, and its effect on a table. Knows no Spark."""
+"""Change data: Debezium's envelopes, and their effect on a table. Without Spark."""

@@ -1,7 +1,7 @@
-"""The fold of a batch of events for one row to one net change, relative to a row that nobody has looked at yet.
+"""The fold of a batch's events of one row to one net change, relative to a row yet unseen.
 
-A row has the position of the event that made it; an event below it is passed over. So the effect of a net change on the row it will meet
-depends on that row's position, column by column. `NetChange.since` gives the position from which on each column is taken from the net change.
+A row has the position of its event; events below it are skipped. So a net change's effect depends, column by column, on the
+position of the row that it meets. `NetChange.since` has the position from which each column counts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from .events.types import KEEP
 
 Key: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = tuple[int, int]
-"""Queue and offset."""
 
 ALWAYS = 2**63 - 1
-"""The level of a change that no row's position holds up."""
+"""The level of a change that applies at any position."""
 NEVER = -1
-"""The level of a column that no event had: the row keeps what it has."""
+"""The level of a column without an event: the row keeps its value."""
 
 
 class FormerRow(NamedTuple):
@@ -27,11 +26,11 @@ class FormerRow(NamedTuple):
     key: Key
     position: int | None
     place: Place
-    """The place of the event that gave the row a new key. Later events of the old key are of another row."""
+    """The place of the event that changed the key. Later events of the old key concern another row."""
 
 
 class TargetRow(NamedTuple):
-    """A row that the target has."""
+    """A row of the target."""
 
     values: tuple[Any, ...]
     position: int | None
@@ -41,22 +40,19 @@ class NetChange(NamedTuple):
     """The net change of one row."""
 
     put: bool
-    """Whether there is a row after it."""
     values: tuple[Any, ...]
-    """Values by column: `KEEP` where no event had the column. For a removed row, what was known of it: a row that moved takes it along."""
+    """Values by column, `KEEP` where no event had it. A removed row's known values stay, for a row that moved."""
     since: tuple[int, ...] | None
-    """The level by column from which the column counts; None: all count from ``level`` on."""
+    """Each column's level; None: ``level`` for all."""
     position: int | None
-    """The position of the event that made the row so."""
     level: int
-    """The highest position of a row that this change changes. `ALWAYS` once an event had no position."""
+    """The highest position of a row that the change applies to; `ALWAYS` after an event without a position."""
     place: Place
     moved: FormerRow | None = None
-    """The row from which the columns are taken that no event had."""
 
 
 def put(before: NetChange | None, values: tuple[Any, ...], position: int | None, place: Place) -> NetChange | None:
-    """The net change after an upsert. None: the upsert is passed over."""
+    """The net change after an upsert; None: it is skipped."""
     if before is None:
         level = ALWAYS if position is None else position
         if KEEP not in values:
@@ -77,7 +73,7 @@ def put(before: NetChange | None, values: tuple[Any, ...], position: int | None,
 
 
 def remove(before: NetChange | None, width: int, position: int | None, place: Place) -> NetChange | None:
-    """The net change after a delete. None: the delete is passed over."""
+    """The net change after a delete; None: it is skipped."""
     if before is None:
         return NetChange(False, (KEEP,) * width, None, position, ALWAYS if position is None else position, place)
     if position is not None and before.position is not None and position < before.position:
@@ -94,8 +90,8 @@ def move(
     position: int | None,
     place: Place,
 ) -> NetChange | None:
-    """The net change after an upsert by an event that gave a row its key. Columns that the event lacks come from ``origin``, what is known
-    of the row of the old key, ``key``. Columns that ``origin`` lacks too are to be looked up in the target. None: the event is passed over.
+    """The net change after an upsert that changed the row's key; None: it is skipped. Columns missing in the event come from
+    ``origin``, the known state of the row under ``key``, its old key, or else from the target.
     """
     if KEEP not in values or (origin is not None and (not origin.put or _below(position, origin.position))):
         return put(before, values, position, place)  # a repetition: the row has moved already, and another row may have its key
@@ -116,7 +112,7 @@ def move(
 
 
 def merged(one: NetChange, other: NetChange) -> NetChange:
-    """The net change of two of one row that came by different queues: by position where both have one, otherwise by place."""
+    """The net change of two from different queues: by position where both have one, otherwise by place."""
     if one.position is not None and other.position is not None and one.position != other.position:
         first, last = (one, other) if one.position < other.position else (other, one)
     else:
@@ -137,9 +133,7 @@ def merged(one: NetChange, other: NetChange) -> NetChange:
 
 
 def truncated(net: NetChange, position: int | None, *, before_it: bool) -> NetChange:
-    """The net change after a truncate of the table at ``position``. ``before_it``: the change came before the truncate in the truncate's
-    own queue.
-    """
+    """The net change after a truncate at ``position``. ``before_it``: the change came earlier in the truncate's own queue."""
     gone = net.position < position if net.position is not None and position is not None else before_it
     level = ALWAYS if position is None or net.level == ALWAYS else max(position, net.level)
     if gone:
@@ -156,9 +150,9 @@ def truncated(net: NetChange, position: int | None, *, before_it: bool) -> NetCh
 
 
 def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
-    """The net change of a row that moved, once the row it came from was looked up: ``found`` has its values.
+    """The net change of a row that moved, once its former row was looked up: ``found`` has its values.
 
-    None: there is no such row, as when a move comes again. Then the row that it meets keeps its values.
+    Without such a row, as when a move comes again, the target's row keeps its values.
     """
     if found is None or net.since is None:
         return net._replace(moved=None)
@@ -168,9 +162,9 @@ def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
 
 
 def finished(nets: dict[Key, NetChange], truncate: int | None, old: Mapping[Key, TargetRow] | None) -> None:
-    """Let truncates of other queues remove changes below them, and let rows that moved take their former values along.
+    """Apply truncates of other queues to changes below them, and give rows that moved their former values.
 
-    ``old``: the target's rows that moved, by their old keys. None: no row moved without saying all of its columns.
+    ``old``: the target's rows that moved, by their old keys; None if all moves had all columns.
     """
     if truncate is not None:
         at = None if truncate == ALWAYS else truncate
@@ -195,7 +189,6 @@ def finished(nets: dict[Key, NetChange], truncate: int | None, old: Mapping[Key,
 
 
 def _is_removed(row: TargetRow | None, truncate: int | None) -> bool:
-    """Whether a row of the target is one that a truncate at this position removes."""
     if row is None or truncate is None:
         return False
     return truncate == ALWAYS or row.position is None or row.position < truncate

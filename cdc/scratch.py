@@ -1,4 +1,4 @@
-"""A folder of a process in the temporary folder, which the next process of its kind removes where this one was killed."""
+"""Temporary folders of processes: one left by a killed process is removed by the next of its kind."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _LOCK = ".of-a-process"
-"""The file that the process has locked for as long as it lives. The system lets go of it whatever becomes of the process."""
+"""The file locked by the process; any death releases it."""
 
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
-    """A new folder that is gone afterwards. Those of this prefix whose processes are gone are removed first."""
+    """A new folder, removed at the end. Folders of dead processes with this prefix are removed first."""
     base = Path(tempfile.gettempdir())
     for left in base.glob(f"{prefix}*"):
         with suppress(OSError):  # somebody else's, or another process was quicker

@@ -1,4 +1,4 @@
-"""Target tables: their names, the declarations about them, and the progress that every commit records."""
+"""Target tables: names, declarations, and the progress in every commit."""
 
 from __future__ import annotations
 
@@ -23,55 +23,50 @@ POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
 METADATA = "penstock_sync"
 PROPERTY = "penstock.sync"
-"""The table's property that says whose it is. It outlives the commits that Delta's cleanup of the log removes."""
+"""The table's property with its owner. It outlives commits that Delta's cleanup of the log removes."""
 _NO_FOLDER = re.compile(r'^[._]|[/\\:*?"<>|#`]|%(?=[0-9A-Fa-f]{2})|~(?=[0-9A-Fa-f]{2})')
 _NO_FOLDERS = re.compile(r"[#`?\\]|%[0-9A-Fa-f]{2}" if os.sep == "/" else r"[#`?]|%[0-9A-Fa-f]{2}")
 _FOLDER_BYTES_MAX = 255
 APP_ID = "penstock-sync"
-"""The application id of Delta's ``txn``. Its number is that of the syncs' commits to the table, whichever sync made them."""
+"""The application id of Delta's ``txn``; its number counts the commits of all syncs to the table."""
 
 
 class SourceWatermark(NamedTuple):
-    """The positions that one queue has told for one table: whether its events go on where they were, or lie behind.
+    """The progress of one queue's positions for one table, which shows events that lie behind.
 
-    After a connector's restart some events come again, and lie behind until the connector is where it was. If the source has moved to a
-    server whose log begins anew, all events do. The guard then passes over those whose rows are there, which must not go unnoticed.
+    Some do after a connector's restart, for a while. All do if the source has moved to a server whose log begins anew: the
+    guard then skips them where rows exist, which has to be noticed.
     """
 
     position: int
     """The highest position of its events."""
     behind: int = 0
-    """The number of events since then that lie below it."""
     origins: tuple[str, ...] = ()
-    """The servers from whose logs they come, as far as events name them."""
 
 
 ByQueue: TypeAlias = Mapping[int, SourceWatermark]
 
 
 class TargetRefused(CallError):
-    """A target is not this sync's to write, or has columns that contradict the events."""
+    """A target is not this sync's to write, or contradicts the events."""
 
     kind = "target_refused"
     columns: tuple[str, ...] = ()
-    """Only events that have these columns are refused; none: all events of the table."""
+    """Only events with these columns are refused; none: all of the table."""
 
     def of(self, *columns: str) -> Self:
-        """The same error, limited to these columns."""
         self.columns = columns
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class TableDeclarations:
-    """The user's declarations about the tables."""
+    """The user's declarations about tables."""
 
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Spark SQL type by table and column."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Key columns by table, in place of the events' key."""
     forms: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
-    """How events write a column when their schema does not say so, by table and column."""
+    """The encoding of a column in events without a schema for it, by table and column."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> TableDeclarations:
@@ -87,7 +82,7 @@ class TableDeclarations:
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
-    """One column of a target."""
+    """A column of a target."""
 
     name: str
     type: str
@@ -103,29 +98,25 @@ class _ProgressForm(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TargetProgress:
-    """A target's progress: the metadata of its last commit by the sync."""
+    """A target's progress, in the metadata of its sync's commits."""
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     """The offset by queue before which everything is applied."""
     truncated: int | None = None
-    """The highest position of a truncate: older events of other queues are dropped when they come."""
+    """The highest position of a truncate: later events below it are dropped."""
     watermarks: ByQueue = field(default_factory=dict)
-    """How far the source's positions are, by queue."""
     commits: int = 0
-    """The number of the commit that records this progress. A merge uses the next number, so that Delta passes it over if there is a commit
-    of that number.
-    """
+    """The number of the commit with this progress. A merge takes the next, so that Delta skips a repeated one."""
 
     def reached(self, ends: Mapping[int, int], truncated: int | None, watermarks: ByQueue | None = None) -> TargetProgress:
-        """The progress once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves no trace: it tells nothing
-        of later events.
+        """The progress at ``ends``. A truncate without a position (`ALWAYS`) leaves no trace: it has no bearing on later
+        events.
         """
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
         newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
         return TargetProgress(offsets, newest, {**self.watermarks, **(watermarks or {})}, self.commits + 1)
 
     def document(self) -> dict[str, Any]:
-        """The progress as JSON values."""
         offsets = {str(queue): offset for queue, offset in sorted(self.offsets.items())}
         watermarks = {str(queue): [one.position, one.behind] for queue, one in sorted(self.watermarks.items())}
         origins = {str(queue): list(one.origins) for queue, one in sorted(self.watermarks.items()) if one.origins}
@@ -144,7 +135,7 @@ class TargetProgress:
 
 
 def behind(progress: Mapping[str, TargetProgress]) -> dict[str, int]:
-    """The number of each target's last events that lie behind what their queues had told before. Targets without such events are left out."""
+    """The number of each target's last events behind earlier ones of their queues, without zeros."""
     found = {name: sum(watermark.behind for watermark in one.watermarks.values()) for name, one in progress.items()}
     return {name: events for name, events in found.items() if events}
 
@@ -155,37 +146,33 @@ class TargetOwner:
 
     topic: str
     life: int
-    """The entry that created the topic. A topic of the same name that is made again has another."""
+    """The entry that created the topic: a topic of the same name made anew has another."""
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target table, as the fold and the apply need it. It is small, and travels to every task."""
+    """A target table for the fold and the apply; small, as every task gets it."""
 
     source: TableId
     name: str
-    """The folder in which it lies."""
     columns: tuple[TargetColumn, ...]
-    """The columns of the source's rows."""
     key: tuple[str, ...]
     progress: TargetProgress = field(default_factory=TargetProgress)
     history: bool = False
     stopped: bool = False
-    """Whether nothing is applied to it any more in this run."""
+    """Whether nothing more is applied in this run."""
 
     @property
     def key_places(self) -> tuple[int, ...]:
-        """The places of the key in ``columns``."""
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key)
 
     def type_of(self, name: str) -> str | None:
-        """The type of a column; None where it is not there."""
         return next((column.type for column in self.columns if column.name == name), None)
 
     def having(self, columns: Iterable[TargetColumn]) -> Target:
-        """The same with these columns in place of its own of their names."""
+        """The target with these columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
         return replace(self, columns=tuple(others.get(column.name, column) for column in self.columns))
 
@@ -194,7 +181,6 @@ class Target:
 
 
 def encode_metadata(owner: TargetOwner, target: Target) -> str:
-    """The ``userMetadata`` of a commit that records the target's progress."""
     return json.dumps(
         {
             METADATA: {
@@ -212,7 +198,7 @@ def encode_metadata(owner: TargetOwner, target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """The content of a commit's metadata, or of the table's property."""
+    """A commit's metadata, or the content of the table's property."""
 
     owner: TargetOwner
     source: TableId
@@ -220,21 +206,19 @@ class CommitMetadata:
     history: bool
     progress: TargetProgress
     forgotten: bool = False
-    """Whether only the table's property says it: the commit with the progress was removed with others of its age."""
+    """Whether only the table's property is left, as the commit with the progress was removed by age."""
     changed: str | None = None
-    """A change of the rows that somebody else has made since."""
+    """A later change of the rows by something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingTarget:
-    """A Delta table that is there."""
+    """An existing Delta table."""
 
     columns: tuple[TargetColumn, ...]
-    """The columns that a sync can write."""
     others: frozenset[str]
-    """Columns of types that it cannot write, and those that begin with ``__``."""
+    """Columns of other types, and those that begin with ``__``."""
     written: CommitMetadata | None
-    """The metadata of the newest commit of a sync."""
 
 
 class _WrittenForm(msgspec.Struct, frozen=True):
@@ -247,7 +231,7 @@ class _WrittenForm(msgspec.Struct, frozen=True):
 
 
 def decode_metadata(text: str | None) -> CommitMetadata | None:
-    """Decode a commit's metadata; None for commits that no sync made."""
+    """The metadata of a sync's commit; None for others."""
     try:
         found = msgspec.json.decode(text or "null")
         found = found.get(METADATA) if isinstance(found, dict) else None
@@ -260,7 +244,7 @@ def decode_metadata(text: str | None) -> CommitMetadata | None:
 
 
 def check_owner(path: str, written: CommitMetadata | None, owner: TargetOwner, *, adopt: bool) -> CommitMetadata | None:
-    """The record of a Delta table that is there, if it may be written to. Raises `TargetRefused`."""
+    """The metadata of an existing Delta table that may be written to. Raises `TargetRefused`."""
     if written is not None and written.owner == owner:
         if written.changed is not None and not adopt:
             raise TargetRefused(
@@ -290,8 +274,8 @@ def check_owner(path: str, written: CommitMetadata | None, owner: TargetOwner, *
 
 
 def target_names(source: TableId, taken: Mapping[str, TableId]) -> list[str]:
-    """The folders that a table may have, except those that others have ``taken`` or could take. The candidates are its name, and its name
-    with its schema before it, its database, its server. Raises `TargetRefused` when none is left.
+    """The folders that a table may have (`folder_names`), without those that others have ``taken`` or could take. Raises
+    `TargetRefused` when none is left.
     """
     others = {name for other in taken.values() if other != source for name in folder_names(other)}
     free = [name for name in folder_names(source) if taken.get(name) == source or (name not in taken and name not in others)]
@@ -302,8 +286,8 @@ def target_names(source: TableId, taken: Mapping[str, TableId]) -> list[str]:
 
 
 def folder_names(source: TableId) -> list[str]:
-    """The possible names of a table's folder, the shortest first, without names that are too long for a folder. Raises `TargetRefused` if
-    all are too long.
+    """A table's name, then with its schema, database and server before it, without names too long for a folder. Raises
+    `TargetRefused` if all are.
     """
     found = [folder_name(source.names[0])]
     for name in source.names[1:]:
@@ -315,9 +299,8 @@ def folder_names(source: TableId) -> list[str]:
 
 
 def folder_name(table: str) -> str:
-    """The name of a table's folder: the table's name, with some characters escaped. These are characters that a folder's name cannot have,
-    or that Spark or deltalake would read as something else. ``~`` and two digits stand for each of their bytes, and for a ``~`` that looks
-    like an escape.
+    """The folder's name for a table: ``~`` and two digits for each byte of characters that folders cannot have, or that Spark
+    or deltalake reads otherwise, and for a ``~`` that looks like an escape.
 
     Raises `TargetRefused` for a name that is empty or too long.
     """
@@ -335,7 +318,7 @@ def folder_name(table: str) -> str:
 
 
 def check_into(into: str) -> None:
-    """Raise `InvalidArgument` for a folder of targets that Spark or deltalake would take for another one."""
+    """Raise `InvalidArgument` for a folder of targets that Spark or deltalake would misread."""
     if found := _NO_FOLDERS.search(into):
         raise InvalidArgument(
             "not every engine can write tables into a folder of this name",
@@ -351,7 +334,6 @@ def _escaped(text: str) -> str:
 
 
 def name_taken(source: TableId, folder: str, other: TableId | None) -> TargetRefused:
-    """The error for a table whose possible folders all belong to other tables, the first one to ``other``."""
     return TargetRefused(
         "the table's folder is that of another table",
         operation="sync",

@@ -1,1 +1,1 @@
-"""What the user chooses about tables: which of them, what their targets are called, their columns, masks, and what unfit events do."""
+"""The user's choices of tables, targets' names, columns and masks, and the handling of unfit events."""

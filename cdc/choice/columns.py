@@ -1,4 +1,4 @@
-"""Columns of events that a target is to have, and masks over them: applied to each event before its values, or its errors, are seen."""
+"""A target's choice of columns, and their masks, applied to events before values or errors are seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .masks import Mask
 
 
 class DisallowedEvent(UnfitValue):
-    """An event that the user's own choices do not allow for. It stops its table, whatever else is chosen for unfit events."""
+    """An event that the user's own choices do not allow. It stops its table under any policy."""
 
 
 class ColumnRules:
@@ -34,7 +34,7 @@ class ColumnRules:
         self._kept: dict[str, bool] = {}
 
     def applied(self, change: ChangeEvent) -> ChangeEvent:
-        """The event as its target's table may know it. Raises `DisallowedEvent`."""
+        """The event with the target's columns, masked. Raises `DisallowedEvent`."""
         key = tuple(self._declared_key or change.key)
         for name in key:
             self.check_key(name)
@@ -50,16 +50,13 @@ class ColumnRules:
         )
 
     def types(self, told: Mapping[str, str]) -> dict[str, str]:
-        """The types of columns that are still those of the source."""
         return {name: kind for name, kind in told.items() if self._typed(name)}
 
     @property
     def met(self) -> frozenset[str]:
-        """The columns that events have had."""
         return frozenset(self._kept)
 
     def mask(self, column: str) -> Mask | None:
-        """The mask of a column: by its name, or by the most exact pattern."""
         if column not in self._known:
             named = [name for name in self._masks if names_column(name, column)]
             best = max(named, key=lambda name: (name == column, exactness(name)), default=None)
@@ -67,14 +64,13 @@ class ColumnRules:
         return self._known[column]
 
     def keeps(self, column: str) -> bool:
-        """Whether a column that is not of the key goes to the target."""
         if column not in self._kept:
             chosen = self._only is None or _named(self._only, column)
             self._kept[column] = chosen and not _named(self._without, column)
         return self._kept[column]
 
     def check_key(self, name: str) -> None:
-        """Raise `DisallowedEvent` for a column of the key that must stay as it is, and is to become something else."""
+        """Raise `DisallowedEvent` for a key column that is left out, or whose mask may merge keys."""
         mask = self.mask(name)
         if mask is not None and not mask.keeps_apart:
             raise DisallowedEvent(
@@ -102,7 +98,7 @@ class ColumnRules:
         return masked
 
     def _typed(self, column: str) -> bool:
-        """Whether a column has the type that its events say."""
+        """Whether a column keeps its events' type."""
         mask = self.mask(column)
         return mask is None or mask.keeps_type
 
@@ -113,7 +109,6 @@ class ColumnRules:
 
 
 def names_column(name: str, column: str) -> bool:
-    """Whether a name or a pattern means a column."""
     return name == column or (is_pattern(name) and matches(name, column))
 
 

@@ -1,4 +1,4 @@
-"""Masks of columns: functions that put other values in the place of an event's, before anything else sees them."""
+"""Masks of columns: functions that replace an event's values before anything else sees them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _CONSTANT = "constant:"
 
 @dataclass(frozen=True)
 class Mask:
-    """A function of a column's values: of what events have, before it is converted to the column's type. NULL stays NULL."""
+    """A function of a column's values in events, before their conversion to the column's type. NULL stays NULL."""
 
     function: Callable[[Any], Any]
     keeps_apart: bool = False
-    """Whether two values never become one. A column of the key can have no other mask."""
+    """Whether different values stay different, as a key column needs."""
     keeps_type: bool = False
-    """Whether the column has the type that its events say. Otherwise the masked values tell it, or the user."""
+    """Whether the column keeps its events' type. Otherwise masked values give it, or the user."""
     name: str = "a function"
 
     @classmethod
     def of(cls, said: MaskLike) -> Self:
-        """The mask that the user names, or the function. Raises `InvalidArgument`."""
+        """The mask of a name or a function. Raises `InvalidArgument`."""
         if isinstance(said, cls):
             return said
         if callable(said):
@@ -57,7 +57,7 @@ MaskLike: TypeAlias = "Mask | str | Callable[[Any], Any]"
 
 @dataclass(frozen=True)
 class _Constant:
-    """Gives one text for all values. An object, as a process that gets it by pickle must know it."""
+    """One text for all values; a class, since processes get it by pickle."""
 
     text: str
 
@@ -66,13 +66,13 @@ class _Constant:
 
 
 def sha256(value: object) -> str:
-    """The SHA-256 of a value, as hexadecimal text. Equal values have equal ones, however events write them: 1, 1.0 and "1" are equal."""
+    """The SHA-256 of a value, as hexadecimal text, the same however events write it: for 1, 1.0 and "1"."""
     data = value if isinstance(value, bytes) else plain_text(value).encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest()
 
 
 def last4(value: object) -> str:
-    """Four stars and the last four characters; of what has fewer than eight, only the stars."""
+    """Four stars and the last four characters; only stars for fewer than eight."""
     text = plain_text(value)
     return _STARS + text[-_SHOWN:] if len(text) >= 2 * _SHOWN else _STARS
 
@@ -82,7 +82,7 @@ def null(value: object) -> None:
 
 
 def plain_text(value: object) -> str:
-    """A value as text. Numbers that are equal have the same."""
+    """A value as text, the same for equal numbers."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):
@@ -97,4 +97,4 @@ _NAMED: Mapping[str, tuple[Callable[[Any], Any], bool, bool]] = {
     "last4": (last4, False, False),
     "null": (null, False, True),
 }
-"""The function by name, whether it keeps values apart, and whether it keeps their type."""
+"""Functions by name, each with ``keeps_apart`` and ``keeps_type``."""

@@ -1,4 +1,4 @@
-"""The types of a sync's options. A field carries its type and its help; the command line and the file are made from these."""
+"""The types of a sync's options. Fields carry type and help for the command line and the file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class OneOf(OptionType):
     words: tuple[str, ...]
 
     def __init__(self, literal: object) -> None:
-        """``literal``: the type of the words."""
         words = get_args(literal)
         *first, last = (repr(word) for word in words)
         object.__setattr__(self, "words", words)
@@ -116,7 +115,7 @@ class ByName(OptionType):
 
 @dataclass(frozen=True)
 class Period(OptionType):
-    """A duration, which the class of the options checks."""
+    """A duration, checked by the options' class."""
 
     expected: str = "a duration, such as 7d"
 
@@ -126,27 +125,25 @@ class Period(OptionType):
 
 @dataclass(frozen=True)
 class OptionField:
-    """An option of a class of options."""
+    """An option's type and help."""
 
     type: OptionType
     help: str = ""
     metavar: str | None = None
     in_file: bool = True
-    """Whether a file may set it."""
 
 
 def option(type_: OptionType, help_: str = "", *, metavar: str | None = None, in_file: bool = True) -> Mapping[str, OptionField]:
-    """The metadata of an option's field."""
     return {"option": OptionField(type_, help_, metavar, in_file)}
 
 
 def options_of(options: type[DataclassInstance]) -> dict[str, tuple[OptionField, Any]]:
-    """The options of a class, with their defaults, by name."""
+    """The options of a class by name, with defaults."""
     return {one.name: (one.metadata["option"], one.default) for one in fields(options) if "option" in one.metadata}
 
 
 def check_options(options: DataclassInstance, *, of: str | None = None) -> None:
-    """Raise `InvalidArgument` for the first value that its option does not take. ``of``: whose options they are."""
+    """Raise `InvalidArgument` for the first value that its option does not take. ``of``: the options' owner."""
     for name, (one, default) in options_of(type(options)).items():
         value = getattr(options, name)
         if not (value is None and default is None) and not one.type.accepts(value):

@@ -1,4 +1,4 @@
-"""Names of targets by the user's own template."""
+"""Targets' names by the user's template."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = ("server", "database", "schema", "table")
 
 
 def check_template(template: str) -> str:
-    """The same template. Raises `InvalidArgument` for one that names something else than the parts of a table's name."""
+    """The template. Raises `InvalidArgument` for unknown parts of a table's name."""
     try:
         fields = [(name, more or form) for _, name, form, more in string.Formatter().parse(template) if name is not None]
     except (ValueError, TypeError, AttributeError) as error:
@@ -28,7 +28,7 @@ def _bad(template: object) -> InvalidArgument:
 
 
 def target_folder_of(template: str, source: TableId) -> str:
-    """The folder of a table's target. Raises `TargetRefused` where the table lacks a part of the name."""
+    """The folder of a table's target. Raises `TargetRefused` where the table lacks a part."""
     parts = {"server": source.server, "database": source.database, "schema": source.schema, "table": source.table}
     lacking = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None and not parts[name]]
     if lacking:

@@ -1,4 +1,4 @@
-"""Options of tables: each applies to one table, or to all tables that a pattern means."""
+"""Options by table or pattern."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from .option_types import ByName, Flag, OneOf, Text, Texts, check_options, optio
 from .renames import check_template, target_folder_of
 
 Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
-"""The truncates that count. ``ordered``: those with a position; the others stop their table. ``queue``: also those without, after the
-earlier events of their queue, for tables all of whose events come by one queue. ``ignore``: none.
+"""The truncates that count. ``ordered``: those with a position; others stop their table. ``queue``: also others, after the
+earlier events of their queue, for tables of one queue. ``ignore``: none.
 """
 UnfitTimes: TypeAlias = Literal["stop", "null"]
-"""The handling of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all times."""
+"""Times that no column of their type holds stop their table, or become NULL. A string column holds all times."""
 
 Policy: TypeAlias = Literal["stop", "null", "reject"]
-"""What an event does that cannot be applied. ``stop``: its table stands still. ``null``: NULL takes the place of a value that does not fit its
-column; what else cannot be applied stops the table. ``reject``: it is not applied. The last two are kept aside, with the reason.
+"""The handling of events that cannot be applied. ``stop``: the table stands still. ``null``: NULL replaces values that do not
+fit their column; other events stop the table. ``reject``: they are skipped. The last two keep them aside, with the reason.
 """
 _COLUMNS = "a list of columns"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """Options of a table, or of all tables that a pattern means. Where several names mean a table, each option is the one that the most exact
-    name says; types and masks are joined column by column.
+    """Options of a table, or of all tables of a pattern. The most exact name wins, option by option; types and masks are joined
+    by column.
     """
 
     target: str | None = field(default=None, metadata=option(Text()))
-    """The name of the target. ``{table}``, ``{schema}``, ``{database}`` and ``{server}`` stand for the parts of the table's name."""
+    """The target's name, from ``{table}``, ``{schema}``, ``{database}`` and ``{server}`` of the table's name."""
     key: Sequence[str] | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True, least=1)))
-    """The columns of the key, in place of the events' own."""
+    """The key columns, in place of the events' own."""
     columns: Mapping[str, str] = field(default_factory=dict, metadata=option(ByName("types by column", Text())))
-    """Types by column, as Spark SQL names them."""
+    """Spark SQL's types by column."""
     only_columns: Sequence[str] | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True)))
-    """The columns that the target gets, by name or pattern, besides its key; None: all."""
+    """The target's columns besides its key, by name or pattern; None: all."""
     without_columns: Sequence[str] = field(default=(), metadata=option(Texts(_COLUMNS, ordered=True)))
-    """The columns that the target does not get, by name or pattern."""
+    """The columns left out, by name or pattern."""
     masks: Mapping[str, MaskLike] = field(default_factory=dict, metadata=option(ByName("masks by column")))
-    """Masks by column, or by a pattern of columns: ``sha256``, ``last4``, ``null``, ``constant:TEXT``, a function, or a `Mask`."""
+    """Masks by column or pattern: ``sha256``, ``last4``, ``null``, ``constant:TEXT``, a function, or a `Mask`."""
     history: bool | None = field(default=None, metadata=option(Flag()))
     """Whether every version of a row is kept."""
     truncates: Truncates | None = field(default=None, metadata=option(OneOf(Truncates)))
-    """The truncates that count, as in `SyncOptions`."""
+    """See `SyncOptions`."""
     unfit_times: UnfitTimes | None = field(default=None, metadata=option(OneOf(UnfitTimes)))
-    """The handling of times that fit no column of a time, as in `SyncOptions`."""
+    """See `SyncOptions`."""
     policy: Policy | None = field(default=None, metadata=option(OneOf(Policy)))
-    """The handling of events that cannot be applied, as in `SyncOptions`."""
+    """See `SyncOptions`."""
 
     def checked(self, table: str) -> TableOptions:
-        """The same, its masks as `Mask`. Raises `InvalidArgument`, which names the option."""
+        """The options with masks as `Mask`. Raises `InvalidArgument`, which names the option."""
         check_options(self, of=table)
         if self.target is not None:
             check_template(self.target)
@@ -72,12 +72,11 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class Choices:
-    """The options of all tables, by name or pattern, each `TableOptions.checked`."""
+    """The checked options by name or pattern."""
 
     by_name: Mapping[str, TableOptions] = field(default_factory=dict)
 
     def of(self, source: TableId) -> TableOptions:
-        """The options of one table."""
         found: dict[str, Any] = {name: {} for name in _JOINED}
         for one in reversed(all_of_table(self.by_name, source)):
             for name in _OPTIONS:
@@ -90,25 +89,23 @@ class Choices:
 
     @property
     def hides(self) -> bool:
-        """Whether columns of any table are masked or left out."""
         return any(one.masks or one.without_columns or one.only_columns is not None for one in self.by_name.values())
 
     def declared(
         self, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None
     ) -> tuple[dict[str, dict[str, str]], dict[str, Sequence[str]]]:
-        """The types and keys of all tables, joined with others, which go before these."""
+        """All tables' types and keys, joined with these, which go first."""
         types = {table: dict(one.columns) for table, one in self.by_name.items() if one.columns}
         for table, named in (columns or {}).items():
             types[table] = {**types.get(table, {}), **named}
         return types, {**{table: one.key for table, one in self.by_name.items() if one.key is not None}, **(keys or {})}
 
     def folder(self, source: TableId) -> str | None:
-        """The folder that a table's target is to have; None: that of its name. Raises `TargetRefused`."""
         template = self.of(source).target
         return None if template is None else target_folder_of(template, source)
 
     def rules(self, source: TableId, key: Sequence[str] | None, unavailable: UnavailablePlaceholder) -> ColumnRules | None:
-        """The rules for a table's columns; None where there are none. ``key``: the declared one."""
+        """The rules for a table's columns, if it has any. ``key``: the declared one."""
         options = self.of(source)
         if options.only_columns is None and not options.without_columns and not options.masks:
             return None
@@ -117,7 +114,7 @@ class Choices:
 
 
 def choices_of(options: Mapping[str, TableOptions], rename: Mapping[str, str]) -> Choices:
-    """The options of all tables, checked. Raises `InvalidArgument`."""
+    """The checked options of all tables. Raises `InvalidArgument`."""
     if not ByName("values by table").accepts(options):
         raise InvalidArgument("bad table_options", operation="sync", expected="values by table", observed=repr(options))
     found = dict(options)

@@ -1,1 +1,1 @@
-"""Older targets get the types of their source's columns: each is rewritten by one commit, at most once, or left as it is."""
+"""New column types for older targets, by one commit each or not at all."""

@@ -1,4 +1,4 @@
-"""The columns of a target that get other types. Pure."""
+"""Columns of a target that get other types. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..targets import TargetColumn
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """A column that gets another type."""
+    """A column's old and new type."""
 
     column: str
     old: str
@@ -19,9 +19,9 @@ class ColumnChange:
 
 
 def changes_of(columns: Sequence[TargetColumn], declared: Mapping[str, str], told: Mapping[str, str]) -> tuple[ColumnChange, ...]:
-    """The changes that give a target's columns the ``declared`` types, and the others those that the source's catalogue has ``told``.
+    """The changes to the ``declared`` types, or else to the source catalogue's (``told``).
 
-    A column that holds all values of the source's keeps its type, unless it is text.
+    A type that holds all the source's values stays, unless it is text.
     """
     found = []
     for column in columns:

@@ -1,4 +1,4 @@
-"""Values of a target's columns as values of other types, exactly: a value that does not fit refuses its target. Pure."""
+"""Exact conversion of a target's values; one that does not fit refuses the target. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .changes import ColumnChange
 
 _DEBEZIUM = UnavailablePlaceholder.of()
 _SINGLE_DIGITS = range(6, 10)
-"""The digits of which one number tells a float of 32 bits from all others."""
+"""The digits of which one number identifies a 32-bit float."""
 
 
 class TargetConverter:
@@ -40,7 +40,9 @@ class TargetConverter:
         nulls: bool = False,
         unavailable: UnavailablePlaceholder = _DEBEZIUM,
     ) -> None:
-        """``schema``: the target's. ``forms``: how text says values. ``nulls``: times that no column holds become NULL, except in a key."""
+        """``schema``: the target's. ``forms``: the encoding of values in text. ``nulls``: times that no column holds become
+        NULL, except in a key.
+        """
         self._key, self._nulls = key, nulls
         self._converts: dict[str, Convert] = {}
         for change in changes:
@@ -53,7 +55,7 @@ class TargetConverter:
         self._keys = array("Q") if any(name in self._converts for name in key) else None
 
     def batch(self, given: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows. Raises `UnfitValue`, which names row and column."""
+        """The converted rows. Raises `UnfitValue`, which names row and column."""
         self.rows += len(given)
         columns = {field.name: self._column(given, field) for field in self.schema}
         if self._keys is not None:
@@ -65,7 +67,7 @@ class TargetConverter:
         return pa.record_batch(list(columns.values()), schema=self.schema)
 
     def check_keys(self) -> None:
-        """Raise `UnfitValue` if two rows of those converted have one key by now."""
+        """Raise `UnfitValue` if two converted rows have one key."""
         if self._keys:
             hashes = pa.Array.from_buffers(pa.uint64(), len(self._keys), [None, pa.py_buffer(self._keys)])
             if doubled := len(hashes) - pc.count_distinct(hashes).as_py():
@@ -100,7 +102,7 @@ class TargetConverter:
 def stored_converter(
     change: ColumnChange, form: ColumnForm | None = None, *, in_key: bool = False, unavailable: UnavailablePlaceholder = _DEBEZIUM
 ) -> Convert:
-    """A converter of a target's values (never None), as Arrow gives them. It raises as `converter` does."""
+    """The converter of a target's values (never None) from Arrow. It raises as `converter` does."""
     if change.new == "string":
         return _texts(change.old)
     convert = (key_converter if in_key else converter)(change.new, unavailable)
@@ -114,7 +116,7 @@ def _formed(change: ColumnChange, form: ColumnForm) -> Callable[[Any], Any]:
 
 
 def _readers(change: ColumnChange) -> Callable[[Any], Any] | None:
-    """A reader that makes what `converter` takes; None: it takes the values as they are."""
+    """The reader before `converter`, if values need one."""
     element = element_of(change.new)
     if element is not None and change.old == "string":
         return _json_array
@@ -133,7 +135,7 @@ def _readers(change: ColumnChange) -> Callable[[Any], Any] | None:
 
 
 def _json_array(text: str) -> Any:  # noqa: ANN401
-    """An array that a column of text holds as JSON. What is none stays as it is."""
+    """A JSON array in text; other text stays."""
     try:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):
@@ -152,7 +154,6 @@ def _day(value: datetime) -> date:
 
 
 def _texts(old: str) -> Callable[[Any], str]:
-    """The text that events would have brought."""
     if (element := element_of(old)) is not None:
         texts = each(_of_json(element))
         return lambda value: exact_json(texts(value))
@@ -167,7 +168,6 @@ def _texts(old: str) -> Callable[[Any], str]:
 
 
 def _of_json(element: str) -> Callable[[Any], Any]:
-    """The JSON value that an event would have brought for an array's element."""
     if (inner := element_of(element)) is not None:
         return each(_of_json(inner))
     return _texts(element) if element in ("timestamp", "timestamp_ntz", "date", "binary") else lambda value: value
@@ -179,7 +179,6 @@ def _time_text(value: datetime) -> str:
 
 
 def _single_text(value: float) -> str:
-    """The shortest digits of a float of 32 bits."""
     if value - value != 0:
         return exact_json(value)
     texts = (f"{value:.{digits}g}" for digits in _SINGLE_DIGITS)

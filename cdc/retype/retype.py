@@ -1,4 +1,4 @@
-"""Older targets get other types, under the lease of their sync: each by one commit, which carries its progress.
+"""New column types for older targets, under their sync's lease, each by one commit with its progress.
 
     look ─► read and convert every row, into a file of this machine ─► one commit ─► the sync's record
 
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _PATIENCE_S: float | None = None
-"""How long to wait for a sync to end; None: as long as it takes to know that it has died."""
+"""The wait for a sync to end; None: until a dead one is known as such."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetypedTable:
-    """What was done to one target, or would be."""
+    """The effect of a retype on one target."""
 
     table: str
-    """The table of the source."""
+    """The source's table."""
     path: str
     changes: tuple[ColumnChange, ...] = ()
-    """The columns that get other types; none: the target is left as it is."""
+    """The columns that get other types; none: the target stays."""
     rows: int = 0
     files: int = 0
     version: int | None = None
-    """The target's version with the new types; None: it was not rewritten."""
+    """The target's new version; None: it was not rewritten."""
     refused: str | None = None
-    """Why the target cannot have these types, and is as it was."""
+    """Why the target cannot have these types, and stays as it is."""
     unknown: bool = False
-    """Whether nothing tells the types of the source's columns, as no event since has named them."""
+    """Whether the source's types are unknown, as no event since has named them."""
 
 
 def retype_targets(plan: SyncPlan, *, dry_run: bool) -> tuple[RetypedTable, ...]:
-    """Give targets the types that are declared, or that the source's catalogue has. A dry run reads and converts all, and writes nothing.
+    """Give targets the declared types, or the source catalogue's. A dry run converts all and writes nothing.
 
     Raises `SyncInUse` while the sync runs, `LeaseLost`, `TopicNotFound` where there is no such sync, and the errors of stores.
     """
@@ -89,7 +89,7 @@ def _there(record: SyncRecord | None, plan: SyncPlan) -> SyncRecord:
 
 
 class _Retype:
-    """One call. Without a lease nothing is written."""
+    """One call; it writes nothing without a lease."""
 
     def __init__(self, plan: SyncPlan, record: SyncRecord, lease: SyncLease | None) -> None:
         self._plan, self._record, self._lease = plan, record, lease
@@ -98,7 +98,7 @@ class _Retype:
         self._source_types = SourceTypes(plan)
 
     def all(self) -> tuple[RetypedTable, ...]:
-        """Target by target; one that is refused holds up no other."""
+        """Refused targets hold up no others."""
         chosen = {name: source for name, source in self._record.tables.items() if is_selected(self._plan.tables, source)}
         self._check_names(chosen.values())
         names = distinct_names(self._record.tables.values())
@@ -155,7 +155,7 @@ class _Retype:
         return replace(report, version=version)
 
     def _target(self, name: str, source: TableId, found: ExistingTarget, path: str) -> Target:
-        """The target as its sync knows it. Raises `TargetRefused` for one that is not this sync's, or that others have changed."""
+        """The sync's target. Raises `TargetRefused` for a foreign one, or one that others have changed."""
         written = check_owner(path, found.written, self._owner, adopt=False)
         assert written is not None, "it is the sync's own"
         progress = written.progress
@@ -188,7 +188,6 @@ class _Retype:
         return changes
 
     def _rewritten(self, table: DeltaTable, target: Target, changes: tuple[ColumnChange, ...]) -> int | None:
-        """The version with the new types; None for a dry run."""
         import pyarrow.parquet as pq
 
         plan = self._plan
@@ -226,7 +225,7 @@ class _Retype:
         )
 
     def _keep(self, target: Target) -> None:
-        """Let the sync's record have the target's progress: Delta's cleanup of the log removes the commit that says it."""
+        """Record the target's progress: Delta's cleanup of the log removes the commit that has it."""
         lease = self._lease
         if lease is None or self._record.progress.get(target.name, TargetProgress()) == target.progress:
             return

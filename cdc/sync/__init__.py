@@ -1,4 +1,4 @@
-"""A sync of change events into Delta tables: the loop of its driver, its lease and record, and what a batch does, over a backend.
+"""The sync of change events into Delta tables: its driver's loop, lease and record, over a backend.
 
-Targets are written by deltalake here; Spark brings a backend of its own.
+Targets are written by deltalake here, and by Spark in `spark/sync`.
 """

@@ -1,4 +1,4 @@
-"""What a sync needs of the engine that carries its batches out: this process and deltalake, or Spark's tasks and Delta's JARs."""
+"""The engine that carries out a sync's batches: this process and deltalake, or Spark's tasks and Delta's JARs."""
 
 from __future__ import annotations
 
@@ -63,27 +63,26 @@ class Backend(Protocol):
     def keeps_history(self) -> bool: ...
     @property
     def merges_at_once(self) -> int:
-        """How many threads may make rows, and merge, at once. Each does so for a table of its own."""
+        """The most threads that make rows, and merge, at once, each for a table of its own."""
         ...
 
     def rows_of(self, rows: pa.Table) -> Any:  # noqa: ANN401 - as its targets' `merge` takes them
-        """Rows that the driver has made itself."""
         ...
 
     def fold(self, scan: BatchScan, meet: TargetResolver) -> FoldedBatch:
-        """Fold a batch. ``meet``: called for tables without a target, if the fold runs in this process."""
+        """Fold a batch. ``meet`` is called for tables without a target, if the fold runs in this process."""
         ...
 
 
 BackendOf: TypeAlias = Callable[[SyncPlan], Backend]
-"""Makes a backend. Each driver of a sync has one of its own."""
+"""Makes the backend of one driver."""
 
 
 def check_done(tables: TargetTables, target: Target, owner: TargetOwner, *, check: Callable[[], None]) -> None:
-    """Check who has merged into the target since the progress that the batch was built on. It was a commit of this driver whose answer was
-    lost, or another driver's, which raises `ReopenError`. Raises `TargetRefused` when nothing tells any more which it was.
+    """Raise `ReopenError` if another driver has merged into the target since the batch's progress, or `TargetRefused` if that
+    is unknown.
 
-    ``check`` tells whether the lease holds. A driver that stood still between its last look at the lease and its commit has lost that too.
+    ``check`` raises without the lease, which a driver may lose between its last look and its commit.
     """
     written = tables.written(target.name)
     if written is not None and written.owner == owner and written.forgotten:
@@ -101,9 +100,7 @@ def check_done(tables: TargetTables, target: Target, owner: TargetOwner, *, chec
 
 
 def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefused | None:
-    """The refusal that a target's error means for its table, which is to stand still. None: it is an error of the store, the session, the
-    lease or the machine.
-    """
+    """The refusal of a table for an error of its target. None: the store, the session, the lease or the machine failed."""
     if isinstance(error, TargetRefused):
         return error
     if isinstance(error, PenstockError | MemoryError):

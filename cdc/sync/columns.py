@@ -1,4 +1,4 @@
-"""The rows of a batch in Arrow's types, as a MERGE takes them: net changes of rows, and versions of rows with history."""
+"""The rows of a batch in Arrow's types for a MERGE: net changes of rows, and versions of rows with history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..fold.history import VersionLink, chains
 from ..targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 
 NUMBER, LAST = "__number", "__last"
-"""Names of columns that only travel to the MERGE of a target with history."""
+"""Columns for the MERGE of a target with history; targets lack them."""
 ROWS_PER_BATCH = 8_192
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -63,7 +63,6 @@ def history_schema(target: Target) -> pa.Schema:
 
 
 def history_table(target: Target, versions: Sequence[RowVersion]) -> pa.Table:
-    """All versions of one table in a batch, typed in this process."""
     schema = history_schema(target)
     return pa.Table.from_batches(history_batches(target, schema, versions), schema)
 
@@ -99,7 +98,7 @@ def _at(time_us: int) -> datetime:
 
 
 def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """An Arrow batch of the values. Raises `UnfitValue`, which names the column, for values that Arrow does not take."""
+    """The values as an Arrow batch. Raises `UnfitValue`, which names the column."""
     columns = []
     for field in schema:
         try:

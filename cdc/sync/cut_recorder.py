@@ -1,4 +1,4 @@
-"""Cuts as a driver records them: what its engine asks of `cdc/cuts`."""
+"""The driver's side of `cdc/cuts`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Versions:
 
 
 class CutRecorder:
-    """The cuts of one driver. Until it begins, and where none are asked for, it does nothing."""
+    """The cuts of one driver. It does nothing before `begin`, or where cuts are off."""
 
     def __init__(self, plan: SyncPlan, tables: TargetTables) -> None:
         self._plan, self._tables = plan, tables
@@ -39,7 +39,6 @@ class CutRecorder:
 
     @property
     def newest(self) -> Cut | None:
-        """The newest cut that is recorded."""
         return None if self._alignment is None else self._alignment.newest
 
     def begin(
@@ -52,11 +51,13 @@ class CutRecorder:
         exact: bool,
         partial: bool,
     ) -> None:
-        """Look what is recorded. ``standing``: the topic, looked at since the driver has its lease. ``source_us``: the time of the newest change
-        that is applied. Unless it is ``exact``, a target may be another one than that of the newest cut, with as many commits. ``partial``:
-        whether events of the tables may have been removed before they were read.
+        """Read the recorded cuts.
 
-        Raises `NoCut` for a topic without a capture, or whose beginning is gone, `InvalidArgument`, and the errors of the place where the cuts are.
+        ``standing``: the topic, seen under the lease. ``source_us``: the time of the newest applied change. Unless ``exact``, a
+        target may have been replaced since the newest cut by one with as many commits. ``partial``: events may have been
+        removed before they were read.
+
+        Raises `NoCut` for a topic without a capture, or whose beginning is gone, `InvalidArgument`, and errors of the store.
         """
         plan = self._plan
         check_captures(standing, plan.topic)
@@ -93,7 +94,6 @@ class CutRecorder:
         self._alignment = alignment
 
     def set_goal(self, standing: TopicSnapshot, position: Mapping[int, int]) -> None:
-        """Take the topic's state for the next goal, unless there is still one to be reached."""
         if self._alignment is not None:
             self._alignment.set_goal(standing, position)
 
@@ -102,21 +102,21 @@ class CutRecorder:
         return end if self._alignment is None else self._alignment.limit(queue, end)
 
     def applied(self, source_us: int | None) -> None:
-        """Note the time of the newest change of a batch."""
         if self._alignment is not None:
             self._alignment.applied(source_us)
 
     def compacted(self, name: str) -> None:
-        """Note that a target has a newer version with the same rows. Callable from any thread."""
+        """Note a target's newer version with the same rows. Callable from any thread."""
         if self._alignment is not None:
             self._alignment.compacted(name)
 
     def due(self, position: Mapping[int, int]) -> bool:
-        """Whether there is a cut to be recorded."""
         return self._alignment is not None and self._alignment.due(position)
 
     def record(self, tables: Iterable[AlignedTable], lease: SyncLease) -> Cut | None:
-        """Record the cut that is due. None: a newer one is there. Raises `LeaseLost`, and `ReopenError` where a target is further."""
+        """Record the cut that is due; None if a newer one exists. Raises `LeaseLost`, and `ReopenError` for a target that is
+        further.
+        """
         alignment, place = self._alignment, lakes.open(self._plan.place)
         assert alignment is not None, "it is due"
         cut = alignment.cut(tables, now_ms=place.lake.runtime.clock.wall_ms())

@@ -1,8 +1,8 @@
-"""The driver's loop: choose events, fold them in tasks, give targets what they lack, merge, and keep the progress.
+"""The driver's loop: one batch after the other.
 
     read ─► fold ─► create, add columns ─► merge, target by target ─► progress
 
-The targets' commits decide what is applied; the sync's own record only says where to begin reading.
+The targets' commits decide what is applied, the sync's record only where reading begins.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ class SyncEngine:
         self._tables = self._backend.tables
         self._cuts = CutRecorder(plan, self._tables)
         self._source_us: int | None = None
-        """When the source committed the newest change that is applied."""
         self._exact = True
-        """Whether the commit count distinguishes a target from an earlier table of the same name."""
+        """Whether the commit count distinguishes a target from an earlier table of its name."""
         self._compaction = TargetCompactor(self._tables, every=plan.options.compact_every, done=self._cuts.compacted)
         self._lease: SyncLease | None = None
         self._catalog: TargetCatalog | None = None
@@ -64,24 +63,21 @@ class SyncEngine:
         self._batches = 0
         self._standing: TopicSnapshot | None = None
         self._planned: PlannedSchema | None = None
-        """The schema of a topic of typed events, as of the last look."""
         self._owner: TargetOwner | None = None
         self._record: SyncRecord | None = None
-        """The record as this driver found it; None: there was none for this topic."""
         self._partial = False
-        """Whether events of the tables may have been removed before this sync read them."""
+        """Whether events may have been removed before this sync read them."""
         self._event_bytes: dict[int, float] = {}
-        """The mean size of an event of the last batch, by queue."""
+        """The mean size of the last batch's events, by queue."""
         self.halving = BatchSizing(plan, self._save_halved)
         self._telling = Lock()
         self._rejected: RejectedTable | None = None
         self._rejected_events: Sequence[RejectedEvent] = ()
-        """The events of the batch under way that are rejected, or have NULL in place of a value."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
     def open(self, *, patience_s: float | None = None, halved: int = 0) -> None:
-        """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and the lake's errors."""
+        """Take the lease, and find the place to go on. Raises `SyncInUse`, `TargetRefused`, and the lake's errors."""
         plan = self._plan
         standing = self._standing = self._view.refresh()
         self._planned = events_planned(self._view.planned_schema(), self._plan.topic)
@@ -118,7 +114,6 @@ class SyncEngine:
             raise
 
     def close(self) -> None:
-        """Release the lease, so that another driver may go on at once."""
         self._compaction.close()
         lease, self._lease = self._lease, None
         if lease is not None:
@@ -155,7 +150,7 @@ class SyncEngine:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the hold on the sync: each is higher than all before."""
+        """The epoch of the lease: higher than all before."""
         return self._held.epoch
 
     @property
@@ -165,7 +160,6 @@ class SyncEngine:
 
     @property
     def catalog(self) -> TargetCatalog:
-        """The targets."""
         assert self._catalog is not None, "open comes first"
         return self._catalog
 
@@ -177,7 +171,7 @@ class SyncEngine:
     # --- One batch --------------------------------------------------------------------------------------------------------------
 
     def look(self) -> int:
-        """The number of events to be applied, as of now."""
+        """Count the events to apply."""
         self._standing = self._view.refresh()
         self._planned = events_planned(self._view.planned_schema(), self._plan.topic)
         if self._standing.life != self._own.life:
@@ -188,9 +182,9 @@ class SyncEngine:
         return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
 
     def step(self, ends: Mapping[int, int] | None = None) -> BatchReport | None:
-        """Apply one batch of what the last `look` saw, not beyond ``ends``. None: there is nothing.
+        """Apply one batch of the events at the last `look`, not beyond ``ends``; None if there are none.
 
-        Raises `PoisonEvent` once all before such an event is applied, `LeaseLost`, and Spark's errors.
+        Raises `PoisonEvent` once all events before such an event are applied, `LeaseLost`, and Spark's errors.
         """
         ranges = self._chosen(ends)
         if not ranges:
@@ -229,13 +223,11 @@ class SyncEngine:
         )
 
     def ends(self) -> dict[int, int]:
-        """Where every queue ends, as of the last `look`."""
         assert self._standing is not None, "look comes first"
         return {queue: limit for queue, (_, limit) in self._standing.kept.items()}
 
     @property
     def position(self) -> dict[int, int]:
-        """The next event to be applied, by queue."""
         return dict(self._position)
 
     def _chosen(self, ends: Mapping[int, int] | None) -> Ranges:
@@ -266,8 +258,8 @@ class SyncEngine:
         lakes.open(self._plan.place).run(lambda: lease.save_halved(times))
 
     def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, RefusedEvent]]:
-        """Fold, once more with the new tables and columns, then merge. Returns what was written, how far every queue is, and where it is
-        broken.
+        """Fold, once more with new tables and columns, then merge. Returns the counts by target, the next event by queue, and
+        the refused events.
         """
         broken: dict[int, RefusedEvent] = {}
         reached = {queue: end for queue, (_, end) in ranges.items()}
@@ -338,7 +330,7 @@ class SyncEngine:
         return merged
 
     def _keep_rejected(self, events: Sequence[RejectedEvent], ranges: Ranges) -> None:
-        """Write events to the table of rejected events, before any target passes over them."""
+        """Write rejected events, before any target passes over them."""
         table, name = self._rejected, self._plan.options.rejected
         assert table is not None, "open comes first"
         self._reached("set aside", "before", name)
@@ -349,7 +341,6 @@ class SyncEngine:
         self._reached("set aside", "after", name)
 
     def _merge(self, found: FoldedBatch, target: Target, folded: FoldResult) -> TargetRefused | None:
-        """Merge a batch into one target, perhaps in a thread of its own. Returns why the target does not take it."""
         try:
             self._merge_in(found, target, folded)
         except Exception as error:
@@ -394,7 +385,6 @@ class SyncEngine:
     # --- Cuts -------------------------------------------------------------------------------------------------------------------
 
     def _cut(self) -> Cut | None:
-        """Record a cut, if the targets have exactly what a goal has."""
         if not self._cuts.due(self._position):
             return None
         self._reached("cut", "before")
@@ -405,7 +395,6 @@ class SyncEngine:
 
     @property
     def newest_cut(self) -> Cut | None:
-        """The newest cut that is recorded."""
         return self._cuts.newest
 
     def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What to do about a column whose type does not hold a value: what a table says that stands still, or a wider type. Pure."""
+"""Remedies for a column whose type does not hold a value. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..targets import Target, TargetColumn
 from .plan import SyncPlan
 
 _DECLARE = "declare"
-"""The word in a reason that says itself what to do."""
+"""The word by which a reason already names its remedy."""
 _NULL = "; or start the sync with --unfit-times null, which makes such times NULL"
 
 
 RefusedTypes: TypeAlias = Callable[[RefusedEvent], Mapping[str, str]]
-"""The types of the source's columns by the time of an event, as far as the catalogue or the event tells them."""
+"""The types of the source's columns at an event, as far as they are known."""
 
 
 def with_hints(
     plan: SyncPlan, target: Target | None, table: str, refused: Iterable[RefusedEvent], told: RefusedTypes
 ) -> list[RefusedEvent]:
-    """The refused events of a table, by queue, with the line to run, where a column's type is the cause. A line is said once."""
+    """The refused events by queue, with the remedy for a column's type. A remedy is given once."""
     found, said = list[RefusedEvent](), set[str]()
     for one in sorted(refused, key=lambda one: one.place):
         remedy = _remedy(plan, target, table, one, told(one))
@@ -42,13 +42,11 @@ def with_hints(
 class _Remedy(NamedTuple):
     why: str
     line: str
-    """The line to run."""
     instead: str = ""
-    """What may be done instead."""
 
 
 def _remedy(plan: SyncPlan, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, str]) -> _Remedy | None:
-    """Why a value does not fit, and the line to run. None: its column's type is not the cause, or the reason says what to do."""
+    """The remedy for a value that does not fit. None: the type is not the cause, or the reason names a remedy."""
     column = refused.column
     if target is None or column is None or (has := target.type_of(column)) is None:
         return None
@@ -77,7 +75,6 @@ def _remedy(plan: SyncPlan, target: Target | None, table: str, refused: RefusedE
 
 
 def _line(plan: SyncPlan, source: TableId, table: str, column: str, types: Mapping[str, str]) -> list[str]:
-    """The words that give columns of a target these types; others keep those that are declared."""
     chosen = [word for name, type_ in types.items() for word in ("--column", f"{table}.{name}={type_}")]
     declared = _declared(plan, source, table, column)
     return ["penstock", "sync", plan.topic, *_where(plan), "--retype", "--table", table, *declared, *chosen]
@@ -92,7 +89,7 @@ def _where(plan: SyncPlan) -> list[str]:
 
 
 def _declared(plan: SyncPlan, source: TableId, table: str, column: str) -> list[str]:
-    """The types of other columns that the user has declared: they would get the source's else. Those of a file are there with the file."""
+    """The options for other declared types, which would otherwise become the source's. A file keeps its own."""
     types, of_file = merged_declarations(plan.declared.columns, source), plan.choices.of(source).columns
     return [
         part for name, type_ in types.items() if name not in (column, *of_file) for part in ("--column", f"{table}.{name}={type_}")
@@ -100,7 +97,7 @@ def _declared(plan: SyncPlan, source: TableId, table: str, column: str) -> list[
 
 
 def kept_types_hint(path: str, target: Target, declared: Mapping[str, str]) -> str | None:
-    """What to tell of columns that keep another type than the one that is ``declared``; None if there are none."""
+    """The hint about columns that keep another type than ``declared``."""
     kept = [
         f"{column.name} is {column.type}, and {wanted} is declared"
         for column in target.columns
@@ -110,12 +107,12 @@ def kept_types_hint(path: str, target: Target, declared: Mapping[str, str]) -> s
 
 
 def as_text(table: str, column: str | None) -> str:
-    """The end of the sentence that names a value that a target has, and the type that it is to have does not: what takes it."""
+    """The end of an error about a stored value that a new type does not hold: the remedy."""
     return "" if column is None else f". Text holds it: {join(['--column', f'{table}.{column}=string'])}"
 
 
 def wider_columns(target: Target, refused: Iterable[RefusedEvent], told: RefusedTypes) -> list[TargetColumn]:
-    """The columns of a target whose source has become wider, with types that hold the values of both."""
+    """A target's columns that are narrower than their source by now, with types for the values of both."""
     wider: dict[str, str] = {}
     for one in refused:
         has = None if one.column is None else target.type_of(one.column)

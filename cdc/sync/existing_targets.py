@@ -1,4 +1,4 @@
-"""Targets that are there already: whether this sync may write to one, and goes on with it where its vector says. Pure."""
+"""Existing targets: whether this sync may write to them, and where it goes on. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GONE = (
 def folder_of(
     source: TableId, names: Sequence[str], find: Callable[[str], ExistingTarget | None]
 ) -> tuple[str, ExistingTarget | None]:
-    """The table's own folder, or the first that is no other table's and cannot be taken for one; and what is there. Raises `TargetRefused`."""
+    """The table's own folder, or the first that cannot be another table's, and its content. Raises `TargetRefused`."""
     free, taken = list[tuple[str, ExistingTarget | None]](), dict[str, TableId]()
     for name in names:
         found = find(name)
@@ -47,7 +47,6 @@ def folder_of(
 
 
 def new_target(source: TableId, name: str, shape: TableShape, *, truncated: int | None, history: bool) -> Target:
-    """A target that is to be made. Raises `TargetRefused`."""
     if lacking := [key for key in shape.key if key not in {column.name for column in shape.columns}]:
         raise TargetRefused(
             "the events have no value in columns of the key", operation="sync", object=named(source), observed=", ".join(lacking)
@@ -68,10 +67,10 @@ def known_target(
     cut: Mapping[int, int] | None,
     declared: Sequence[str] | None = None,
 ) -> Target:
-    """A target that is there, as this sync goes on with it. Raises `TargetRefused`.
+    """An existing target, as this sync goes on with it. Raises `TargetRefused`.
 
-    ``adopted``: the progress of a target that was somebody else's; None: it must not be. ``kept``: the target's progress by the sync's own
-    record. ``cut``: where its events begin, by queue, if only the target's vector tells its progress. ``declared``: the key that the user says.
+    ``adopted``: a foreign target's progress, if it may be adopted. ``kept``: the progress in the sync's record. ``cut``: the
+    beginning of its events by queue, where only the target's vector has its progress. ``declared``: the declared key.
     """
     adopt = adopted is not None
     written = check_owner(path, found.written, owner, adopt=adopt)
@@ -118,7 +117,7 @@ def known_target(
 def _remembered(
     written: CommitMetadata, kept: TargetProgress | None, *, path: str, adopted: TargetProgress | None
 ) -> CommitMetadata:
-    """A target whose commit with the progress has gone: it has the progress that the sync's record says."""
+    """The metadata of a target whose commit with the progress is gone, with the progress of the sync's record."""
     if kept is None and adopted is None:
         raise progress_unknown(path)
     progress = kept or TargetProgress()
@@ -126,12 +125,10 @@ def _remembered(
 
 
 def target_gone(path: str) -> InvalidArgument:
-    """The error for a target that was there when the run began."""
     return InvalidArgument("the target has gone", operation="sync", object=path, hint="start the sync again")
 
 
 def target_named_otherwise(path: str, name: str) -> InvalidArgument:
-    """The error for a target that the options give another name than it has."""
     return InvalidArgument(
         "the table has a target of another name",
         operation="sync",
@@ -143,7 +140,6 @@ def target_named_otherwise(path: str, name: str) -> InvalidArgument:
 
 
 def progress_unknown(path: str) -> TargetRefused:
-    """The error for a target whose progress neither its log nor the sync's record tells."""
     return TargetRefused(
         "nothing tells any more how far the target is: Delta's cleanup has removed the commit that did, and the sync's record does not",
         operation="sync",
@@ -153,7 +149,7 @@ def progress_unknown(path: str) -> TargetRefused:
 
 
 def check_history(target: Target, *, path: str, wanted: bool, kept: bool) -> None:
-    """Raise `TargetRefused` for a target without the history that is ``wanted``, or with one that the engine does not keep."""
+    """Raise `TargetRefused` for a target without ``wanted`` history, or with history that the engine does not keep."""
     if wanted and not target.history:
         raise TargetRefused(
             "the target was made without history",
@@ -168,7 +164,7 @@ def check_history(target: Target, *, path: str, wanted: bool, kept: bool) -> Non
 
 
 def check_writable(columns: Collection[TargetColumn], others: frozenset[str], *, path: str) -> None:
-    """Raise `TargetRefused` for events' columns whose type in the target a sync cannot write."""
+    """Raise `TargetRefused` for events' columns whose type a sync cannot write."""
     if taken := sorted({column.name for column in columns} & others):
         raise TargetRefused(
             "the target has columns of types that a sync cannot write",
@@ -180,5 +176,5 @@ def check_writable(columns: Collection[TargetColumn], others: frozenset[str], *,
 
 
 def _lacks(progress: TargetProgress, cut: Mapping[int, int]) -> bool:
-    """Whether the target lacks events before ``cut``. A target without any vector has nothing yet, like a new one."""
+    """Whether the target lacks events before ``cut``: without a vector it has none."""
     return bool(progress.offsets) and any(progress.offsets.get(queue, 0) < first for queue, first in cut.items())

@@ -1,4 +1,4 @@
-"""One driver a sync: a lease like those of queues and roles, and the record of the sync's progress, which only its holder writes."""
+"""The lease of a sync's driver, and the record of the sync's progress, which only the lease's holder writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ _FORMAT = 1
 _WHAT = "the record of a sync"
 _SIZE = "~size"
 SYNCS = "syncs/"
-"""The folder of the records."""
 _GONE = "retention has removed events that the table lacks, since it stopped"
 
 
@@ -45,7 +44,7 @@ class SyncInUse(CallError):
 
 @dataclass(frozen=True, slots=True)
 class TableStop:
-    """Where a table stands still, and why."""
+    """The event at which a table stopped."""
 
     queue: int
     offset: int
@@ -54,44 +53,44 @@ class TableStop:
 
 @dataclass(frozen=True, slots=True)
 class SyncRecord:
-    """The progress of a sync, as its holder wrote it last."""
+    """The progress of a sync."""
 
     life: int
     into: str
     offsets: Mapping[int, int] = field(default_factory=dict)
-    """The offset by queue before which every table that is not stopped has everything."""
+    """The offset by queue before which all tables but stopped ones are complete."""
     tables: Mapping[str, TableId] = field(default_factory=dict)
     """Schema and table by folder."""
     stopped: Mapping[str, tuple[TableStop, ...]] = field(default_factory=dict)
-    """The first event of each queue that could not be applied, by table as ``schema.table``, with its database before it where that is not
-    enough.
-    """
+    """The first event of each queue that could not be applied, by table as ``schema.table``, with its database where needed."""
     resume: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """The offset by queue before which each stopped table has everything: since one queue stopped it, nothing of the others was applied."""
+    """The offset by queue before which each stopped table is complete: one queue's stop holds its other queues too."""
     chosen: frozenset[str] | None = None
-    """The tables that it was run for, and for which the offsets hold; None: all."""
+    """The chosen tables, for which the offsets hold; None: all."""
     truncated: Mapping[TableId, int] = field(default_factory=dict)
-    """The highest position of a truncate, by table without a target yet."""
+    """The highest position of a truncate, by table without a target."""
     progress: Mapping[str, TargetProgress] = field(default_factory=dict)
-    """The progress by folder, as its target has it: Delta's cleanup of the log removes the commit that says so from a quiet target."""
+    """The progress by folder: Delta's cleanup of the log removes the commit that has it from a quiet target."""
     sources: Mapping[str, TableId] = field(default_factory=dict)
-    """The full sources of stopped tables, by their names in ``stopped``: they tell the tables from others."""
+    """The sources of stopped tables, by their names in ``stopped``."""
     types: Mapping[str, TypesReference] = field(default_factory=dict)
-    """The types of a table's columns that its newest event named, by folder."""
+    """The types that a table's newest event named, by folder."""
     exact: bool = False
-    """Whether no target is beyond its progress here. A driver that records no cuts need not know that of targets whose events it passes over.
-    Nor is it so once a target was made again, until a cut names all as they are now.
+    """Whether no target is beyond its progress here.
+
+    Without cuts a driver need not know the progress of targets whose events it skips. A target made again ends it until the
+    next cut.
     """
     source_us: int | None = None
-    """When the source committed the newest change up to the offsets, as far as events tell."""
+    """The source's commit time of the newest change up to the offsets, as far as it is known."""
     left: Mapping[TableId, TableCoverage] = field(default_factory=dict)
-    """The tables that their capture has no more."""
+    """The tables that are no longer captured."""
     partial: bool | None = None
-    """Whether events of the tables may have been removed before the sync read them; None: an earlier release did not note it."""
+    """Whether events may have been removed before the sync read them; None: an earlier release did not note it."""
 
 
 def sync_group(name: str) -> str:
-    """The consumer group that shows a sync's progress; also the name of its lease among the topic's roles."""
+    """The consumer group of a sync's progress; also its lease's name among the topic's roles."""
     return f"sync-{name}"
 
 
@@ -100,7 +99,7 @@ def record_key(topic: str, name: str) -> str:
 
 
 def size_key(topic: str, name: str) -> str:
-    """The key of the record of how small the sync's batches are: no name of a sync has a ``~``."""
+    """The key of the record of batches' halvings: no sync's name has a ``~``."""
     return f"{record_key(topic, name)}{_SIZE}"
 
 
@@ -201,7 +200,7 @@ _HALVED = Codec(lambda halved: b"%d" % halved, _decode_halved)
 
 
 async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
-    """The record that a sync's holder wrote last."""
+    """The record of a sync."""
     key = record_key(topic, name)
     stored = await cells.read(key)
     return None if stored is None else decode_record(stored.data, where=key)
@@ -210,10 +209,7 @@ async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
 async def read_records(
     cells: Cells, before: dict[str, StoredCell | PenstockError] | None = None
 ) -> dict[tuple[str, str], SyncRecord | PenstockError]:
-    """The records of all syncs of a lake, by topic and name; of one that cannot be read, the error.
-
-    ``before`` keeps what was read for the next call: what has not changed since is not read again.
-    """
+    """The records of a lake's syncs by topic and name, or the error of reading one. ``before`` keeps them for the next call."""
     kept = {} if before is None else before
     now = await cells.read_all([SYNCS], dict(kept))
     kept.clear()
@@ -235,7 +231,7 @@ async def read_records(
 
 
 def check_folder(record: SyncRecord, into: str, name: str) -> None:
-    """Raise `InvalidArgument` for a folder other than the one that the sync has written to."""
+    """Raise `InvalidArgument` for another folder than the sync's."""
     if record.into != into:
         raise InvalidArgument(
             "a sync of this name writes elsewhere",
@@ -248,7 +244,7 @@ def check_folder(record: SyncRecord, into: str, name: str) -> None:
 
 
 def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool:
-    """Whether offsets that hold for some tables hold for others, None being all."""
+    """Whether offsets of some tables hold for others; None: all."""
     if chosen is None:
         return True
     if tables is None:
@@ -261,10 +257,10 @@ def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool
 def resume_offsets(
     record: SyncRecord, kept: Mapping[int, tuple[int, int]], topic: str
 ) -> tuple[dict[int, int], dict[str, tuple[TableStop, ...]]]:
-    """Where reading goes on, by queue: stopped tables are tried again, so it is the first of these places. Also the tables that cannot be
-    tried again, because retention removed events that they lack.
+    """The offset to go on at, by queue: the first place of all tables, stopped ones included. Also the tables that lack events
+    which retention removed.
 
-    ``kept``: the earliest offset and the one after the last, by queue. Raises `OffsetOutOfRange` when all tables lack some events.
+    ``kept``: the earliest offset and the one after the last, by queue. Raises `OffsetOutOfRange` when all tables lack events.
     """
     position = {queue: record.offsets.get(queue, 0) for queue in kept}
     for queue, (earliest, _) in kept.items():
@@ -293,7 +289,7 @@ def _gone(reason: str) -> str:
 
 
 class SyncLease:
-    """The hold on one sync. All methods except `check` are for the lake's event loop."""
+    """The lease of one sync. All methods except `check` are for the lake's event loop."""
 
     def __init__(self, coordination: Coordination, runtime: Runtime, topic: str, name: str) -> None:
         self._coordination = coordination
@@ -305,13 +301,9 @@ class SyncLease:
         self._record = Document(self._cells, self._clock, record_key(topic, name), _RECORD, absent=None)
         self._halved = Document(self._cells, self._clock, size_key(topic, name), _HALVED, absent=0)
         self.after_death = False
-        """Whether the holder before ended without giving it up."""
 
     async def take(self, *, patience_s: float | None = None) -> None:
-        """Become the holder. Waits ``patience_s`` for another to end, by default as long as it takes to know that one is dead.
-
-        Raises `SyncInUse`.
-        """
+        """Become the holder. Raises `SyncInUse` after ``patience_s``, by default the time until a dead holder is known as such."""
         await self._coordination.claim()
         worker = self._coordination.worker
         self._member = member = await worker.join("")
@@ -354,7 +346,7 @@ class SyncLease:
             await asyncio.sleep(_LOOK_S)
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless this is the holder for certain. Callable from any thread; asks nobody."""
+        """Raise `LeaseLost` unless this is the holder for certain. Callable from any thread; does no I/O."""
         member, keeper = self._member, self._keeper
         if member is None or keeper is None or keeper.ended.is_set() or not member.may_start():
             raise LeaseLost(
@@ -367,17 +359,15 @@ class SyncLease:
 
     @property
     def epoch(self) -> int:
-        """The epoch of this hold."""
         assert self._keeper is not None, "take comes first"
         return self._keeper.epoch
 
     @property
     def record(self) -> SyncRecord | None:
-        """The record as it stands."""
         return self._record.value
 
     async def save(self, record: SyncRecord) -> None:
-        """Keep the sync's progress. Raises `LeaseLost` or `OwnershipLost` when another holds it."""
+        """Write the record. Raises `LeaseLost` or `OwnershipLost`."""
         deadline_s = self._record.deadline_s()
         while self._record.value != record:
             if self._keeper is None or self._keeper.ended.is_set():
@@ -389,17 +379,15 @@ class SyncLease:
 
     @property
     def halved(self) -> int:
-        """How many times the sync's batches were halved, as the last driver left it; 0 for text that is no such number."""
+        """The last driver's number of halvings; 0 for unreadable text."""
         return self._halved.value
 
     async def save_halved(self, halved: int) -> None:
-        """Keep the number for the driver after this one."""
         if halved != self._halved.value:
             with suppress(CellChanged):  # another driver wrote it, and holds the sync by now
                 await self._halved.write(halved)
 
     async def give_up(self) -> None:
-        """Release the hold, so that others may take it at once."""
         keeper, member = self._keeper, self._member
         self._keeper = self._member = None
         if keeper is not None and not keeper.ended.is_set():

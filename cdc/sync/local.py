@@ -17,11 +17,11 @@ from .plan import SyncPlan
 from .scan import BatchScan, BatchScanResult, folded_of, no_collector
 
 _AT_ONCE = 4
-"""The most merges side by side unless told otherwise: each may hold what it rewrites in memory."""
+"""The default limit of merges at once: each may hold rewritten files in memory."""
 
 
 class LocalBackend:
-    """Works in this process and by deltalake, for targets that are small enough: no JVM, no task, one core."""
+    """This process and deltalake, for targets that are small enough: no JVM, one core."""
 
     keeps_history = False
 
@@ -37,7 +37,7 @@ class LocalBackend:
 
 
 class LocalFoldedBatch:
-    """The folds of one batch, in this process."""
+    """The folds of one batch."""
 
     def __init__(self, scan: BatchScan, meet: TargetResolver) -> None:
         self._scan = scan
@@ -73,5 +73,4 @@ class LocalFoldedBatch:
 
 
 def at_once() -> int:
-    """How many merges this machine makes side by side, unless told otherwise."""
     return max(2, min(_AT_ONCE, os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""The options of a sync, the steps of its batches as tests see them, and its report of each batch."""
+"""The options of a sync, its steps as tests see them, and its report of each batch."""
 
 from __future__ import annotations
 
@@ -18,28 +18,26 @@ if TYPE_CHECKING:
     from ..fold.fold_result import RefusedEvent
 
 Guard: TypeAlias = Literal["position", "offset"]
-"""What tells older events from newer ones: the source's positions, or the topic's order."""
+"""The order of events: the source's positions, or the topic's offsets."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _REJECTED_NAME = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _KEEP_CUTS_MAX = timedelta(days=3650)
 REJECTED = "_rejected"
-"""The name of the table of rejected events unless another one is chosen."""
+"""The default name of the table of rejected events."""
 Moment = Literal["before", "in", "after"]
 STEPS = ("read", "fold", "create", "add columns", "set aside", "merge", "progress")
-"""The steps in order: choose the events, fold them, make a target, give it columns, keep unfit events aside, merge into each target, keep the
-sync's progress.
+"""The steps in order: choose events, fold them, make a target, add columns, keep rejected events, merge into each target, keep
+the progress.
 """
 
 
 class SyncSteps(Protocol):
-    """Is told of every step, and may end the process there. It travels to tasks, which report that they are in one."""
+    """Called at every step, and may end the process there. Tasks get it too."""
 
     def reached(self, step: str, moment: Moment, what: str = "") -> None: ...
 
 
 class _NoSteps:
-    """Does nothing."""
-
     def reached(self, step: str, moment: Moment, what: str = "") -> None:
         pass
 
@@ -48,13 +46,12 @@ NO_STEPS: SyncSteps = _NoSteps()
 
 
 class PoisonEvent(PenstockError):
-    """An event whose table cannot be told."""
+    """An event whose table is unknown."""
 
     kind = "poison_event"
 
     @classmethod
     def at(cls, refused: RefusedEvent, topic: str) -> Self:
-        """The error for a refused event."""
         queue, offset = refused.place
         return cls(
             refused.reason,
@@ -78,17 +75,17 @@ def check_sync_name(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SyncOptions:
-    """The options of a sync. `penstock sync` and its file take the same, by the same names.
+    """The options of a sync, named as in `penstock sync` and its file.
 
-    Patterns may stand wherever a table is named: ``*`` stands for any characters, dots too, and ``?`` for one. A table's own name goes before
-    them. Raises `InvalidArgument` for a value that its option does not take.
+    A table may be a pattern: ``*`` is any characters, dots too, and ``?`` is one. A table's own name goes before patterns.
+    Raises `InvalidArgument`.
     """
 
     into: str | os.PathLike[str] = field(
         metadata=option(Text(path=True), "The folder of the target tables: a path, or s3://bucket/prefix.", metavar="URL")
     )
     name: str | None = field(default=None, metadata=option(Text(), "The sync's name; by default the topic's.", metavar="NAME"))
-    """Wherever a driver ends, another one of this name goes on from the targets' progress."""
+    """The next driver of this name goes on from the targets' progress."""
     tables: Collection[str] | None = field(
         default=None,
         metadata=option(
@@ -115,9 +112,9 @@ class SyncOptions:
             metavar="TABLE.COLUMN=TYPE",
         ),
     )
-    """Types as Spark SQL names them; others come from the target, the events' own schema, or JSON. How events without a schema write them may
-    follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64`` (or text), ``binary from hex``
-    (or base64, base64-url-safe).
+    """Spark SQL's types; other columns have the target's, the events' schema's, or JSON's. The encoding in events without a
+    schema may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
+    (or text), ``binary from hex`` (or base64, base64-url-safe).
     """
     keys: Mapping[str, Sequence[str]] = field(
         default_factory=dict,
@@ -128,15 +125,15 @@ class SyncOptions:
         ),
     )
     table_options: Mapping[str, TableOptions] = field(default_factory=dict)
-    """More options by table: columns to take or to leave out, masks, and others of a table's own."""
+    """More options by table, such as columns to take or leave out, and masks."""
     history: bool | Collection[str] = field(
         default=False,
         metadata=option(TablesOrAll(), "Keep every version of this table's rows; 'all' means every table.", metavar="TABLE"),
     )
-    """SCD type 2, in all tables or in these. It needs Spark."""
+    """SCD type 2, in all tables or these. Needs Spark."""
     guard: Guard = field(default="position", metadata=option(OneOf(Guard), "How older events are told from newer ones."))
-    """``position`` passes over events older than the row they meet, by the source's position, which targets keep in ``__position``; ``offset``
-    trusts the topic's order.
+    """``position`` skips events older than their row, by the source's position, which targets keep in ``__position``.
+    ``offset`` trusts the topic's order.
     """
     truncates: Truncates = field(
         default="ordered",
@@ -145,8 +142,8 @@ class SyncOptions:
             "Which truncates count: those with a position; also others, where all events of a table come by one queue; or none.",
         ),
     )
-    """``ordered`` applies those that have a position, and all where the topic has one queue. Another one stops its table, as nothing says which
-    rows of other queues it removes.
+    """``ordered`` applies truncates with a position, and all in a topic of one queue. Any other stops its table: it may concern
+    rows of other queues.
     """
     unfit_times: UnfitTimes = field(
         default="stop",
@@ -156,7 +153,7 @@ class SyncOptions:
             "unnoted.",
         ),
     )
-    """A column that is declared as string holds them as text."""
+    """A column declared as string holds them as text."""
     policy: Policy = field(
         default="stop",
         metadata=option(
@@ -165,12 +162,14 @@ class SyncOptions:
             "last two are written to a table beside the targets.",
         ),
     )
-    """``null`` lets other events than those with unfit values stop their tables. ``reject`` also passes over events that name no table."""
+    """``null``: an event that fails otherwise than by unfit values stops its table. ``reject`` also skips events without a
+    table.
+    """
     rejected: str = field(
         default=REJECTED,
         metadata=option(Text(), "The name of that table; it begins with _, as no target does.", metavar="NAME"),
     )
-    """The table of rejected events: what was passed over or became NULL, with the reasons."""
+    """The table of rejected events and values, with the reasons."""
     unavailable_values: Collection[str] = field(
         default=(),
         metadata=option(
@@ -186,15 +185,15 @@ class SyncOptions:
             Flag(), "Let columns become wider with their source, by Delta's type widening: for targets that only Spark reads."
         ),
     )
-    """A column whose source has become wider (int to bigint, more digits of a decimal) gets the wider type when a value calls for it, with Spark
-    only. Only readers that know type widening can read such a target: not deltalake.
+    """A column whose source became wider (int to bigint, more digits of a decimal) gets the wider type when a value needs it,
+    with Spark only. Readers have to know type widening: deltalake does not.
     """
     trigger: Literal["available_now"] | Duration = "available_now"
-    """``"available_now"`` ends with what is stored now. A duration (a `timedelta` or a number of seconds) goes on, with at least that time from
-    batch to batch.
+    """``"available_now"`` ends with the events stored now. A duration (a `timedelta` or a number of seconds) goes on, with at
+    least that time from batch to batch.
     """
     max_events: int = field(default=100_000, metadata=option(Whole(1), "The most events of one batch."))
-    """A batch that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there."""
+    """A batch that failed for memory, or whose driver died, is repeated smaller; later ones grow again."""
     max_bytes: int = field(
         default=256 * MIB,
         metadata=option(
@@ -214,9 +213,11 @@ class SyncOptions:
             "Merge into a target from Spark's driver where that reads at most so many of its bytes; 0: all by Spark.",
         ),
     )
-    """What was folded in the driver is merged there by deltalake, in tens of milliseconds instead of Spark's seconds. Spark merges too if deltalake
-    is not installed, and into targets in a store or with history. So it does where a target asks more of its writers than files of rows:
-    deletion vectors, column mapping, clustering, partitions, constraints, generated columns, a change feed, columns that may not be NULL.
+    """Batches folded in the driver are merged there by deltalake, in tens of milliseconds instead of Spark's seconds.
+
+    Spark merges where deltalake is not installed, and into targets in a store, or with history. So it does for targets with
+    deletion vectors, column mapping, clustering, partitions, constraints, generated columns, a change feed, or columns that may
+    not be NULL.
     """
     merges_at_once: int | None = field(
         default=None,
@@ -234,7 +235,7 @@ class SyncOptions:
             metavar="COMMITS",
         ),
     )
-    """No row changes by that. Files that only older versions have stay until somebody removes them (VACUUM)."""
+    """Rows stay as they are. Files of older versions stay until a VACUUM."""
     cuts: bool = field(
         default=False,
         metadata=option(
@@ -242,8 +243,8 @@ class SyncOptions:
             "Record cuts: the versions of all targets that together equal the source between two of its transactions. See penstock cuts.",
         ),
     )
-    """`at_cut` reads them. Batches then stop at such places. The topic's events have to come from a capture of Penstock's, and ``policy`` must be
-    ``stop``. A table that stands still is not in a cut, which names it.
+    """Batches stop at cuts, and `at_cut` reads them. The topic's events have to come from a capture of Penstock's, and
+    ``policy`` has to be ``stop``. A cut names tables that stand still, and lacks them.
     """
     keep_cuts: DurationField = field(
         default=field_default(timedelta(days=7)), metadata=option(Period(), "How long cuts are kept at least.")
@@ -270,7 +271,7 @@ class SyncOptions:
 
     @property
     def interval(self) -> timedelta | None:
-        """The least time from batch to batch. None: the sync ends with what is stored now."""
+        """The least time from batch to batch; None with ``available_now``."""
         return self.trigger if isinstance(self.trigger, timedelta) else None
 
 
@@ -282,20 +283,20 @@ class BatchReport:
     events: int
     seconds: float
     merged: Mapping[str, int] = field(default_factory=dict)
-    """The number of events by target that was written."""
+    """Events written, by target."""
     lag: int = 0
-    """The number of events of the topic that are still to come, as far as it was known at the batch's beginning."""
+    """Events still to come, as of the batch's beginning."""
     behind: Mapping[str, int] = field(default_factory=dict)
-    """The number of a target's last events that lie behind what their queues told before, by the source's positions. Those whose rows are
-    there change nothing. Such events come after a connector's restart; if they do not end, the source has moved to another server.
+    """A target's last events that lie behind earlier ones of their queues, by the source's positions.
+
+    They change no row that is there. A connector's restart causes some; if they do not end, the source has moved to another
+    server.
     """
     rejected: Mapping[str, int] = field(default_factory=dict)
-    """The number of events by table that were not applied, and stand in the side table. Events without a table count under ``?``."""
+    """Events not applied, by table; ``?`` without one. The side table has them."""
     nulled: Mapping[str, int] = field(default_factory=dict)
-    """The number of values by table in whose place is NULL, which stand there too."""
+    """Values replaced by NULL, by table. The side table has them."""
     cut: int | None = None
-    """The number of the cut that was recorded behind it."""
+    """The number of the cut recorded after the batch."""
     epoch: int = 0
-    """The epoch of the lease under which it was applied. If it is higher than that of the batch before, the run had lost its lease and took
-    it again.
-    """
+    """The epoch of the lease. A rise means that the run lost its lease and took it again."""

@@ -12,10 +12,10 @@ R = TypeVar("R")
 
 
 def run_in_parallel(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """The results for all items, in their order. Items are begun in their order, at most ``at_once`` at a time.
+    """The results for all items, in their order; at most ``at_once`` are under way.
 
-    Once one has raised, no other is begun. What is under way is waited for, as nobody may write any more when this has ended. Then the error
-    of the first item that has one is raised.
+    After an error no item begins. Those under way are waited for, since no write may outlast the call. The first item's error
+    is raised.
     """
     if min(at_once, len(items)) <= 1:
         return [work(item) for item in items]

@@ -1,4 +1,4 @@
-"""The plan of a sync: its options for one topic of one lake, with what follows from them."""
+"""The plan of a sync: its options for one topic of one lake."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from .options import NO_STEPS, SyncOptions, SyncSteps, check_sync_name
 
 @dataclass(frozen=True, kw_only=True)
 class SyncPlan:
-    """What a driver goes by."""
+    """The input of a driver."""
 
     place: LakePlace
     topic: str
     options: SyncOptions
     name: str
     into: str
-    """The folder of the targets, absolute."""
     tables: frozenset[str] | None
     choices: Choices
-    """The options of tables of their own."""
     declared: TableDeclarations
     reading: ValueOptions
     tasks: int = 1
@@ -59,17 +57,16 @@ class SyncPlan:
 
     @property
     def guard(self) -> bool:
-        """Whether the source's positions tell older events from newer ones."""
+        """Whether the source's positions order events."""
         return self.options.guard == "position"
 
     @property
     def keeps_rejected(self) -> bool:
-        """Whether unfit events of any table are kept in the table of rejected events."""
+        """Whether any table's policy writes to the table of rejected events."""
         policies = (self.options.policy, *(one.policy for one in self.choices.by_name.values()))
         return any(policy not in (None, "stop") for policy in policies)
 
     def fold_plan(self, *, one_queue: bool = False) -> FoldPlan:
-        """The inputs of folds that are no target's."""
         return FoldPlan(
             {},
             self.tables,
@@ -83,19 +80,18 @@ class SyncPlan:
         )
 
     def types_of(self, source: TableId, told: Mapping[str, str]) -> Mapping[str, str]:
-        """The types of a table's columns, by what the source's catalogue has told of them. Masked columns are no longer of these types."""
+        """A table's column types, from those of the source's catalogue; masked columns lose theirs."""
         rules = self.choices.rules(source, of_table(self.declared.keys, source), self.reading.unavailable)
         return told if rules is None else rules.types(told)
 
     def historic(self, source: TableId) -> bool:
-        """Whether a table's target is to keep history."""
         history = self.options.history
         if (chosen := self.choices.of(source).history) is not None:
             return chosen
         return history if isinstance(history, bool) else bool(of_table(dict.fromkeys(history, True), source))
 
     def check_without_spark(self) -> None:
-        """Raise `NotSupported` for what only Spark does."""
+        """Raise `NotSupported` for options that need Spark."""
         if self.options.history or any(one.history for one in self.choices.by_name.values()):
             raise NotSupported(
                 "the sync without Spark keeps no history", operation="sync", object=self.name, hint="give it a Spark session"
@@ -118,10 +114,10 @@ def _folder(into: str | os.PathLike[str]) -> str:
 def unmatched(
     plan: SyncPlan, known: Mapping[TableId, Collection[str]], columns: Mapping[TableId, frozenset[str]]
 ) -> tuple[str, ...]:
-    """The named tables and columns (``table.column``) that no event has had yet, sorted: they may still come, or be misspelt.
+    """The named tables and columns (``table.column``) without an event, sorted: to come, or misspelt.
 
-    ``known``: the columns of their targets, by table; none where there is no target. ``columns``: those that events of this run had, of tables
-    whose options name columns to take, to leave out or to mask.
+    ``known``: the columns of targets, by table. ``columns``: those that events of this run had, for tables whose options name
+    columns.
     """
     return tuple(sorted({*_tables(plan, known), *_columns(plan, known), *_chosen_columns(plan, columns)}))
 

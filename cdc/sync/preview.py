@@ -1,4 +1,4 @@
-"""What a sync would make of the events that a topic has, found without a lease and without writing anything."""
+"""The preview of a sync: its effect on the topic's events, without a lease or writes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class TablePreview:
 
     table: str
     what: PreviewVerdict
-    """Its target is to be made, or is there; it stands still (``refuse``), or has no event yet that makes a target (``wait``)."""
+    """``make`` or ``go on`` with its target; ``refuse``: it stands still; ``wait``: no event makes a target yet."""
     events: int
     target: str | None = None
     key: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Types by column, also of those that the target lacks yet."""
+    """Types by column, also of columns still to be added."""
     masks: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     history: bool = False
     policy: Policy = "stop"
-    """What its events do that cannot be applied."""
+    """The handling of events that cannot be applied."""
     rejected: int = 0
-    """The number of events that would not be applied, as far as that can be told without a target."""
+    """The number of events not to be applied, as far as known without a target."""
     reason: str | None = None
-    """Why it stands still, or where."""
+    """The reason, or the place, of its stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class SyncPreview:
 
     tables: tuple[TablePreview, ...]
     ignored: int
-    """The number of events that change no row of these tables."""
+    """The number of events without effect on these tables."""
     broken: Mapping[int, RefusedEvent]
-    """The first event whose table cannot be told, by queue: the sync would end there."""
+    """The first event by queue whose table is unknown: the sync would end there."""
     unmatched: tuple[str, ...]
 
 
 def preview(plan: SyncPlan, tables: TargetTables, *, keeps_history: bool) -> SyncPreview:
-    """Read all events that the topic keeps. Raises the lake's errors, and those of the targets' store."""
+    """Read all the topic's events. Raises the lake's errors, and those of the targets' store."""
     view = TopicView(plan.place.reading, plan.topic)
     standing = view.refresh()
     planned = events_planned(view.planned_schema(), plan.topic)
@@ -88,8 +88,6 @@ def preview(plan: SyncPlan, tables: TargetTables, *, keeps_history: bool) -> Syn
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found in the topic, from which each table's preview is made."""
-
     plan: SyncPlan
     tables: TargetTables
     owner: TargetOwner
@@ -100,7 +98,6 @@ class _Found:
     keeps_history: bool
     source_types: SourceTypes
     taken: dict[str, TableId] = field(default_factory=dict)
-    """The folders that tables have by now."""
 
     def of(self, source: TableId) -> TablePreview:
         first = min((one.place, one.reason) for one in self.refused[source].values()) if source in self.refused else None

@@ -1,4 +1,4 @@
-"""The side table of a sync: events that were not applied, or not as they are, with their reasons. Each has one row, however often it comes."""
+"""The side table of a sync: events and values that were not applied, with the reasons, each in one row."""
 
 from __future__ import annotations
 
@@ -29,22 +29,21 @@ _COLUMNS = (
     TargetColumn("stored_at", "timestamp"),
 )
 _KEY = ("topic", "life", "queue", "offset", "column")
-"""The place of the event in the topic, and the column of the value. So rows that are written again are the same rows."""
+"""The event's place, and the value's column, make a repeated row the same row."""
 
 
 class RejectedTable:
-    """The side table as one driver knows it. It is made when the first row comes."""
+    """The side table of one driver, made for the first row."""
 
     def __init__(self, backend: Backend, owner: TargetOwner, name: str, *, guard: bool, adopt: bool, above: int) -> None:
-        """``above``: a number above those of all commits of earlier runs."""
+        """``above``: a number above all commits of earlier runs."""
         self._backend, self._owner = backend, owner
         self._guard, self._adopt = guard, adopt
         self._target = Target(TableId(None, name), name, _COLUMNS, _KEY, TargetProgress(commits=above))
         self.there = False
-        """Whether the table is there."""
 
     def find(self) -> None:
-        """Find the table, if it is there. Raises `InvalidArgument` for another's."""
+        """Find the table. Raises `InvalidArgument` for a foreign one."""
         tables, path = self._backend.tables, self._backend.tables.path(self._target.name)
         found = tables.find(self._target.name)
         if found is None:
@@ -59,7 +58,6 @@ class RejectedTable:
         self._target, self.there = replace(self._target, progress=TargetProgress(commits=commits)), True
 
     def make(self, *, check: Callable[[], None]) -> None:
-        """Make the table, if it is not there."""
         if not self.there:
             self.find()
         if not self.there:
@@ -68,7 +66,7 @@ class RejectedTable:
             self.find()  # another sync may have made it at the same time
 
     def write(self, events: Sequence[RejectedEvent], ends: Mapping[int, int], *, check: Callable[[], None]) -> None:
-        """Write the rows that are not there yet, in one commit. ``ends``: how far the batch goes. Calls ``check`` before each attempt."""
+        """Write the rows that are missing, in one commit. ``ends``: the batch's. Calls ``check`` before each attempt."""
         tables = self._backend.tables
         target = replace(self._target, progress=TargetProgress(ends, commits=self._target.progress.commits + 1))
         schema = rows_schema(target, guard=self._guard)
@@ -97,5 +95,5 @@ class RejectedTable:
 
 
 def _writable(text: str) -> str:
-    """The text with ? for what is no character, such as half of a surrogate pair, which JSON can say."""
+    """The text with ? for half surrogate pairs, which JSON allows."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

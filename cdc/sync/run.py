@@ -1,4 +1,4 @@
-"""A run of a sync: a driver in a thread of its own, which takes its lease again when it loses it."""
+"""A run of a sync: a driver in its own thread, which takes a lost lease again."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.cdc")
 
 _POLL_S = 0.1
-"""The least time between two looks at the topic."""
 _LOSSES_MAX = 5
-"""The most leases lost one after the other before a batch was applied under one of them. With the next loss the run ends."""
+"""The losses of the lease in a row, without an applied batch, that a run survives."""
 _AGAIN_S = 1.0
-"""The pause after a lease could not be taken again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +39,24 @@ class SyncStatus:
     running: bool
     batches: int
     events: int
-    """The number of events taken by this run."""
+    """Events taken by this run."""
     offsets: Mapping[int, int]
-    """The next event to be applied, by queue."""
+    """The next event to apply, by queue."""
     stopped: Mapping[str, tuple[TableStop, ...]]
-    """Tables that stand still, and the events that cannot be applied."""
+    """Tables that stand still, with the events that cannot be applied."""
     last: BatchReport | None
     unmatched: tuple[str, ...] = ()
-    """Tables and columns (``table.column``) that the options name and no event has had yet. They may still come, or are misspelt."""
+    """Named tables and columns (``table.column``) without an event so far: to come, or misspelt."""
     rejected: Mapping[str, int] = field(default_factory=dict)
-    """The number of events by table that this run did not apply, and wrote to the side table."""
+    """Events not applied by this run, by table. The side table has them."""
     nulled: Mapping[str, int] = field(default_factory=dict)
-    """The number of values by table in whose place this run put NULL. The side table has them too."""
+    """Values that this run replaced by NULL, by table. The side table has them."""
     cut: Cut | None = None
-    """The newest cut that is recorded."""
+    """The newest recorded cut."""
 
 
 class SyncRun:
-    """A sync that runs in a thread of its own. Leaving its context stops it."""
+    """A sync in its own thread. Leaving its context stops it."""
 
     def __init__(
         self,
@@ -77,15 +75,15 @@ class SyncRun:
         self._error: BaseException | None = None
         self._batches = self._events = self._losses = 0
         self._ends: Mapping[int, int] | None = None
-        """Where every queue ended when the run began; None: the run does not end by itself."""
+        """The queues' ends at the run's beginning, if it ends by itself."""
         self._last: BatchReport | None = None
         self._rejected, self._nulled = Counter[str](), Counter[str]()
         self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
         self._thread.start()
 
     def await_termination(self, timeout: Duration | None = None) -> bool:
-        """Wait for its end, at most ``timeout``: a `timedelta` or a number of seconds. Returns whether it has ended. Raises the error that
-        ended it; `stop` is none.
+        """Wait for the end, at most ``timeout`` (a `timedelta` or seconds). Returns whether it has ended. Raises the error that
+        ended it.
         """
         wait = optional_duration("timeout", timeout, most=WAIT_MAX, operation="await_termination")
         self._thread.join(None if wait is None else wait.total_seconds())
@@ -96,9 +94,9 @@ class SyncRun:
         return True
 
     def stop(self) -> None:
-        """End it in order, after the batch under way, and wait for that. An earlier error is left to `await_termination`.
+        """End after the current batch, and wait for it. An earlier error is left to `await_termination`.
 
-        Inside the listener it only requests the end, and does not wait.
+        Inside the listener it only requests the end.
         """
         self._stop.set()
         if threading.current_thread() is not self._thread:
@@ -106,12 +104,12 @@ class SyncRun:
 
     @property
     def stopped(self) -> dict[str, tuple[TableStop, ...]]:
-        """Tables that stand still, and the events that cannot be applied; they are tried again by the next run."""
+        """Tables that stand still, with the events that cannot be applied; the next run tries them again."""
         return self._engine.catalog.stopped.named
 
     @property
     def status(self) -> SyncStatus:
-        """The state of the run now."""
+        """The state of the run."""
         engine = self._engine
         return SyncStatus(
             self._thread.is_alive(),
@@ -151,7 +149,6 @@ class SyncRun:
                 self._error = self._error or error
 
     def _apply(self) -> None:
-        """Apply batches until there is nothing more to do, under one lease after the other."""
         while True:
             try:
                 self._apply_held()
@@ -167,7 +164,7 @@ class SyncRun:
                 return
 
     def _begin_again(self, lost: PenstockError) -> None:
-        """Begin again like a driver that is started anew. Raises `SyncInUse`, and the loss if there were too many, one after the other."""
+        """Begin again as a new driver. Raises `SyncInUse`, and the loss after too many in a row."""
         clock = lakes.open(self._plan.place).lake.runtime.clock
         name, lost_s = self._plan.name, clock.monotonic_s()
         while not self._stop.is_set():

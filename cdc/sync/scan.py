@@ -22,51 +22,46 @@ from .options import NO_STEPS, SyncSteps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")
 TYPED_EVENT = (*EVENT[:-1], VALUE)
-"""The columns of events of a topic with a schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchScan:
-    """The input of the tasks of one batch."""
+    """The input of one batch's tasks."""
 
     tasks: tuple[ReadTask, ...]
     plan: FoldPlan
     buckets: int
     steps: SyncSteps = NO_STEPS
     bytes_max: int | None = None
-    """The most bytes of the events' bodies or rows; one event is always taken. None: any number."""
+    """The limit on the bytes of bodies or rows; one event is always taken."""
 
     @property
     def bytes_per_task(self) -> int | None:
-        """The most bytes of one of several tasks that do not know of each other."""
         return None if self.bytes_max is None else max(1, self.bytes_max // len(self.tasks))
 
     @property
     def events(self) -> int:
-        """The number of events to be read."""
         return sum(end - start for task in self.tasks for start, end in task.ranges.values())
 
     @property
     def sources(self) -> list[TableId]:
-        """The tables, by their numbers."""
         return list(self.plan.targets)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchScanResult:
-    """The folded events, and how far they reach."""
+    """The folded events of a batch."""
 
     folded: FoldResult
     ends: Mapping[int, int]
-    """The event to go on with, by queue: the range's end, or the first event that exceeded the bytes."""
+    """The next event by queue: the range's end, or the first beyond the bytes."""
     sizes: Mapping[int, int]
-    """The bytes of the bodies that were read, by queue."""
+    """The bytes read, by queue."""
     reach: Mapping[TableId, KeyRanges] = field(default_factory=dict)
     """The keys of the rows that tasks keep to themselves, by table."""
 
     @classmethod
     def of(cls, parts: Sequence[BatchScanResult]) -> BatchScanResult:
-        """The sum of several tasks' results, without the rows."""
         ends = {queue: end for part in parts for queue, end in part.ends.items()}
         sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
         reach = {source: joined_ranges(part.reach.get(source, {}) for part in parts) for part in parts for source in part.reach}
@@ -74,12 +69,11 @@ class BatchScanResult:
 
     @property
     def size(self) -> int:
-        """The bytes of all queues together."""
         return sum(self.sizes.values())
 
 
 def events_planned(planned: PlannedSchema | None, topic: str) -> PlannedSchema | None:
-    """The schema of a topic of change events; None for a topic without one. Raises `InvalidArgument` for rows that are no change events."""
+    """The schema of a topic of change events, if it has one. Raises `InvalidArgument` for other rows."""
     if planned is not None and not is_of_events(planned.schema.arrow):
         raise InvalidArgument(
             "the topic's rows are no change events",
@@ -94,7 +88,7 @@ def events_planned(planned: PlannedSchema | None, topic: str) -> PlannedSchema |
 def folded_of(
     scan: BatchScan, task: ReadTask, bytes_max: int | None, *, before: int = 0, meet: TargetResolver | None = None
 ) -> BatchScanResult:
-    """Fold a task's events, up to ``bytes_max`` bytes of bodies. The first event is always taken, unless bytes were taken ``before``."""
+    """Fold a task's events, up to ``bytes_max`` bytes of bodies. One event is always taken, unless bytes were taken ``before``."""
     fold = Fold(scan.plan, meet)
     ends = {queue: start for queue, (start, _) in task.ranges.items()}
     sizes = dict.fromkeys(ends, 0)
@@ -112,7 +106,7 @@ def folded_of(
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Switch the garbage collector off. It would look at hundreds of thousands of values again and again, none of which is in a cycle."""
+    """Switch the garbage collector off: it would visit hundreds of thousands of values, none in a cycle."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -132,7 +126,6 @@ def events_of(task: ReadTask) -> Generator[tuple[int, int, int, bytes | TypedEve
 
 
 def _contents(batch: pa.RecordBatch) -> tuple[Iterable[bytes | TypedEvent | None], Iterable[int]]:
-    """The contents of events, and their sizes."""
     if VALUE in batch.schema.names:
         value = batch.column(VALUE)
         return typed_events(value), [-(-value.nbytes // max(1, len(value)))] * len(value)

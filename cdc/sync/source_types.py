@@ -1,4 +1,4 @@
-"""The types that the source's catalogue has for columns, read from the objects that events name."""
+"""The column types of the source's catalogue, from the objects that events name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = logging.getLogger("penstock.cdc")
 
 
 async def read_types(store: ObjectStore, topic: str, name: str) -> TableTypes:
-    """The types that an object has. Raises `ObjectMissing`, `DataDamaged`, `NewerFormatError`, and the store's errors."""
+    """The types of one object. Raises `ObjectMissing`, `DataDamaged`, `NewerFormatError`, and the store's errors."""
     key = types_key(topic, name)
     return decode_types((await store.get(key)).data, name, where=key)
 
 
 class SourceTypes:
-    """Reads each object once. One that is not there, or cannot be read, stops nothing: then types are those of the values."""
+    """Reads each object once. Without a readable one, types are those of the values."""
 
     def __init__(self, plan: SyncPlan) -> None:
         self._plan = plan
@@ -31,14 +31,11 @@ class SourceTypes:
         self._warned = False
 
     def joined(self, source: TableId, names: Iterable[str]) -> Mapping[str, str]:
-        """The types of columns that hold the values of all these forms of a table; empty where nothing tells them. Raises
-        `StoreUnavailable`.
-        """
+        """The column types for values of all these forms of a table, as far as known. Raises `StoreUnavailable`."""
         known = (self._of(name) for name in sorted(names) if is_types_name(name))
         return self._plan.types_of(source, joined_types(types for types in known if types is not None))
 
     def told(self, source: TableId, refused: RefusedEvent) -> Mapping[str, str]:
-        """The types of columns that a refused event names, or says itself."""
         said = self._plan.types_of(source, refused.types)
         return {**said, **self.joined(source, [] if refused.types_name is None else [refused.types_name])}
 

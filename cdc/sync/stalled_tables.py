@@ -1,4 +1,4 @@
-"""Tables that stand still: at which events, why, and where they are to be taken up."""
+"""Tables that stand still, with the events, the reasons, and the places to go on."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class StalledTables:
         return iter(tuple(self._stops))
 
     def keep(self, source: TableId, stops: Iterable[TableStop], resume: Mapping[int, int]) -> None:
-        """Keep a table that cannot be tried again."""
         self._stops[source] = {stop.queue: stop for stop in stops}
         self._resume[source] = dict(resume)
 
     def add(self, source: TableId, refused: Iterable[RefusedEvent], reached: Mapping[int, int]) -> None:
-        """Let a table stand still. ``reached``: how far it has everything, by queue, except where an event was refused."""
+        """Stop a table. ``reached``: the offset by queue before which it is complete, unless an event was refused."""
         stops = self._stops.setdefault(source, {})
         for one in refused:
             stops.setdefault(one.place[0], TableStop(*one.place, one.reason))
@@ -41,17 +40,15 @@ class StalledTables:
 
     @property
     def named(self) -> dict[str, tuple[TableStop, ...]]:
-        """The events that cannot be applied, by table."""
         return {name: tuple(stops[queue] for queue in sorted(stops)) for name, stops in self._by_name(self._stops).items()}
 
     @property
     def resume(self) -> dict[str, dict[int, int]]:
-        """Where a table is to be taken up, by table and queue."""
+        """The place to go on, by table and queue."""
         return {name: dict(places) for name, places in self._by_name(self._resume).items()}
 
     @property
     def sources(self) -> dict[str, TableId]:
-        """The full source of each table, which tells it from others, by its name."""
         return {name: source for source, name in distinct_names(self._stops).items()}
 
     def _by_name(self, of_tables: Mapping[TableId, T]) -> dict[str, T]:

@@ -1,4 +1,4 @@
-"""The targets of one driver: what each table's target is called, what it has, and which tables stand still."""
+"""The targets of one driver: names, columns, progress, and tables that stand still."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ log = logging.getLogger("penstock.cdc")
 
 
 class StepReached(Protocol):
-    """Is told of each step of a driver."""
+    """Called at each step of a driver."""
 
     def __call__(self, step: str, moment: Moment, what: str = "") -> None: ...
 
 
 class TargetCatalog:
-    """The targets that one driver knows, and makes."""
+    """The targets that one driver knows or makes."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class TargetCatalog:
         check: Callable[[], None],
         reached: StepReached,
     ) -> None:
-        """``record``: of the driver before; ``earliest``: where every queue begins; ``check`` raises where the lease is lost."""
+        """``record``: the last driver's; ``earliest``: each queue's beginning; ``check`` raises without the lease."""
         self._plan, self._backend, self._owner, self._record = plan, backend, owner, record
         self._tables, self._earliest, self._check, self._reached = backend.tables, earliest, check, reached
         self._fold_plan = plan.fold_plan()
@@ -77,22 +77,18 @@ class TargetCatalog:
         self.stopped = StalledTables()
         self._targets: dict[TableId, Target] = {}
         self._names: dict[TableId, str] = {}
-        """The folders of tables, also of those without an event in this run: the state there is read when one comes."""
+        """The folders of tables, also without events in this run: a target is read at its table's first event."""
         self._others: dict[TableId, frozenset[str]] = {}
         self.progress: dict[str, TargetProgress] = {}
-        """The progress by folder: from the sync's record, and then from this run's merges."""
         self._types: dict[str, TypesReference] = {}
-        """The types that a table's newest event named, by folder."""
         self._left: dict[TableId, TableCoverage] = {}
-        """The tables that their capture has no more: what they have equals the source at no place."""
+        """The tables that are no longer captured: they equal the source at no place."""
         self._truncated: dict[TableId, int] = {}
-        """The highest position of a truncate, by table without a target yet."""
         self._bars: dict[TableId, dict[int, RefusedEvent]] = {}
-        """The events of this batch that the targets say cannot be applied, by table and queue."""
         self._columns: dict[TableId, frozenset[str]] = {}
-        """The columns that events of this run had, by table, of tables whose options name columns."""
+        """The columns that events of this run had, by table whose options name columns."""
         self._unwritable: dict[TableId, dict[str, str]] = {}
-        """Columns that a target refuses, by table, with the reason, where events that have them are rejected."""
+        """Columns that a target refuses, with the reason, by table that rejects their events."""
         if record is not None:
             self._names = {source: name for name, source in record.tables.items()}
             self._truncated, self.progress = dict(record.truncated), dict(record.progress)
@@ -101,7 +97,7 @@ class TargetCatalog:
     # --- Beginning --------------------------------------------------------------------------------------------------------------
 
     def check_names(self) -> None:
-        """Follow targets whose folders were renamed by hand as the options say. Raises `InvalidArgument` for those that were not."""
+        """Follow targets whose folders were renamed by hand to the options' names. Raises `InvalidArgument` for others."""
         for source, name in list(self._names.items()):
             chosen = self._plan.choices.folder(source) if self._is_selected(source) else None
             if chosen is None or chosen == name:
@@ -113,7 +109,7 @@ class TargetCatalog:
                 self.progress[chosen] = self.progress.pop(name)
 
     def forget_gone(self) -> bool:
-        """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
+        """Forget targets that are gone and can be made from the beginning, and return whether any was; stop the others."""
         gone = [source for source, name in self._names.items() if self._is_selected(source) and not self._tables.exists(name)]
         trimmed = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
         if trimmed and not self._plan.options.adopt:
@@ -126,7 +122,6 @@ class TargetCatalog:
         return bool(gone)
 
     def keep_stopped(self, record: SyncRecord, lost: Mapping[str, Sequence[TableStop]]) -> None:
-        """Keep tables that cannot be tried again."""
         for table, stops in lost.items():
             schema, _, name = table.rpartition(".")
             self.stopped.keep(record.sources.get(table, TableId(schema or None, name)), stops, record.resume.get(table, {}))
@@ -138,12 +133,10 @@ class TargetCatalog:
 
     @property
     def unmatched(self) -> tuple[str, ...]:
-        """The tables and columns that the options name, and no event has had."""
         columns = {source: [column.name for column in target.columns] for source, target in self._targets.items()}
         return unmatched(self._plan, {**dict.fromkeys((*self._names, *self.stopped), ()), **columns}, self._columns)
 
     def recorded(self, record: SyncRecord) -> SyncRecord:
-        """The record with what is known of the targets."""
         return replace(
             record,
             tables={name: source for source, name in self._names.items()},
@@ -157,7 +150,7 @@ class TargetCatalog:
         )
 
     def tables_of_cut(self) -> Iterator[AlignedTable]:
-        """The tables that a cut has, or names with the reason why it has not."""
+        """The tables in a cut, or out of it with the reason."""
         exact = self._record is not None and self._record.exact
         for source, name in self._names.items():
             if source not in self.stopped and source not in self._left and self._is_selected(source):
@@ -172,7 +165,7 @@ class TargetCatalog:
             yield AlignedTable(self._name(sources[table], names, table), None, stops[0].reason if stops else "it stands still")
 
     def _name(self, source: TableId, names: dict[TableId, str], otherwise: str) -> str:
-        """The name of a table's target, or, noted among these ``names``, that which it would have. ``otherwise``: where it can have none."""
+        """The name of a table's target, or the name it would get, noted in ``names``; ``otherwise`` if it can have none."""
         if source not in names:
             try:
                 names[source] = self._folders(source, {name: one for one, name in names.items()})[0]
@@ -183,20 +176,16 @@ class TargetCatalog:
     # --- One batch --------------------------------------------------------------------------------------------------------------
 
     def begin_batch(self) -> None:
-        """Forget what the targets refused of the batch before."""
         self._bars = {}
 
     def fold_plan(self, *, one_queue: bool) -> FoldPlan:
-        """The inputs of a fold, with the targets as they are."""
         targets = {source: replace(target, stopped=source in self.stopped) for source, target in self._targets.items()}
         return replace(self._fold_plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
 
     def note_columns(self, folded: FoldResult) -> None:
-        """Note the columns that events had."""
         self._columns |= {source: self._columns.get(source, frozenset()) | one for source, one in folded.columns.items()}
 
     def note_left(self, folded: FoldResult) -> None:
-        """Note the tables that are not captured any more."""
         for source, left in folded.left.items():
             if (known := self._left.get(source)) is not None and known.position >= left.position:
                 continue
@@ -206,16 +195,12 @@ class TargetCatalog:
                 log.warning("%s is not captured any more, and is in no cut: %s", named(source), left.reason)
 
     def note_types(self, folded: FoldResult) -> None:
-        """Note the types that the newest events named."""
         for source, types in folded.types.items():
             name = self._targets[source].name
             self._types[name] = max(self._types.get(name, types), types)
 
     def to_merge(self, folded: FoldResult, position: Mapping[int, int], ranges: Ranges) -> list[Target]:
-        """The targets that a batch changes, each as it is once the batch is merged into it.
-
-        Small ones come first: a table with much to write keeps no other one waiting.
-        """
+        """The targets that a batch changes, as they are after it, small ones first, so that a large one delays none."""
         sources = sorted(folded.counts, key=lambda source: (folded.counts[source], self._targets[source].name))
         return [self._after(source, folded, position, ranges) for source in sources]
 
@@ -225,17 +210,15 @@ class TargetCatalog:
         return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.watermarks.get(source))
 
     def merged(self, target: Target) -> None:
-        """Note what a target has by now."""
         self._targets[target.source], self.progress[target.name] = target, target.progress
 
     def not_merged(self, target: Target, why: TargetRefused, position: Mapping[int, int], ranges: Ranges) -> None:
-        """Let a table stand still whose target takes nothing of the batch."""
         done = self._targets[target.source].progress.offsets
         starts = {queue: max(start, done.get(queue, 0)) for queue, (start, _) in ranges.items()}
         self.stopped.add(target.source, [RefusedEvent(place, str(why)) for place in sorted(starts.items())], position)
 
     def stop_refused(self, folded: FoldResult, reached: Mapping[int, int]) -> None:
-        """Let tables stand still at the events that cannot be applied."""
+        """Stop tables at the events that cannot be applied."""
         for source, bars in folded.refused.items():
             table = distinct_names({*self._names, source})[source]
             told = partial(self._source_types.told, source)
@@ -244,7 +227,7 @@ class TargetCatalog:
     # --- What targets lack ------------------------------------------------------------------------------------------------------
 
     def add_missing(self, folded: FoldResult, position: Mapping[int, int]) -> bool:
-        """Give targets what they lack. False: they have everything that the events call for."""
+        """Give targets missing columns and tables. False: nothing was missing."""
         # Another task has met their targets since.
         changed = any(source in self._targets and source not in self.stopped for source in folded.unfolded)
         for source, seen in sorted(folded.seen.items(), key=lambda one: one[1].place):  # however tasks shared them
@@ -264,9 +247,10 @@ class TargetCatalog:
         return changed
 
     def resolve(self, source: TableId, seen: ObservedColumns) -> Target | None:
-        """The target of a table whose first event a fold has ``seen``, found or made, where that takes no guess at a column's type.
+        """The target of a table at its first event in a fold, found or made, if no column's type is a guess. It saves a second
+        fold.
 
-        Then the batch is folded once. None, also for what is refused: that is left to the fold of the whole batch.
+        None also for a refused one, which the fold of the whole batch meets.
         """
         declared = merged_declarations(self._plan.declared.columns, source)
         typed = source in self._names or seen.columns.keys() <= {*seen.connect, *declared}
@@ -280,7 +264,7 @@ class TargetCatalog:
         return self._targets.get(source)
 
     def widened(self, folded: FoldResult) -> bool:
-        """Give columns the wider types that their source has by now, where values call for these. False: there is nothing to be done."""
+        """Widen columns with their source, where values need it. False: nothing to widen."""
         changed = False
         for source, bars in folded.refused.items() if self._plan.options.widen else ():
             target = self._targets.get(source)
@@ -299,7 +283,7 @@ class TargetCatalog:
         return changed
 
     def _stop_before(self, source: TableId, seen: ObservedColumns, error: TargetRefused, position: Mapping[int, int]) -> None:
-        """Let a table end before the events that its target refuses. The whole table stands still when the target refuses all."""
+        """Stop a table before the events that its target refuses, or as a whole if it refuses all."""
         refused = [RefusedEvent(place, str(error)) for place in sorted(seen.first(error.columns).items())]
         if not error.columns:
             self.stopped.add(source, refused, position)
@@ -314,7 +298,6 @@ class TargetCatalog:
     def _add_table(
         self, source: TableId, shape: TableShape, seen: ObservedColumns, folded: FoldResult, position: Mapping[int, int]
     ) -> bool:
-        """Find a table's target, or make it. False: there is nothing to be made."""
         taken = {name: one for one, name in self._names.items()}
         names = [self._names[source]] if source in self._names else self._folders(source, taken)
         name, found = folder_of(source, names, self._tables.find)
@@ -343,7 +326,6 @@ class TargetCatalog:
         return True
 
     def _folders(self, source: TableId, taken: Mapping[str, TableId]) -> Sequence[str]:
-        """The folders that a table may have. Raises `TargetRefused` when there is none."""
         if (name := self._plan.choices.folder(source)) is None:
             return target_names(source, taken)
         if (other := taken.get(name, source)) != source:
@@ -351,7 +333,6 @@ class TargetCatalog:
         return [name]
 
     def _know(self, source: TableId, name: str, found: ExistingTarget, shape: TableShape) -> None:
-        """Add a target that is there. Raises `TargetRefused`."""
         plan, path = self._plan, self._tables.path(name)
         chosen = self._record is not None and is_selected(self._record.chosen, source)
         target = known_target(
@@ -396,5 +377,5 @@ class TargetCatalog:
 
 
 def commits_above(plan: SyncPlan) -> int:
-    """A number above that of any commit of a sync by now."""
+    """A number above any commit of a sync by now."""
     return lakes.open(plan.place.reading).lake.runtime.clock.wall_ms()

@@ -1,1 +1,1 @@
-"""A sync by Spark: its tasks fold, and Delta's JARs write the targets. The loop, which works without Spark, is in `cdc/sync`."""
+"""A sync by Spark: tasks fold, and Delta's JARs write. Its loop is in `cdc/sync`."""

@@ -1,4 +1,4 @@
-"""The backend of a sync by Spark: its tasks fold, and Delta's JARs write the targets; this process does what is small."""
+"""The backend of a sync by Spark."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 class SparkBackend:
-    """Works by Spark. Small batches are folded in this process: starting tasks for them, and shuffling their results, costs more than the
-    fold. Their rows go to small targets from here as well.
-    """
+    """Works by Spark. Small batches are folded in this process, and merged from here into small targets: tasks would cost more."""
 
     keeps_history = True
 
@@ -47,7 +45,7 @@ class SparkBackend:
 
 
 class SparkFoldedBatch:
-    """The folds of one batch, which stay where the tasks made them."""
+    """The folds of one batch, kept by the tasks that made them."""
 
     def __init__(self, scan: BatchScan, session: SparkSession) -> None:
         self._scan = scan

@@ -54,7 +54,7 @@ class SparkTableReader:
 
 
 class FramesAtCut(CutTables[SparkTableReader, "DataFrame"]):
-    """The tables of a cut, by the names of their folders."""
+    """The tables of a cut, by folder."""
 
     def __getitem__(self, table: str) -> DataFrame:
         """A table at its version. Raises `TableNotInCut` or `CutTooOld`."""
@@ -64,15 +64,16 @@ class FramesAtCut(CutTables[SparkTableReader, "DataFrame"]):
 def at_cut(
     spark: SparkSession, into: str | os.PathLike[str], *, cut: Which = "latest", sync: str | None = None, views: bool = False
 ) -> FramesAtCut:
-    """All tables that a sync writes into a folder, as of one cut: they equal the source at one place of its log, between two transactions.
+    """All tables that a sync writes into a folder, as of one cut: they equal the source at one place of its log, between two
+    transactions.
 
     - ``into``: the sync's folder.
-    - ``cut``: ``"latest"``, a number, or a time: the newest cut that has nothing which the source committed later.
+    - ``cut``: ``"latest"``, a number, or a time: the newest cut without later commits of the source.
     - ``sync``: the sync's name, where several have recorded cuts there.
-    - ``views``: make a temporary view of each table, for SQL, under the name of its folder.
+    - ``views``: make a temporary view of each table, named as its folder.
 
-    A mapping of DataFrames by table. Raises `NoCut`, and `CutTooOld` for a cut that is no longer kept. A table raises `TableNotInCut` if it
-    came later or stood still, and `CutTooOld` if its version has been removed.
+    Returns DataFrames by table. Raises `NoCut`, and `CutTooOld` for a cut that is no longer kept. A table raises
+    `TableNotInCut` if it came later or stood still, and `CutTooOld` if its version has been removed.
     """
     place = folder_of(into)
     kept = kept_cuts(place, sync=sync, latest_only=cut == "latest")

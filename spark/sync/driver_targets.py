@@ -1,7 +1,7 @@
-"""What a sync by Spark does to targets in its driver, by deltalake: some ten milliseconds, where Spark plans and commits for seconds.
+"""Targets written in the driver of a sync by Spark, by deltalake: in some ten milliseconds instead of Spark's seconds.
 
-The commits are those of the engine without Spark. Commits by Spark in the same driver, such as those of an OPTIMIZE beside the sync, wait
-meanwhile: they are not put if absent, as deltalake's are.
+Commits by Spark in the same driver, such as an OPTIMIZE beside the sync, wait meanwhile: they are not put if absent, as
+deltalake's are.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _OF_NEW = "spark.databricks.delta.properties.defaults."
 
 
 class DriverTargets:
-    """The targets in one folder, as far as this process may write them. What it leaves to Spark answers with None, and nothing is done."""
+    """The targets in one folder that this process may write. A result of None leaves the work to Spark, with nothing done."""
 
     @classmethod
     def of(cls, session: SparkSession, into: str, *, guard: bool, bytes_max: int) -> Self | None:
-        """None where Spark has to do all: without deltalake; in a store, where nothing keeps Spark's commits out; or where threads of
-        Python have no threads of the JVM of their own, which could hold a lock.
+        """None where Spark has to do all: without deltalake; in a store, where Spark's commits cannot be kept out; or where
+        Python's threads have no JVM threads of their own to hold a lock.
         """
         if bytes_max == 0 or not can_lock(session) or not is_on_disk(session, into):
             return None
@@ -52,21 +52,18 @@ class DriverTargets:
         self._tables = tables
         self._bytes_max = bytes_max
         self._asked_of_new = any(name.startswith(_OF_NEW) for name, _ in session.sparkContext.getConf().getAll())
-        """Whether the session asks something of new tables."""
+        """Whether the session has defaults for new tables."""
         self.lost = CommitFailedError
-        """The error of a merge that another commit came before."""
 
     def find(self, name: str) -> ExistingTarget | None:
-        """The Delta table that is there for a target."""
         table = self._plain(self._tables.open, name)
         return None if table is None else existing_target_of(table)
 
     def last_merge(self, name: str, owner: TargetOwner) -> tuple[int, TargetProgress] | None:
-        """The version that the last merge from here made, and its progress."""
         return self._tables.last_merge(name, owner)
 
     def create(self, target: Target, owner: TargetOwner) -> bool | None:
-        """Make a target in a place where nothing is; True once it is there."""
+        """True once the target is there."""
         path = Path(self._tables.path(target.name))
         if target.history or self._asked_of_new:
             return None
@@ -78,7 +75,6 @@ class DriverTargets:
         return True
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow] | None:
-        """The rows of a target with these keys."""
         table = self._plain(self._tables.open, target.name)
         if table is None or bytes_in_reach(_files(table), key_ranges_of(table_of(target, keys), target.key)) > self._bytes_max:
             return None
@@ -87,7 +83,6 @@ class DriverTargets:
     def merge(
         self, target: Target, rows: pa.Table, owner: TargetOwner, *, truncate: LastTruncate | None = None, partial: bool = True
     ) -> bool | None:
-        """Merge once, as `DeltalakeTargets` does."""
         if target.history:
             return None
         with without_commits(self._session, self._tables.path(target.name)):
@@ -98,7 +93,7 @@ class DriverTargets:
             return self._tables.merge_into(table, target, rows, owner, truncate=truncate, partial=partial)
 
     def compact(self, name: str) -> TargetCompactionResult | None:
-        """Put a target's small files together, while merges wait: they would make it lose each time."""
+        """Compact a target's small files, while merges wait: they would win each time."""
         with without_commits(self._session, self._tables.path(name)):
             table = self._plain(self._tables.open, name)
             if table is None or bytes_in_reach(_files(table), {}) > self._bytes_max:
@@ -106,11 +101,10 @@ class DriverTargets:
             return self._tables.compacted(table) or NOTHING
 
     def refusal(self, error: Exception) -> str | None:
-        """Why a target did not take what it was given, in a line. None: it was not deltalake that said so, or not the target's fault."""
         return self._tables.refusal(error)
 
     def _plain(self, opened: Callable[[str], DeltaTable | None], name: str) -> DeltaTable | None:
-        """The newest version of a target; None if it is not plain, or unknown to deltalake. Then Spark says what there is to say."""
+        """The newest version of a target; None if it is not plain, or unknown to deltalake."""
         from deltalake.exceptions import DeltaError
 
         try:

@@ -1,4 +1,4 @@
-"""Targets with history: the typed rows of a batch's chains, and the one MERGE that closes current versions and adds new ones."""
+"""Targets with history: the rows of a batch's versions, and the one MERGE that closes current versions and adds new ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _KIND, _TOLD, _AGAIN, _END = "__kind", "__told", "__again", "__end"
-"""Names of columns that only travel from tasks to a MERGE."""
+"""Columns between tasks and a MERGE."""
 _CLOSE, _ADD = "close", "add"
 
 
 def history_rows(mine: DataFrame, target: Target, steps: SyncSteps) -> DataFrame:
-    """The versions of one table in a batch, typed."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = history_schema(target)
@@ -35,12 +34,12 @@ def history_rows(mine: DataFrame, target: Target, steps: SyncSteps) -> DataFrame
 
 
 def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: KeyRanges) -> DataFrame:
-    """The rows to merge: one that closes each current version that has a newer one, and the new versions.
+    """The rows to merge: one that closes each replaced current version, and the new versions.
 
     ``there``: the target's rows, of which those within ``reach`` may have a key of ``rows``.
 
-    The progress of a row that is gone is its last version: repeated changes from before its delete are passed over too. A change at the
-    position of the current version is a repetition if it ends with the same values. Otherwise it goes on with a transaction that has one
+    A removed row's last version is its progress: repeated changes from before its delete are skipped too. A change at the
+    current version's position is a repetition if it ends with the same values. Otherwise it continues a transaction of one
     position.
     """
     from pyspark.sql import Window
@@ -62,7 +61,6 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Key
     places = {column.name: place for place, column in enumerate(target.columns)}
 
     def value(name: str, otherwise: str, reached: str) -> str:
-        """The value of a version in a column, or ``otherwise`` if the version does not say it."""
         return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
 
     values = {name: f"s.{quoted(name)}" for name in places} | {
@@ -87,8 +85,8 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Key
 
 
 def merge_history(table: object, source: DataFrame, target: Target, truncate: LastTruncate | None, near: Column) -> bool:
-    """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below it.
-    ``near``: the condition for rows of the target that may have a key of ``source``.
+    """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below
+    it. ``near``: the condition for rows that may have a key of ``source``.
     """
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""What a sync asks of the JVM by names that PySpark keeps to itself."""
+"""Calls into the JVM by PySpark's private names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def is_on_disk(session: SparkSession, path: str) -> bool:
-    """Whether a path means the same to Spark as to this process: Spark's default file system may be another one."""
+    """Whether Spark and this process read a path alike: Spark's default file system may differ."""
     if "://" in path:
         return False
     conf = session.sparkContext._jsc.hadoopConfiguration()
@@ -20,7 +20,7 @@ def is_on_disk(session: SparkSession, path: str) -> bool:
 
 
 def can_lock(session: SparkSession) -> bool:
-    """Whether each thread of this process has one of its own in the JVM, which can hold a lock."""
+    """Whether each thread of this process has a JVM thread of its own, which can hold a lock."""
     from py4j.clientserver import ClientServer
 
     return isinstance(session.sparkContext._gateway, ClientServer)
@@ -28,8 +28,8 @@ def can_lock(session: SparkSession) -> bool:
 
 @contextmanager
 def without_commits(session: SparkSession, path: str) -> Iterator[None]:
-    """Let no other thread of the JVM commit to a Delta table on disk meanwhile. It is the lock that Delta's own commits take there, as they
-    look whether a commit of that number is there and then rename theirs to its name.
+    """Keep other JVM threads from commits to a Delta table on disk, by the lock under which Delta checks for a commit's number
+    and renames its file.
     """
     lock = _jvm(session).org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path).snapshotLock()
     lock.lock()
@@ -40,7 +40,7 @@ def without_commits(session: SparkSession, path: str) -> Iterator[None]:
 
 
 def look_anew(session: SparkSession, path: str) -> None:
-    """Let Spark forget that there was no table at a path: it looks once."""
+    """Let Spark forget that no table was at a path: it looks once."""
     jvm = _jvm(session)
     jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(session._jsparkSession, jvm.org.apache.hadoop.fs.Path(path))
 

@@ -1,4 +1,4 @@
-"""The keys of a batch, as a condition by which Spark reads only the files of a target that may have them."""
+"""The keys of a batch, as a condition by which Spark skips files of a target."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def key_condition(reach: KeyRanges, table: str | None = None) -> Column:
-    """The condition that a row's key is in the ranges, of the columns of integers, text and dates; of others literals depend on the session.
-
-    ``table``: the alias before their names.
+    """The condition for keys in the ranges, of integers, text and dates: other literals depend on the session. ``table``: the
+    columns' alias.
     """
     from pyspark.sql import functions as F
 

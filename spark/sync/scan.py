@@ -1,6 +1,6 @@
-"""The part of a sync that runs in Spark's tasks: read a range of the topic, fold it, and make typed rows of the fold's result.
+"""The work of Spark's tasks in a sync: read a range of the topic, fold it, and make typed rows.
 
-Tasks read the topic themselves, so no event crosses into the JVM. The net changes of many rows cross in one piece.
+Tasks read the topic themselves, so no event enters the JVM. Net changes of many rows enter it in one piece.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TaskRows:
-    """The rows of one table that tasks make, and the ranges of their keys."""
+    """The rows of one table in tasks, and their keys' ranges."""
 
     frame: DataFrame
     reach: KeyRanges
@@ -47,7 +47,7 @@ _ROWS_PER_PIECE = 8_192
 
 
 def pieces(session: SparkSession, scan: BatchScan) -> DataFrame:
-    """The folds of all tasks; net changes of one row lie in one partition."""
+    """The folds of all tasks, each row's net changes in one partition."""
     from pyspark.sql import functions as F
 
     tasks = len(scan.tasks)
@@ -56,7 +56,6 @@ def pieces(session: SparkSession, scan: BatchScan) -> DataFrame:
 
 
 def summary(found: DataFrame) -> BatchScanResult:
-    """The result of all events, without the rows."""
     from pyspark.sql import functions as F
 
     rows = found.where(F.col("table") == _SUMMARY).select("piece").collect()
@@ -66,9 +65,9 @@ def summary(found: DataFrame) -> BatchScanResult:
 def rows_of(
     found: DataFrame, scan: BatchScan, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None
 ) -> DataFrame:
-    """The net changes of one table, typed: its columns, its position, and what to do with the row they meet.
+    """The typed net changes of one table: columns, position, and the action on the row that they meet.
 
-    ``old``: the target's values of rows that gave their columns to others; None: there are no such rows.
+    ``old``: the target's values of rows that gave their columns to others, if any did.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -109,7 +108,7 @@ def _written(scan: BatchScan, taken: BatchScanResult) -> Iterator[pa.RecordBatch
 
 
 def _by_bucket(buckets: int, rows: Sequence[T], key_of: Callable[[T], Key]) -> list[list[T]]:
-    """The rows by the hash of their key. A row without a key, a truncate, is in all of them."""
+    """The rows by their keys' hash. A row without a key, a truncate, is in each bucket."""
     if buckets == 1:
         return [list(rows)]
     found: list[list[T]] = [[] for _ in range(buckets)]

@@ -1,4 +1,4 @@
-"""Sessions for merges that run side by side."""
+"""Sessions for merges side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 class SessionPool:
-    """Sessions of one Spark application, each for one user at a time: settings made for a commit must apply to nothing else."""
+    """Sessions of one Spark application, each for one user at a time, as a commit's settings must not leak."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -22,7 +22,6 @@ class SessionPool:
 
     @contextmanager
     def borrow(self, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-        """A session that nobody else uses meanwhile, with these settings."""
         session = self._spare.pop() if self._spare else self._made()
         before = {name: session.conf.get(name, None) for name in settings or {}}
         try:

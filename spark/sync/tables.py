@@ -1,7 +1,7 @@
-"""Target tables by Spark: their columns, their creation, added columns, and one MERGE a batch, carried out once.
+"""Target tables by Spark, with one MERGE a batch, applied once.
 
-Every commit names the sync and the target's progress, and carries Delta's ``txn`` with a number that grows with the progress. Few rows go
-to a small target without Spark (`driver_targets.py`), in a commit that says the same.
+Every commit has the sync and the target's progress, and Delta's ``txn`` with a number that grows with it. `driver_targets.py`
+commits alike without Spark.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _LARGEST, _SMALL = "spark.databricks.delta.optimize.maxFileSize", "spark.databricks.delta.optimize.minFileSize"
 _FEW = 50_000
-"""The most rows for which planning costs more than they do."""
+"""The most rows that cost less than their planning."""
 _MAPPING = "delta.columnMapping.mode"
 _LOCAL_TIMES = "delta.feature.timestampNtz"
 _MAPPED = re.compile(r"[ ,;{}()\n\t=]")
@@ -74,7 +74,7 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 
 
 class SparkTargets:
-    """The targets in one folder. Each of several threads may merge into one of them."""
+    """The targets in one folder. Threads may merge into different ones at once."""
 
     def __init__(self, session: SparkSession, into: str, *, guard: bool, small: DriverTargets | None) -> None:
         self._session = session
@@ -92,7 +92,6 @@ class SparkTargets:
         return DeltaTable.isDeltaTable(self._session, self.path(name))
 
     def find(self, name: str) -> ExistingTarget | None:
-        """The Delta table that is there for a target; None where there is none."""
         found = None if self._small is None else self._small.find(name)
         return self._find(name) if found is None else found
 
@@ -114,7 +113,6 @@ class SparkTargets:
         return ExistingTarget(theirs, frozenset(others), self._written(table))
 
     def written(self, name: str) -> CommitMetadata | None:
-        """The metadata of the newest commit of a sync."""
         from delta.tables import DeltaTable
 
         return self._written(DeltaTable.forPath(self._session, self.path(name)))
@@ -126,9 +124,8 @@ class SparkTargets:
         return newest(commits_of(table.history()), detail.properties.get(PROPERTY))
 
     def newest_of(self, name: str, owner: TargetOwner, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
-        """The newest version whose rows are those after the owner's newest commit, and that commit's progress; None: the log does not tell.
-
-        Unless it is looked for ``anew``, this may be the commit that this object has made last.
+        """The newest version with the rows of the owner's newest commit, and that commit's progress; None: unknown from the
+        log. Unless ``anew``, it may be this object's last commit.
         """
         from delta.tables import DeltaTable
 
@@ -139,13 +136,12 @@ class SparkTargets:
         return newest_of(commits_of(table.history(NEWEST)), owner) or newest_of(commits_of(table.history()), owner)
 
     def id_of(self, name: str) -> str | None:
-        """What tells a table from one that is made under its name later; None where there is none."""
+        """The id of a table: one made under its name later has another."""
         from delta.tables import DeltaTable
 
         return id_of(DeltaTable.forPath(self._session, self.path(name))) if self.exists(name) else None
 
     def create(self, target: Target, owner: TargetOwner) -> None:
-        """Make a target; nothing happens when it is there."""
         from delta.tables import DeltaTable
 
         mapped = _to_be_mapped(target.columns)
@@ -167,7 +163,7 @@ class SparkTargets:
         return [(column.name, column.type) for column in target.columns] + own
 
     def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None:
-        """Give a target columns that it lacks. The commit does not carry the target's progress: a change of it does not hold this commit up."""
+        """Give a target missing columns. The commit has no progress, so progress does not hold it up."""
         named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
         table = f"delta.{quoted(self.path(target.name))}"
         if _to_be_mapped((*target.columns, *columns)):  # also tables that deltalake made without a mapping
@@ -177,14 +173,13 @@ class SparkTargets:
         self._session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
     def widen(self, target: Target, columns: Sequence[TargetColumn]) -> None:
-        """Give columns wider types without rewriting them, by Delta's type widening. Only readers that know it can read the target then."""
+        """Widen columns without rewriting them, by Delta's type widening. Readers have to know it."""
         table = f"delta.{quoted(self.path(target.name))}"
         self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
         for column in columns:
             self._session.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} TYPE {column.type}")
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
-        """The rows of a target with these keys."""
         found = None if self._small is None else self._small.rows(target, keys)
         return self._rows(target, keys) if found is None else found
 
@@ -211,10 +206,10 @@ class SparkTargets:
         partial: bool = True,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Merge a batch's net changes; ``target`` has the progress after them. False, and nothing is done, when a sync has merged since the
-        progress that the batch was built on.
+        """Merge a batch's net changes; ``target`` has the progress after them. False, with nothing done, if a sync has merged
+        since the batch's progress.
 
-        ``rows``: few, in this process, or any number, which tasks make. ``partial``: some rows have only some columns. ``check`` is called
+        ``rows``: few, in this process, or any number, from tasks. ``partial``: some rows lack columns. ``check`` is called
         before each attempt.
         """
 
@@ -229,7 +224,7 @@ class SparkTargets:
         return until_committed(merge, lost, self.path(target.name), check=check)
 
     def compact(self, name: str) -> TargetCompactionResult | None:
-        """Put a target's small files together, in one commit that changes no row. None: another commit came between."""
+        """Compact a target's small files, in one commit that changes no row. None: another commit came between."""
         from delta.tables import DeltaTable
 
         here = None if self._small is None else self._small.compact(name)
@@ -247,7 +242,6 @@ class SparkTargets:
         return TargetCompactionResult(done.metrics.numFilesRemoved, done.metrics.numFilesAdded)
 
     def refusal(self, error: Exception) -> str | None:
-        """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
         from pyspark.errors import AnalysisException, PythonException
 
         said = (_TASK_SAYS if isinstance(error, PythonException) else _DELTA_SAYS).search(str(error))
@@ -297,9 +291,8 @@ class SparkTargets:
         return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
 
     def _planning(self, target: Target) -> dict[str, str]:
-        """The settings for planning a MERGE of few rows. It is planned once: planning every stage anew takes three times the jobs, each of
-        which costs more than its rows do. Rows in memory are the same however often they are read; those of a history come from the target
-        as well.
+        """The settings for a MERGE of few rows, planned once: planning each stage anew takes three times the jobs, which cost
+        more than the rows. Rows in memory never change; a history's come from the target too.
         """
         cores = self._session.sparkContext.defaultParallelism
         partitions = min(cores, int(self._session.conf.get(_PARTITIONS) or cores))
@@ -308,7 +301,6 @@ class SparkTargets:
 
 
 def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """A DataFrame of rows in this process, which needs no tasks."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = rows if rows.num_rows else rows.schema.empty_table()  # Spark needs a chunk of every column
@@ -316,24 +308,22 @@ def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def conflicts() -> tuple[type[Exception], ...]:
-    """The errors of a commit that lost against another one. They have no base class in common."""
+    """The errors of a commit that lost against another; they have no common base class."""
     from delta import exceptions
 
     return tuple(getattr(exceptions, name) for name in exceptions.__all__)
 
 
 def _to_be_mapped(columns: Iterable[TargetColumn]) -> bool:
-    """Whether Delta in Spark takes columns of these names only if files have other names."""
+    """Whether Delta in Spark needs column mapping for these names."""
     return any(_MAPPED.search(column.name) for column in columns)
 
 
 def id_of(table: DeltaTable) -> str:
-    """The id that a table was given when it was made."""
     (detail,) = table.detail().select("id").collect()
     return str(detail.id)
 
 
 def commits_of(history: DataFrame) -> list[TableCommit]:
-    """The commits of a table's history, the newest first."""
     rows = history.select("version", "operation", "userMetadata").collect()
     return [TableCommit(row.version, row.operation, row.userMetadata) for row in sorted(rows, key=lambda row: -row.version)]
