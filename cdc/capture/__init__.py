@@ -1,1 +1,1 @@
-"""What captures of any database have in common. Each database's own room stands above: a decoder of its log, and a type of position."""
+"""The common part of captures of any database; each database's room adds a decoder of its log, and positions."""

@@ -1,4 +1,4 @@
-"""Batches of messages on their way into the topic, in their order."""
+"""Batches of messages on their way into the topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P = TypeVar("P")
 
 
 class CaptureMessage(Protocol):
-    """An event of a source on its way into the topic."""
+    """An event of a source, as a message."""
 
     @property
     def message_group(self) -> str: ...
@@ -30,7 +30,6 @@ class CaptureMessage(Protocol):
 
 
 def batch_columns(messages: Sequence[CaptureMessage], sequences: Iterable[int]) -> dict[str, pa.Array]:
-    """The columns that a producer takes, but for the bodies."""
     columns: dict[str, list[object]] = {
         "message_group": [message.message_group for message in messages],
         "tag": [message.tag for message in messages],
@@ -42,15 +41,13 @@ def batch_columns(messages: Sequence[CaptureMessage], sequences: Iterable[int]) 
 
 
 def body_column(bodies: Iterable[bytes]) -> dict[str, pa.Array]:
-    """The column of the bodies."""
     return {"body": pa.array([*bodies], SEND_SCHEMA.field("body").type)}
 
 
 class PendingBatches(Generic[P]):
-    """Batches that are not known to be durable, each with the place in the source's log before which everything is durable once it is."""
+    """Batches that may not be durable yet, each with the place in the source's log that is durable with it."""
 
     def __init__(self, durable: Callable[[P], None]) -> None:
-        """``durable`` is told such a place."""
         self._durable = durable
         self._pending: deque[tuple[BatchReceipt | None, P | None]] = deque()
 
@@ -59,20 +56,19 @@ class PendingBatches(Generic[P]):
 
     @property
     def last_place(self) -> P | None:
-        """The place of the last one; None: it has none, or there is no batch."""
         return self._pending[-1][1] if self._pending else None
 
     def add(self, receipt: BatchReceipt | None, place: P | None) -> None:
-        """Take a batch over. Without a receipt it waits only for those before it; without a place it ends amid a transaction."""
+        """Add a batch. Without a receipt it waits only for earlier ones; without a place it ends amid a transaction."""
         self._pending.append((receipt, place))
 
     def make_room(self) -> None:
-        """Wait until there are few enough for one more. Raises the error of a batch that is not durable."""
+        """Wait for room for one more. Raises the error of a batch that is not durable."""
         while len(self._pending) >= PENDING_BATCHES_MAX:
             self._settle_first()
 
     def settle(self, *, wait: bool = False) -> None:
-        """Look which are durable by now, or wait until all are. Raises the error of a batch that is not."""
+        """Check which are durable, or wait for all. Raises the error of a batch that is not."""
         while self._pending and (wait or self._is_first_done()):
             self._settle_first()
 

@@ -1,4 +1,4 @@
-"""What keeps a capture from going on, whichever the database."""
+"""The failures of captures of any database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...log.errors import CallError, RetryError
 
 
 class CaptureRetry(RetryError):
-    """A capture waits until this has passed, as long as its patience lasts, and goes on where it was."""
+    """A temporary failure, which a capture's patience covers."""
 
 
 class SourceUnavailable(CaptureRetry):
@@ -16,6 +16,8 @@ class SourceUnavailable(CaptureRetry):
 
 
 class SourceReplaced(CallError):
-    """The server is another one than the topic has changes of, or its log has begun anew: positions are comparable only within one log."""
+    """The server is not the one of the topic's changes, or its log has begun anew: positions are comparable only within one
+    log.
+    """
 
     kind = "source_replaced"

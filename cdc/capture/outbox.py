@@ -1,6 +1,4 @@
-"""Records on their way into the topic, as batches in the order of their sequences; and the place in the source's log behind which all is
-durable.
-"""
+"""Records on their way into the topic, in batches in the order of sequences, and the durable place in the source's log."""
 
 from __future__ import annotations
 
@@ -23,25 +21,24 @@ HELD_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A place in the log between two transactions: all before it has come out of the engine."""
+    """A place in the log between two transactions, after all records before it."""
 
     offset: str
-    """The connector's own words for it."""
     number: int
-    """The sequence that names it (`positions.between`)."""
+    """Its sequence (`positions.between`)."""
 
 
 class RecordOutbox:
-    """Sends the records of one life of the engine. What an earlier one has sent is left out.
+    """Sends the records of one life of the engine, except those that an earlier life sent.
 
-    The records of a transaction whose end is not known yet are held back for a while, so that a batch can end with it.
+    Records of an open transaction are held back for a while, so that a batch can end with it.
     """
 
     def __init__(
         self, producer: Producer, *, whole_from: int | None = None, heartbeat: Callable[[int], ChangeRecord] | None = None
     ) -> None:
-        """``whole_from``: the number of the place from which on the topic equals the source between transactions, for the rows that were read
-        from tables are of before; None: it is of no place. ``heartbeat`` makes the record of a place that says so where no change does.
+        """``whole_from``: the place from which the topic equals the source between transactions, as rows were read from tables
+        before it; None: nowhere. ``heartbeat`` makes the record for such a place without a change.
         """
         self._producer, self._whole_from, self._heartbeat = producer, whole_from, heartbeat
         self._there = self._sent = producer.last_sequence
@@ -51,23 +48,21 @@ class RecordOutbox:
         self._held_since_s = 0.0
         self._pending: PendingBatches[str] = PendingBatches(self._note_durable)
         self.offset: str | None = None
-        """The place in the log before which everything is durable in the topic."""
         self.events = 0
         self.duplicates = 0
 
     @property
     def waiting(self) -> bool:
-        """Whether anything is not durable yet."""
         return bool(self._pending or self._held)
 
     def raise_consistent_from(self, number: int) -> None:
-        """Note that something was read from tables that is of a place as late as this."""
+        """Note that rows were read from tables as of this place or earlier."""
         if self._whole_from is not None:
             self._whole_from = max(self._whole_from, number)
 
     def add(self, records: Sequence[ChangeRecord], boundary: Boundary | None, now_s: float) -> bool:
-        """Take records over, and send those before the boundary; None: it is not known. Returns whether any was sent. Raises `DataDamaged` for a
-        record whose position is not above the last one's: it could not be told from one that was sent before.
+        """Add records, and send those before the boundary, if it is known. Returns whether any was sent. Raises `DataDamaged`
+        for a position not above the last one: the record would seem to be sent before.
         """
         for record in records:
             self._add(record)
@@ -97,23 +92,19 @@ class RecordOutbox:
             self.duplicates += 1
 
     def tick(self, now_s: float) -> bool:
-        """Send what was held back for too long. Returns whether there was anything."""
         return bool(self._held) and now_s - self._held_since_s >= HELD_S and self._send(len(self._held))
 
     def flush(self) -> None:
-        """Send all that is held back."""
         self._send(len(self._held))
 
     def finish(self, number: int) -> None:
-        """Send what is held back before a place. What lies behind it is dropped with the outbox, and comes again."""
+        """Send the held records before a place. Later ones are dropped with the outbox, and come again."""
         self._send(self._before(number))
 
     def _before(self, number: int) -> int:
-        """How many of those held back lie before a place."""
         return next((place for place, record in enumerate(self._held) if record.sequence > number), len(self._held))
 
     def _send(self, count: int, boundary: Boundary | None = None) -> bool:
-        """Send the first of those held back. With a boundary they are all before it."""
         through = self._through(count, boundary)
         if through is not None and not count and self._heartbeat is not None:
             self._held.append(self._heartbeat(through))
@@ -132,7 +123,7 @@ class RecordOutbox:
         return receipt is not None
 
     def _through(self, count: int, boundary: Boundary | None) -> int | None:
-        """The number of the boundary, if the topic equals the source there once so many of the held records are in it."""
+        """The boundary's number, if the topic equals the source there with so many of the held records."""
         if boundary is None or self._whole_from is None or boundary.number < self._whole_from or boundary.number <= self._sent:
             return None
         if not count and (self._held or not self.lacks_place(boundary)):
@@ -140,12 +131,12 @@ class RecordOutbox:
         return boundary.number
 
     def lacks_place(self, boundary: Boundary) -> bool:
-        """Whether a heartbeat is to say that the topic equals the source, as soon as it does at a boundary like this."""
+        """Whether a heartbeat has to mark that the topic equals the source, at the next such boundary."""
         is_told = is_between(self._sent) and is_of_same_reading(self._sent, boundary.number)
         return self._heartbeat is not None and not is_told
 
     def settle(self, *, wait: bool = False) -> None:
-        """Look which batches are durable by now, or wait until all are. Raises the error of a batch that is not."""
+        """Check which batches are durable, or wait for all. Raises the error of a batch that is not."""
         self._pending.settle(wait=wait)
 
     def _note_durable(self, offset: str) -> None:
@@ -153,6 +144,5 @@ class RecordOutbox:
 
 
 def table_of(records: Sequence[ChangeRecord]) -> pa.Table:
-    """The batch that a producer takes."""
     columns = batch_columns(records, (record.sequence for record in records))
     return pa.table({**columns, **body_column(record.body for record in records)})

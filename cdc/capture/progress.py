@@ -1,4 +1,4 @@
-"""How far a capture is."""
+"""The progress of captures."""
 
 from __future__ import annotations
 
@@ -8,43 +8,41 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class CaptureProgress:
-    """How far a capture is."""
+    """The progress of a capture."""
 
     snapshot_rows: int
     events: int
-    """The number of changes that this process sent."""
+    """Changes sent by this process."""
     duplicates: int
-    """The number of changes that came again, and were left out."""
+    """Changes that came again, and were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress(CaptureProgress):
-    """How far a capture is whose place in the source's log is kept in the lake."""
+    """The progress of a capture that keeps its place in the lake."""
 
     position: str | None
-    """The place in the source's log before which everything is in the topic."""
 
 
 class ProgressListener(Protocol):
-    """Is told of progress since the last time."""
+    """Called with new progress."""
 
     def __call__(self, *, events: int, duplicates: int, position: str | None) -> None: ...
 
 
 class SentCounts(Protocol):
-    """What an outbox has counted."""
+    """The counts of an outbox."""
 
     events: int
     duplicates: int
 
 
 class ProgressReporter:
-    """Tells a listener what an outbox has counted since the last time."""
+    """Reports an outbox's new counts to a listener."""
 
     def __init__(self, outbox: SentCounts, tell: ProgressListener) -> None:
         self._outbox, self._tell, self._before = outbox, tell, (0, 0)
 
     def report(self, position: str | None) -> None:
-        """Tell it. ``position``: the place in the source's log before which everything is in the topic."""
         (events, duplicates), self._before = self._before, (self._outbox.events, self._outbox.duplicates)
         self._tell(events=self._outbox.events - events, duplicates=self._outbox.duplicates - duplicates, position=position)

@@ -1,6 +1,6 @@
-"""Changes on their way into the topic, as messages; pure.
+"""Changes as messages of the topic; pure.
 
-The body is ``{"key": {schema, payload}, "value": {schema, payload}}``. Of the schemas only what says the columns' types is kept.
+The body is ``{"key": {schema, payload}, "value": {schema, payload}}``, with only the schemas' parts for the columns' types.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RecordSource(msgspec.Struct, gc=False):
-    """Where in the source a record is of."""
+    """A record's place in the source."""
 
     db: str | None = None
     table: str | None = None
@@ -28,7 +28,7 @@ class RecordSource(msgspec.Struct, gc=False):
 
 
 class ChangeRecord(NamedTuple):
-    """A change of a row, or a truncate, on its way into the topic."""
+    """A change of a row, or a truncate, as a message."""
 
     sequence: int
     body: bytes
@@ -38,19 +38,18 @@ class ChangeRecord(NamedTuple):
     op: str
     table: str
     key: Mapping[str, Any] | None
-    """Values by the columns' names; None of a truncate."""
     source: RecordSource
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectSchemas:
-    """Connect's schemas of the keys and rows of a table, as JSON."""
+    """Connect's schemas of a table's keys and rows, as JSON."""
 
     key: bytes
     value: bytes
 
     def body(self, key: bytes | None, value: bytes) -> bytes:
-        """The message of a key and an envelope. A truncate has no key: its schema would say nothing that the rows' does not."""
+        """The body of a key and an envelope. A truncate has no key: its schema would add nothing to the rows'."""
         if key is None:
             return b"".join((b'{"key":null,"value":{"schema":', self.value, b',"payload":', value, b"}}"))
         parts = (b'{"key":{"schema":', self.key, b',"payload":', key, b'},"value":{"schema":', self.value, b',"payload":', value)
@@ -58,6 +57,6 @@ class ConnectSchemas:
 
 
 def heartbeat(name: str, sequence: int, now_ms: int) -> ChangeRecord:
-    """The message that tells of nothing but the stream itself, as Debezium's heartbeats do."""
+    """A message without a change, as Debezium's heartbeats."""
     body = _encode({"key": {"serverName": name}, "value": {"ts_ms": now_ms}})
     return ChangeRecord(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, RecordSource())

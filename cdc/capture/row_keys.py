@@ -1,4 +1,4 @@
-"""What tells the messages of one row, or of one table, from others; pure."""
+"""The names of rows and tables in messages; pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ _KEY_CHARS_MAX = 1024
 
 
 def key_text(values: Sequence[object]) -> str:
-    """The values of a key as one text."""
     return "-".join(map(str, values))
 
 
 def message_group_of(schema: str, table: str, key: str | None) -> str:
-    """The message group of a table or of a row, at most 63 bytes. A longer one is cut, with a hash of the whole."""
+    """The message group of a table or a row, at most 63 bytes: a longer one is cut, with a hash of the whole."""
     group = f"{schema}.{table}" if key is None else f"{schema}.{table}-{key}"
     data = group.encode()
     if len(data) <= _GROUP_BYTES_MAX and group.isprintable():
@@ -25,11 +24,10 @@ def message_group_of(schema: str, table: str, key: str | None) -> str:
 
 
 def tag_of(table: str) -> str | None:
-    """The tag of a table's messages; None where its name cannot be a tag."""
+    """The tag of a table's messages; None if its name cannot be a tag."""
     return table if table.isprintable() and "|" not in table else None
 
 
 def lookup_keys(table: str, key: str | None) -> tuple[str, ...]:
-    """The keys under which a row's messages are found."""
     lookup = f"{table}-{key}"
     return () if key is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)

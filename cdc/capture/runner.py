@@ -1,4 +1,4 @@
-"""Waiting for a database that does not answer: it may just be starting again."""
+"""Patience with a database that does not answer: it may be restarting."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 5.0
 LOOK_S = 0.1
-"""How long a pause is at most until it is looked whether the capture is to stop."""
+"""The longest pause between two checks for a stop."""
 
 
 def first_answer(ask: Callable[[], T], patience_s: float, *, now_s: Callable[[], float], pause: Callable[[float], None]) -> T:
-    """The answer of a database before a capture has begun, asked again for so long. Raises `CaptureRetry` when it has not answered by then."""
+    """A database's first answer, asked for repeatedly. Raises `CaptureRetry` after ``patience_s``."""
     until_s, pause_s = now_s() + patience_s, PAUSE_FIRST_S
     while True:
         try:
@@ -34,24 +34,22 @@ def first_answer(ask: Callable[[], T], patience_s: float, *, now_s: Callable[[],
 
 
 class CaptureRunner:
-    """Runs a capture again after each failure that it waits for, as long as its patience lasts."""
+    """Repeats a capture after each temporary failure, as long as its patience lasts."""
 
     def __init__(self, patience_s: float, clock: Clock, pause: Callable[[float], None]) -> None:
         self._patience_s, self._clock, self._pause = patience_s, clock, pause
         self._pause_s, self._answered_s = PAUSE_FIRST_S, 0.0
 
     def answered(self) -> None:
-        """Note that the source has answered: patience begins anew."""
         self._answered_s = self._clock.monotonic_s()
 
     def progressed(self) -> None:
-        """Note that the capture has got on: patience begins anew, and the next pause is a short one."""
         self._pause_s = PAUSE_FIRST_S
         self.answered()
 
     def run(self, attempt: Callable[[], None], stopped: Callable[[], bool], *, failed: Callable[[], None]) -> None:
-        """Call ``attempt`` until it returns, or a pause is told to stop; ``failed`` is called after each failure. Raises the last `CaptureRetry`
-        when patience is over. The time that ``failed`` takes does not count.
+        """Call ``attempt`` until it returns, or until stopped in a pause. After each failure ``failed`` is called, and its time
+        does not count. Raises the last `CaptureRetry` when patience is over.
         """
         self.progressed()
         while True:

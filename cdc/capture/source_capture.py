@@ -1,4 +1,4 @@
-"""What captures whose place in the source's log is kept in the lake have in common: whose state it is, and a source that goes away."""
+"""Captures that keep their place in the lake: who owns the state, and patience with the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .runner import CaptureRunner
 from .state import S, SourceStateStore, name_of
 
 _STEADY_S = 60.0
-"""A life that lasted for so long was a good one, also where the source had nothing to tell."""
+"""The length of a good life, also without changes."""
 
 
 class SourceServer(Protocol):
@@ -27,7 +27,7 @@ class SourceServer(Protocol):
     where: str
 
     def identity(self) -> str:
-        """What tells it from others, and stays when it is restarted."""
+        """The identity of the server, which survives a restart."""
         ...
 
     def close(self) -> None:
@@ -39,20 +39,19 @@ States_co = TypeVar("States_co", bound=SourceStateStore[Any], covariant=True)
 
 
 class CaptureResources(TypedDict, Generic[States_co]):
-    """What a capture works with in the lake."""
+    """A capture's resources in the lake."""
 
     producer: Producer
     rows_producer: Producer
     states: States_co
     life: str
-    """The life of the topic."""
     clock: Clock
     pause: Callable[[float], None]
     reached: NotRequired[Callable[[str], None]]
 
 
 class SourceCapture(ABC, Generic[S]):
-    """One database into one topic. ``reached`` is told of the points between steps, for tests."""
+    """One database into one topic. ``reached`` is called between steps, for tests."""
 
     def __init__(
         self,
@@ -69,7 +68,6 @@ class SourceCapture(ABC, Generic[S]):
         reached: Callable[[str], None] = lambda point: None,
         chosen: ChosenTables = (),
     ) -> None:
-        """``kind``: of the database, as the state names it. ``chosen``: what chooses the tables; nothing: all of the server."""
         self._kind, self._source, self._options, self._chosen = kind, source, options, chosen
         self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
         self._clock, self._reached = clock, reached
@@ -82,34 +80,31 @@ class SourceCapture(ABC, Generic[S]):
 
     @abstractmethod
     def _run(self, stopped: Callable[[], bool]) -> None:
-        """Capture until it is told to stop, or the source goes away."""
+        """Capture until stopped, or until the source goes away."""
 
     @abstractmethod
     def _new_state(self, server: str, opened: tuple[int, int], former: S | None) -> S:
-        """The state of a capture that begins; ``former``: what it was before all is read again."""
+        """The state of a new capture; ``former``: its state before all is read again."""
 
     @abstractmethod
     def _check_beginning(self) -> None:
-        """Refuse a log that ends before what is in the topic. Raises `SourceReplaced`."""
+        """Raise `SourceReplaced` for a log that ends before the topic does."""
 
     @property
     def progress(self) -> SourceProgress:
-        """The capture's progress."""
         return SourceProgress(self._rows, self._events, self._duplicates, self._position)
 
     @property
     def _moved(self) -> tuple[int, int, str | None]:
-        """What changes as a capture gets on. What came once more does not count."""
         return self._rows, self._events, self._position
 
     def run(
         self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[SourceProgress], None] = lambda progress: None
     ) -> SourceProgress:
-        """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
+        """Capture until ``stopped()``, or with ``once`` to the log's end. ``tell`` is called about every second.
 
-        A database that goes away, and a connector that stops, are waited for. Raises `SourceUnavailable` or `ConnectorStopped` when that lasts
-        too long; `BinlogLost`, `HistoryLost`, `SourceReplaced`, `PermissionDenied`, `InvalidArgument`, `FencedError`, and the errors of a
-        producer whose lake does not answer.
+        Raises `SourceUnavailable` or `ConnectorStopped` after the patience; `BinlogLost`, `HistoryLost`, `SourceReplaced`,
+        `PermissionDenied`, `InvalidArgument`, `FencedError`, and the errors of a producer whose lake does not answer.
         """
         self._tell = tell
 
@@ -124,7 +119,6 @@ class SourceCapture(ABC, Generic[S]):
             self._source.close()
 
     def _failed(self) -> None:
-        """See whether the life that has failed was a good one."""
         if self._moved != self._moved_before or self._clock.monotonic_s() - self._began_s >= _STEADY_S:
             self._moved_before = self._moved
             self._runner.progressed()
@@ -132,8 +126,8 @@ class SourceCapture(ABC, Generic[S]):
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
 
     def _prepared(self) -> S:
-        """The state, made where there is none, or where all is to be read again. Each life asks whose it is: an earlier process that connects
-        once more would end the later one's connection.
+        """The state, made where it is missing, or where all is read again. Each life checks its owner: an earlier process that
+        reconnects would end the later one's connection.
         """
         server = self._source.identity()
         epoch = self._producer.epoch
@@ -193,11 +187,11 @@ class SourceCapture(ABC, Generic[S]):
         return state
 
     def _may_have_rows(self, state: S) -> bool:
-        """Whether the topic may have rows of an earlier beginning, which are to go before tables are read."""
+        """Whether the topic may have rows of an earlier beginning, to be emptied first."""
         return state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
 
     def _check_alone(self, server: str) -> None:
-        """Raise `InvalidArgument` where another capture sends the changes of the same tables: all would be there twice."""
+        """Raise `InvalidArgument` where another capture sends the same tables' changes: the topic would have them twice."""
         for key, other in self._states.others().items():
             same = (other.life, other.connector) == (self._life, self._kind) and not _differ(other.server, server)
             if same and may_overlap(other.chosen or (), self._chosen):
@@ -217,5 +211,5 @@ class SourceCapture(ABC, Generic[S]):
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two identities are of different servers: one may have fewer words, where the user may not ask for all."""
+    """Whether two identities differ: one may have fewer words, for want of privileges."""
     return any(mine != theirs for mine, theirs in zip(one.split(), other.split(), strict=False))

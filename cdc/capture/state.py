@@ -1,7 +1,7 @@
-"""What a capture keeps in the lake besides its topic: where to go on in the source's log, and how far a snapshot is.
-``captures/<topic>/<kind>/<name>/state``, written by compare-and-set, and beside it ``signals/<id>``, which ask for rows.
+"""The state of a capture in the lake: its place in the source's log, and its snapshot's progress.
 
-The place to go on is stored after the events before it are durable.
+The key is ``captures/<topic>/<kind>/<name>/state``, written by compare-and-set; ``signals/<id>`` beside it ask for rows. The
+place is stored after the events before it are durable.
 """
 
 from __future__ import annotations
@@ -25,29 +25,27 @@ from .state_object import AsyncRunner, StateObject
 
 FORMAT = 1
 KINDS = ("debezium", "mongodb")
-"""The captures that keep such a state, by the folders of a topic that have theirs."""
 _TAKE_OVERS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RowsChunk:
-    """Rows of a table that are sent as one batch. Written before the batch is sent."""
+    """Rows of a table in one batch, recorded before it is sent."""
 
     table: str
     begins: bool
     """Whether it has the table's first rows."""
     after: tuple[int | str, ...] | None
-    """The key behind which it begins, and of its last row; None: there is none, or reading cannot go on behind it."""
+    """The key before its first row, and its last row's; None: no such row, or no key to go on from."""
     last: tuple[int | str, ...] | None
     end: int
     """The last sequence: the producer has it, or nothing of the chunk is there."""
 
     def is_there(self, last_sequence: int) -> bool:
-        """Whether it is in the topic, by the producer's last sequence."""
         return last_sequence >= self.end
 
     def behind(self, last_sequence: int) -> tuple[int | str, ...] | None:
-        """The key behind which reading goes on; None: it begins with the table's first row."""
+        """The key to read on from; None: the table's beginning."""
         return self.last if self.is_there(last_sequence) else self.after
 
 
@@ -56,32 +54,31 @@ class SourceState(ABC):
     """The state of one name and one topic."""
 
     life: str
-    """The life of the topic, which may be deleted and made anew."""
+    """The topic's life: a topic of the same name made anew has another."""
     connector: str
     server: str
-    """What tells the source's server, and the beginning of its log, from others."""
+    """The identity of the source's server, and of its log."""
     offset: str | None = None
-    """The connector's own words for a place in the log, at the beginning of a transaction; None: no capture has begun."""
+    """The connector's own text for a place in the log, at a transaction's beginning; None: no capture has begun."""
     pending: tuple[str, ...] = ()
-    """Tables whose rows are still to be read."""
     emptied: tuple[str, ...] = ()
-    """Pending tables that are emptied in the topic before their rows come."""
+    """Pending tables that are emptied in the topic first."""
     chunk: RowsChunk | None = None
     chosen: ChosenTables | None = None
-    """What chooses the tables; None: an earlier release did not note it."""
+    """The choice of tables; None: an earlier release did not note it."""
     renewed: bool = False
-    """Whether the topic may have rows of an earlier beginning, also where its producers' names are forgotten by now."""
+    """Whether the topic may have rows of an earlier beginning, even if its producers' names are forgotten."""
     opened: tuple[int, int] = (0, 0)
-    """Where in the topic's log the process that wrote the state opened its producer. A process that opened later takes the state over; one
-    that opened earlier is refused."""
+    """The place in the topic's log where the state's writer opened its producer. A process that opened later takes the state
+    over; an earlier one is refused.
+    """
 
     @property
     @abstractmethod
     def place(self) -> str | None:
-        """Where in the log the capture would go on, for people; None: it has not begun."""
+        """The place in the log to go on from, for people; None: not begun."""
 
     def without_pending(self, table: str) -> Self:
-        """The state once the rows of a table are in the topic."""
         return replace(
             self,
             pending=tuple(one for one in self.pending if one != table),
@@ -102,7 +99,7 @@ class _ChunkForm(StoredForm, frozen=True):
 
 
 class SourceStateForm(StoredForm, frozen=True, kw_only=True):
-    """The stored form of what all such states have."""
+    """The stored form of such states."""
 
     format: int
     life: str
@@ -117,7 +114,6 @@ class SourceStateForm(StoredForm, frozen=True, kw_only=True):
     renewed: bool = False
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the state, by their names."""
         found = {name: value for name, value in msgspec.structs.asdict(self).items() if name != "format"}
         return {**found, "chunk": None if self.chunk is None else RowsChunk(**msgspec.structs.asdict(self.chunk))}
 
@@ -135,7 +131,7 @@ def parse_source_state(data: bytes, where: str, form: type[F], place: type[Store
 
 
 class SourceStateStore(ABC, Generic[S]):
-    """Reads and writes the state. Only the process that read or wrote it last may write it next."""
+    """Reads and writes the state. Only its last reader or writer may write it next."""
 
     kind: ClassVar[str]
 
@@ -152,7 +148,6 @@ class SourceStateStore(ABC, Generic[S]):
 
     @property
     def key(self) -> str:
-        """The key of the state."""
         return self._object.key
 
     def load(self) -> S | None:
@@ -161,14 +156,14 @@ class SourceStateStore(ABC, Generic[S]):
         return None if data is None else self.parse(data, self.key)
 
     def others(self) -> dict[str, S]:
-        """The states of other captures of this kind into this topic, by their keys. Raises as `load` does."""
+        """The states of other captures of this kind into this topic, by key. Raises as `load`."""
         listed = self._run(lambda: self._store.list(self._captures))
         keys = [one.key for one in listed if one.key.endswith("/state") and one.key != self.key]
         return {key: self.parse(self._run(partial(self._store.get, key)).data, key) for key in keys}
 
     def take_over(self, life: str, opened: tuple[int, int]) -> S | None:
-        """The stored state, which no process that opened its producer earlier writes from now on. Raises `FencedError` when one that did so later
-        has taken it over, and as `load` does.
+        """The stored state, closed to processes that opened their producers earlier. Raises `FencedError` after a later one's
+        take-over, and as `load`.
         """
         for attempt in range(_TAKE_OVERS_MAX):
             state = self.load()
@@ -191,18 +186,16 @@ class SourceStateStore(ABC, Generic[S]):
         self._object.write(json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode())
 
     def remove(self) -> None:
-        """Remove the state of a capture that did not begin."""
         self._object.remove()
 
     # --- Signals ------------------------------------------------------------------------------------------------------------------
 
     def signal(self, name: str, tables: Iterable[str]) -> None:
-        """Ask the capture to read these tables once more."""
         data = json.dumps({"format": FORMAT, "tables": [*tables]}).encode()
         self._run(lambda: self._store.put(f"{self._folder}signals/{name}", data, mode=Put.CREATE))
 
     def signals(self) -> dict[str, tuple[str, ...]]:
-        """What was asked and not yet noted in the state: tables by the signal's key."""
+        """The requested tables that the state lacks, by the signal's key."""
         return {
             one.key: parse_stored(
                 self._run(partial(self._store.get, one.key)).data,
@@ -215,13 +208,12 @@ class SourceStateStore(ABC, Generic[S]):
         }
 
     def forget_signals(self, keys: Iterable[str]) -> None:
-        """Remove signals that the state has."""
         for key in keys:
             self._run(partial(self._store.delete, key))
 
 
 def name_of(key: str) -> str | None:
-    """The name of the capture whose state a key has, ``captures/TOPIC/KIND/NAME/state``; None: it is no such key."""
+    """The capture's name in a state's key ``captures/TOPIC/KIND/NAME/state``; None for other keys."""
     match key.removeprefix(CAPTURES).split("/"):
         case [_, kind, name, "state"] if kind in KINDS:
             return name

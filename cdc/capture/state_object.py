@@ -1,4 +1,4 @@
-"""A small object of a capture's, written by compare-and-set: only the process that read or wrote it last may write it next."""
+"""A capture's small object, written by compare-and-set: only its last reader or writer may write it next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore
 
 
 class AsyncRunner(Protocol):
-    """Runs something asynchronous to its end."""
+    """Runs a coroutine to its end."""
 
     def __call__(self, work: Callable[[], Awaitable[Any]], /) -> Any: ...  # noqa: ANN401
 
@@ -23,7 +23,6 @@ class StateObject:
         self._version: Version | None = None
 
     def read(self) -> bytes | None:
-        """The stored bytes; None: there are none."""
         try:
             found = self._run(lambda: self._store.get(self.key))
         except ObjectMissing:
@@ -33,7 +32,7 @@ class StateObject:
         return bytes(found.data)
 
     def write(self, data: bytes) -> None:
-        """Replace the stored bytes. Raises `FencedError` when another process has written others meanwhile."""
+        """Replace the stored bytes. Raises `FencedError` when another process has written meanwhile."""
         mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
         try:
             self._version = self._run(lambda: self._store.put(self.key, data, mode=mode))
@@ -47,17 +46,15 @@ class StateObject:
             self._version = found.version
 
     def remove(self) -> None:
-        """Remove the object."""
         self._run(lambda: self._store.delete(self.key))
         self._version = None
 
     def is_mine(self) -> bool:
-        """Whether the object is still the one that this process read or wrote last."""
         try:
             return bool(self._run(lambda: self._store.get(self.key)).version == self._version)
         except ObjectMissing:
             return False
 
     def fenced(self, key: str | None = None) -> FencedError:
-        """The error for a process that another one has taken over from."""
+        """The error for a process whose object another one has written."""
         return FencedError("another capture of this name runs", operation="capture", object=key or self.key)

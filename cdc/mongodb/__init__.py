@@ -1,6 +1,6 @@
-"""Following a MongoDB's change streams into a topic, exactly once, by MongoDB's own driver.
+"""A MongoDB's change streams in a topic, exactly once, by MongoDB's own driver.
 
-Needs the extra ``mongodb`` (PyMongo), which is imported when a capture begins. How it works: docs/0021-capturing-mongodb.md.
+Needs the extra ``mongodb`` (PyMongo) when a capture begins. See docs/0021-capturing-mongodb.md.
 """
 
 from .capture import MongoCapture, MongoOptions

@@ -1,7 +1,7 @@
-"""Following a MongoDB into a topic, exactly once: the shell around the stream of changes, the state and the topic.
+"""A MongoDB into a topic, exactly once: the shell around the change stream, the state and the topic.
 
-Each event is sent under a sequence made of its cluster time (`positions`), by a producer of the capture's name, so the topic leaves out what it
-has. Each stream begins between two transactions before which everything is durable.
+The capture's producer sends each event under a sequence of its cluster time (`positions`), so the topic leaves out repeated
+ones. A stream begins between two transactions, after durable events.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .state import MongoState, MongoStateStore
 log = logging.getLogger("penstock.cdc.mongodb")
 
 _OF_THE_SERVER = re.compile(r"system\.|tmp\.agg_out\.|tmp[A-Za-z0-9]{5}\.(convertToCapped\.|renameCollection$)")
-"""The server's own collections, and those that it makes for a while, for $out and the like: they become others by a rename. So does a collection
-that comes from another database.
+"""The server's own collections, and temporary ones of $out and the like or of a move between databases, which a rename turns
+into others.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MongoOptions(SourceCaptureOptions):
-    """What is captured of a MongoDB, and how."""
+    """The options of a MongoDB's capture."""
 
     kind: ClassVar[str] = "mongodb"
     collections: tuple[str, ...] = ()
-    """Names of collections, also with the database before them. None: all that the database has, or will have."""
+    """Names of collections, perhaps with the database before them. None: all, also later ones."""
 
 
 class MongoCapture(SourceCapture[MongoState]):
@@ -82,7 +82,7 @@ class MongoCapture(SourceCapture[MongoState]):
                 return
 
     def _tell_left_out(self) -> None:
-        """Say which collections no change stream tells. Raises `InvalidArgument` for one that is named."""
+        """Log the collections without change streams. Raises `InvalidArgument` for a named one."""
         left_out = [name for name in self._server.time_series() if self._wanted(name)]
         if left_out and self._named:
             raise InvalidArgument(
@@ -115,7 +115,6 @@ class MongoCapture(SourceCapture[MongoState]):
             )
 
     def _begin(self, state: MongoState) -> MongoState:
-        """Learn the collections and a time before them: the beginning of all that follows."""
         place = StreamPlace(self._server.now())
         collections = tuple(filter(self._wanted, self._server.collections()))
         if not collections:

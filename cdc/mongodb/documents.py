@@ -1,7 +1,7 @@
-"""Documents and changes of them as messages; pure.
+"""Documents and their changes as messages; pure.
 
-A collection is a table of two columns: ``_id``, and ``document``, the whole of it. Both are JSON text, as MongoDB's relaxed Extended JSON has it,
-for documents of one collection need not have the same fields. Numbers in an ``_id`` are written alike where MongoDB takes them for equal.
+A collection is a table of ``_id`` and ``document``, both relaxed Extended JSON, as documents of one collection need not have
+the same fields. Equal numbers in an ``_id`` are written alike.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ _SCHEMAS = ConnectSchemas(_encode(_struct(_ID)), _encode(_struct({**_struct(_ID,
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
-    """A value as relaxed Extended JSON."""
     from bson import json_util
 
     return str(json_util.dumps(value, json_options=json_util.RELAXED_JSON_OPTIONS, ensure_ascii=False, separators=(",", ":")))
 
 
 def plain_id(value: Any) -> Any:  # noqa: ANN401 - of any of BSON's types
-    """An id with each number in the one form that stands for all that are equal to it: an int, else a float, else a Decimal128."""
+    """An id with one form for equal numbers: an int, else a float, else a Decimal128."""
     from bson import Decimal128
 
     if isinstance(value, dict):
@@ -70,7 +69,7 @@ def _plain_number(number: Decimal) -> Any:  # noqa: ANN401 - an int, a float or 
 
 
 def value_of(text: str) -> Any:  # noqa: ANN401 - of any of BSON's types
-    """The value that `key_of` made a text of."""
+    """The inverse of `key_of`."""
     from bson import json_util
     from bson.codec_options import DatetimeConversion
 
@@ -79,14 +78,14 @@ def value_of(text: str) -> Any:  # noqa: ANN401 - of any of BSON's types
 
 
 def key_of(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
-    """A value as canonical Extended JSON, which loses nothing of its type."""
+    """A value as canonical Extended JSON, which keeps its type."""
     from bson import json_util
 
     return str(json_util.dumps(value, json_options=json_util.CANONICAL_JSON_OPTIONS, ensure_ascii=False, separators=(",", ":")))
 
 
 def identity_text(identity: Any) -> str:  # noqa: ANN401 - of any of BSON's types
-    """The text that two ids share if, and only if, MongoDB takes them for equal. Python's own idea is wider: True is 1, fields have no order."""
+    """The text shared exactly by ids that MongoDB takes as equal. Python's equality is wider: True is 1, fields have no order."""
     return key_of(plain_id(identity))
 
 
@@ -104,8 +103,8 @@ def record_of(
 ) -> ChangeRecord:
     """The message of a change: c(reate), u(pdate), d(elete), r(ead) of a document, or t(runcate) of a collection.
 
-    ``where``: the database and the collection. ``document``: as it is behind the change. ``position``: its place in the log, as `positions` has
-    it; ``made_ms``: its time. ``is_read``: whether a reading of documents sends it.
+    ``where``: database and collection. ``document``: after the change. ``position``: its place in the log (`positions`);
+    ``made_ms``: its time. ``is_read``: from a reading of documents.
     """
     database, collection = where
     said = None if op == "t" else json_text(plain_id(identity))

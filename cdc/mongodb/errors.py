@@ -1,4 +1,4 @@
-"""What keeps a capture of a MongoDB from going on, and the driver's errors in Penstock's words."""
+"""The failures of a MongoDB, and the driver's errors as Penstock's."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _ENDED = (43, 50, 175, 237)
 _TOO_LARGE = 10334
 _NO_REPLICAS = 40573
 _NO_SESSIONS = "Sessions are not supported"
-"""The driver takes a server that has only just started for one of another kind."""
+"""The driver's mistake about a server that has just started."""
 _WHERE_FROM = "a user's password comes from PENSTOCK_DATABASE_PASSWORD"
 
 
 class OplogLost(CallError):
-    """The server no longer has the log behind what is in the topic: changes are missing."""
+    """The server no longer has the log after the topic's end: changes are missing."""
 
     kind = "oplog_lost"
 
 
 def load_pymongo() -> Any:  # noqa: ANN401 - a module
-    """PyMongo, which is an extra. Raises `MissingDependency`."""
+    """The extra PyMongo. Raises `MissingDependency`."""
     try:
         import pymongo
     except ImportError as error:
@@ -50,7 +50,6 @@ def load_pymongo() -> Any:  # noqa: ANN401 - a module
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Raise the driver's errors inside as `PenstockError`."""
     errors = load_pymongo().errors
     from bson.errors import BSONError
 
@@ -65,7 +64,6 @@ def translated(where: str) -> Iterator[None]:
 
 
 def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMongo is an extra
-    """The `PenstockError` for an error of the driver's."""
     errors = load_pymongo().errors
     observed = re.split(r", full error| \(configured timeouts", str(error))[0][:300]
     facts: dict[str, Any] = {"operation": "capture", "object": where, "observed": observed}
@@ -110,7 +108,6 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
 
 
 def no_replica_set(where: str) -> InvalidArgument:
-    """The error for a server that keeps no log."""
     return InvalidArgument(
         "the server is in no replica set, so it keeps no log of changes",
         operation="capture",

@@ -1,7 +1,7 @@
-"""A change stream's worth of following: changes go into the topic, and the place to go on into the state.
+"""One change stream: changes go into the topic, and the place to go on into the state.
 
-All events of one cluster time come one after the other. When one of a later time has come, or the stream has nothing behind it, they are whole:
-there lies a place between transactions, at which a later process may begin to count anew.
+Events of one cluster time come together. They are complete at a later time's event, or at the stream's end: there lies a place
+between transactions, where a later process may begin to count.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from .state import MongoState, MongoStateStore
 
 _SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
 _REST_S = 60.0
-"""A place that is stored so late, where the log has nothing of the database: other databases let its time go on."""
+"""The age of a stored place before it is renewed without events: other databases move the log's time."""
 _NEXT_ENTRY_S = 21.0
-"""A server looks every ten seconds whether its log rests, and then writes an entry of no database."""
+"""The longest wait for a log entry: a server checks every ten seconds whether its log rests, and writes one."""
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
 log = logging.getLogger("penstock.cdc.mongodb")
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
@@ -39,8 +39,6 @@ _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t"
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An event of a captured collection."""
-
     sequence: int
     time: ClusterTime
     said: Mapping[str, Any]
@@ -51,12 +49,12 @@ class _Change:
 
     @property
     def has_no_image(self) -> bool:
-        """Whether the event does not tell the document, as collections without post-images have it."""
+        """Whether the event lacks the document, for want of post-images."""
         return self.said["operationType"] == "update" and self.said.get("fullDocument") is None
 
 
 class ChangeFollower:
-    """Reads the stream until it is told to stop."""
+    """Reads the stream until stopped."""
 
     def __init__(
         self,
@@ -73,8 +71,9 @@ class ChangeFollower:
         whole_from: ClusterTime,
         heartbeats: bool,
     ) -> None:
-        """``wanted``: whether a collection is captured. ``reading`` is the number of the last reading of documents, and ``whole_from`` a time that
-        is not before it. ``heartbeats``: send a message that says that the topic equals the source, where no change does.
+        """``wanted``: whether a collection is captured. ``reading``: the number of the last reading of documents.
+        ``whole_from``: a time not before it. ``heartbeats``: send a message where no change marks that the topic equals the
+        source.
         """
         self._server, self._name, self._wanted, self._states, self._clock = server, name, wanted, states, clock
         self._reached, self._reading = reached, reading
@@ -90,23 +89,20 @@ class ChangeFollower:
         self._reporter = ProgressReporter(self._outbox, tell)
         self._saved_events = 0
         self._gathered: list[tuple[_Change, ChangeRecord | None]] = []
-        """Changes that were not sent yet, in their order; those without a record are looked up."""
         self._gathered_bytes = 0
         self._looked_up_max = _LOOKED_UP_MAX
         self._time = ClusterTime(0, 0)
-        """The time of the newest event, or that behind which the stream begins."""
         self._token: str | None = None
         self._event: str | None = None
         self._index = 0
         self._last = -1
         self._boundary = self._flushed = Boundary("", 0)
-        """The place behind all that was taken, and the one behind all that was sent."""
         self._told_until = ClusterTime(0, 0)
-        """The time until which the stream has told everything."""
+        """The time up to which the stream is complete."""
 
     def run(self, state: MongoState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[MongoState, bool]:
-        """Follow until ``stopped()``, until all up to ``until`` is in the topic, or until documents are to be read: those of a collection that was
-        renamed, or that a signal asks for. Then everything before the stored place is durable. Returns the state, and whether there are any.
+        """Follow until ``stopped()``, to ``until``, or until documents have to be read, after a rename or by a signal.
+        Everything before the stored place is durable then. Returns the state, and whether documents are to be read.
         """
         assert state.offset is not None, "it has begun"
         place = parse_place(state.offset)
@@ -151,12 +147,14 @@ class ChangeFollower:
             stream.close()
 
     def _may_end(self, now_s: float) -> bool:
-        """Whether everything that was to be told is. The place behind it may only come with the log's next entry, be it another database's."""
+        """Whether all expected events have come. The place after them may need the log's next entry, perhaps another
+        database's.
+        """
         self._all_told_s = min(self._all_told_s, now_s)
         return not self._outbox.lacks_place(self._boundary) or now_s - self._all_told_s >= _NEXT_ENTRY_S
 
     def _asked_for(self, table: str) -> str | None:
-        """The collection that a signal names; None where none is captured, for changes would not follow what is read of it."""
+        """A signal's collection, if it is captured: otherwise no changes would follow its rows."""
         database, _, collection = table.partition(".")
         if database == self._server.database and self._wanted(collection):
             return collection
@@ -164,7 +162,7 @@ class ChangeFollower:
         return None
 
     def _take(self, change: Mapping[str, Any]) -> None:
-        """Count an event, and gather it. Raises `DataDamaged`, `LimitExceeded`."""
+        """Count and gather an event. Raises `DataDamaged`, `LimitExceeded`."""
         stamp = change["clusterTime"]
         time = ClusterTime(stamp.time, stamp.inc)
         if time > self._time:
@@ -196,10 +194,9 @@ class ChangeFollower:
             self._gathered_bytes += 0 if record is None else len(record.body)  # what is looked up is bounded there
 
     def _whole(self, newest: Mapping[str, Any] | None) -> None:
-        """Note that the stream has nothing more up to a token.
+        """Note that the stream is complete up to a token.
 
-        The token is the last event's, or names a time of the log at which no event was found yet. Such a token stands before all events of
-        that time.
+        It is the last event's, or stands before all events of a later time of the log.
         """
         time = None if newest is None else time_of_token(newest["_data"])
         if newest is None or time is None:
@@ -219,7 +216,6 @@ class ChangeFollower:
         return len(self._gathered) >= _GATHERED_MAX or self._gathered_bytes >= _GATHERED_BYTES_MAX
 
     def _flush(self, state: MongoState, now_s: float) -> MongoState:
-        """Send what is gathered; the last part with the place behind it."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         self._flushed_s = now_s
         state = self._note_new(state, gathered)
@@ -231,7 +227,7 @@ class ChangeFollower:
         return state
 
     def _note_new(self, state: MongoState, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> MongoState:
-        """Note new collections before anything of them is sent: should the log be lost, and they be gone by then, it is to go from the topic too."""
+        """Note new collections before their changes are sent: if log and collection are lost, the topic's rows have to go too."""
         new = dict.fromkeys(change.collection for change, _ in gathered if change.collection not in state.known)
         if new:
             state = replace(state, known=(*state.known, *new))
@@ -239,7 +235,7 @@ class ChangeFollower:
         return state
 
     def _fitting(self, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> int:
-        """How many of the first ones are looked up together: their documents should fit into some MiB."""
+        """The number of changes to look up together, by their documents' size."""
         looked_up = (place for place, (_, record) in enumerate(gathered) if record is None)
         return next(itertools.islice(looked_up, self._looked_up_max, None), len(gathered))
 
@@ -250,9 +246,9 @@ class ChangeFollower:
             self._reached("batch sent")
 
     def _looked_up(self, changes: Sequence[_Change]) -> dict[int, ChangeRecord]:
-        """The records of these changes, with the documents as they are now, by sequence; none where a document is gone, which a later change tells.
+        """The changes' records by sequence, with the current documents; none for a removed document, whose change follows.
 
-        Later changes, which the documents have already, come again behind them: until then the topic equals the source at no place.
+        Changes that the documents already have come again later: until then the topic equals the source nowhere.
         """
         by_collection: dict[str, list[_Change]] = {}
         for change in changes:
@@ -295,7 +291,7 @@ class ChangeFollower:
         return state
 
     def _read_next(self, state: MongoState, now_s: float, collections: Sequence[str], *, empty: bool) -> MongoState:
-        """The state in which these collections are read next, and all that came before the newest event's time is behind."""
+        """The state with these collections to be read next, and everything before the newest event's time done."""
         if empty:  # a rename has a time of its own, at which the topic lacks what is read next
             self._whole_behind(self._time, self._token)
             self._outbox.raise_consistent_from(self._boundary.number + 1)
@@ -312,7 +308,6 @@ class ChangeFollower:
         return state
 
     def _save(self, state: MongoState, now_s: float | None) -> MongoState:
-        """Store the place to go on, now and then. None: now."""
         offset = self._outbox.offset
         events = self._outbox.events + self._outbox.duplicates
         due_s = self._saved_s + (_SAVE_S if events != self._saved_events else _REST_S)

@@ -1,7 +1,7 @@
-"""Times of a MongoDB's cluster, and the one number under which an event of its change stream is sent.
+"""Times of a MongoDB's cluster, and the sequences of change events.
 
-A change stands at (cluster time, order among the events of that time): a transaction has one time, and so may several inserts of one command.
-Both are packed into 63 bits. Numbers between transactions are those of `penstock.cdc.capture.readings`.
+A change stands at (cluster time, order among the events of that time), packed into 63 bits: a transaction has one time, and so
+may several inserts of one command. Numbers between transactions are those of `penstock.cdc.capture.readings`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from ...log.errors import LimitExceeded
 from ..capture.readings import CHANGE_BITS, CHANGES, place_number
 
 EPOCH_S = 1_577_836_800
-"""2020-01-01. The seconds since fit into 31 bits until 2088."""
+"""2020-01-01: seconds since then fit into 31 bits until 2088."""
 SECOND_BITS, ORDINAL_BITS = 31, 18
 _ORDER_BITS = 20
 _READ = 2
-"""How many of the numbers within a cluster time are kept for rows that were read with all changes of that time.
+"""The numbers within a cluster time for rows read with all its changes.
 
-Changes that have no number within their time take those of the next cluster times. MongoDB leaves those free: a transaction takes a cluster time
-for each of its operations.
+Changes beyond a time's numbers take those of the next times, which MongoDB leaves free: a transaction takes a cluster time for
+each operation.
 """
 
 
 class ClusterTime(NamedTuple):
-    """A time of the cluster's clock, as MongoDB's ``Timestamp`` has it."""
+    """A ``Timestamp`` of the cluster's clock."""
 
     sec: int
     ord: int
@@ -46,48 +46,45 @@ def _number(time: ClusterTime) -> int:
 
 
 def sequence_of(time: ClusterTime, index: int) -> int:
-    """The number of an event, above that of every one before it in the stream. Raises `LimitExceeded`."""
+    """The number of an event, above all earlier ones in the stream. Raises `LimitExceeded`."""
     more, index = divmod(index, CHANGES - _READ)
     return _number(time) + more << CHANGE_BITS | index
 
 
 def envelope_position(position: int) -> tuple[int, int]:
-    """The number as an envelope tells it, from which a sync makes it again: as PostgreSQL's connector tells a commit's LSN, and the order in it."""
+    """The number in an envelope, as an LSN and an order of PostgreSQL's connector, from which a sync computes it."""
     commit, order = divmod(position, 1 << _ORDER_BITS)
     return commit << 3, order
 
 
 def read_at(time: ClusterTime, *, emptied: bool = False) -> int:
-    """The position of a document that was read with all changes up to a time, or that of the truncate before: above that of each such change."""
+    """The position of a document read with all changes up to a time, or of the truncate before: above all these changes."""
     return _number(time) << CHANGE_BITS | CHANGES - 1 - emptied
 
 
 def between(time: ClusterTime, reading: int, *, last: int = -1) -> int:
-    """The number of the place behind a time: above that of every change until then, the ``last`` of which is given, and below every other's.
-
-    ``reading`` is the number of the last reading of collections.
+    """The number of the place after a time: above all changes until then, of which ``last`` is the last, and below all others.
+    ``reading``: the number of the last reading.
     """
     return place_number(max(_number(time), last >> CHANGE_BITS), reading)
 
 
 def before(time: ClusterTime) -> ClusterTime:
-    """The time before a time."""
     return ClusterTime(time.sec, time.ord - 1) if time.ord else ClusterTime(time.sec - 1, (1 << ORDINAL_BITS) - 1)
 
 
 def time_of(position: int) -> ClusterTime:
-    """The time that a number has."""
     second, ordinal = divmod(position >> CHANGE_BITS, 1 << ORDINAL_BITS)
     return ClusterTime(second + EPOCH_S, ordinal)
 
 
 def place_text(position: int) -> str:
-    """The place of a number that lies between transactions, such as ``1795803143:6``: ``Timestamp(1795803143, 6)``."""
+    """The place of a number between transactions: ``1795803143:6`` for ``Timestamp(1795803143, 6)``."""
     return str(time_of(position))
 
 
 def time_of_token(token: str) -> ClusterTime | None:
-    """The time that a resume token begins with; None where it has another form."""
+    """The time at a resume token's beginning; None for another form."""
     try:
         found = bytes.fromhex(token[:18])
     except ValueError:

@@ -1,7 +1,7 @@
-"""The documents that collections have, read in the order of their ids, and sent chunk by chunk.
+"""The documents of collections, read in the order of ids, and sent chunk by chunk.
 
-A chunk is one batch of the topic, whole or not at all, and is recorded before it is sent. So after a kill the producer's last sequence tells
-whether it is there, and reading goes on behind it or with it, at a later time. That is harmless: changes up to then come again behind it.
+A chunk is one batch of the topic, whole or not at all, and recorded before it is sent: after a kill the producer's last
+sequence shows where to go on. Later chunks are newer, which is harmless: the changes up to then come again after them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .state import MongoState, MongoStateStore
 
 
 class DocumentsReader:
-    """Reads the pending collections of a state."""
+    """Reads a state's pending collections."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class DocumentsReader:
         followed: int,
         reached: Callable[[str], None],
     ) -> None:
-        """``since``: documents have all changes up to it. ``followed``: the last sequence of the changes."""
+        """``since``: a time whose changes documents have. ``followed``: the changes' last sequence."""
         self._server, self._name, self._producer, self._states, self._clock = server, name, producer, states, clock
         self._since, self._reached = since, reached
         self._next = rows_go_on_at(producer.last_sequence, followed)
 
     def read(self, state: MongoState, stopped: Callable[[], bool], tell: Callable[[int], None]) -> MongoState:
-        """Send the documents of all pending collections; ``tell`` is told how many. Ends early when it is told to stop."""
+        """Send the documents of pending collections, and ``tell`` their number. Ends early when stopped."""
         there = set(self._server.collections())
         for collection in state.pending:
             after = self._left_at(state, collection)
@@ -73,7 +73,6 @@ class DocumentsReader:
         return state
 
     def _left_at(self, state: MongoState, collection: str) -> str | None:
-        """The id behind which an earlier process would have gone on."""
         chunk = state.chunk
         if chunk is None or chunk.table != collection:
             return None

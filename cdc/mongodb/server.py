@@ -1,4 +1,4 @@
-"""What is asked of a MongoDB: its clock, its collections, their documents, and its stream of changes."""
+"""A MongoDB's clock, collections, documents, and stream of changes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BATCH = 2000
 _POST_IMAGES = (6, 0)
 _OWN = ("admin", "config", "local")
 _BAD_VALUE, _SHORTENED = 2, 286
-"""ChangeStreamHistoryLost: the log no longer goes back so far, so nothing can be said of that time."""
+"""ChangeStreamHistoryLost: the log is too short for that time."""
 _STAGES = [{"$unset": "updateDescription"}]
-"""What is not needed might make an event larger than the server can tell."""
+"""An unused field could exceed the server's limit on events."""
 
 
 class MongoServer:
@@ -48,7 +48,6 @@ class MongoServer:
         self._open: Any = None
 
     def close(self) -> None:
-        """End the connections."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -78,7 +77,9 @@ class MongoServer:
         return self._client.get_database(self.database, read_concern=majority, codec_options=odd)
 
     def check(self) -> None:
-        """Refuse a server without a log of changes, and a user who may not read it. Raises `InvalidArgument` and the errors of `translation`."""
+        """Raise `InvalidArgument` for a server without a log of changes, and `translation`'s errors for a user who may not read
+        it.
+        """
         with translated(self.where):
             hello = self._client.admin.command("hello")
             if hello.get("msg") == "isdbgrid":
@@ -96,9 +97,7 @@ class MongoServer:
                 pass
 
     def identity(self) -> str:
-        """What tells this cluster from others, and stays when it is restarted. Its last word, the replica set's id, is there only for a user who
-        may ask for it (the role clusterMonitor).
-        """
+        """The cluster's identity, which survives a restart. Its last word, the replica set's id, needs the role clusterMonitor."""
         operation_failure = load_pymongo().errors.OperationFailure
         with translated(self.where):
             admin = self._client.admin
@@ -109,23 +108,22 @@ class MongoServer:
                 return name
 
     def now(self) -> ClusterTime:
-        """The cluster's time: not before that of any change that somebody could have read."""
+        """The cluster's time: not before any readable change."""
         with translated(self.where):
             return _time(self._db.command("ping")["operationTime"])
 
     def collections(self) -> list[str]:
-        """The names of the database's collections, without its own and views."""
         with translated(self.where):
             found = self._db.list_collections(filter={"type": "collection"}, nameOnly=True)
             return sorted(one["name"] for one in found if not one["name"].startswith("system."))
 
     def time_series(self) -> list[str]:
-        """The names of collections of time series, of which a change stream tells nothing."""
+        """The collections of time series, which have no change streams."""
         with translated(self.where):
             return sorted(one["name"] for one in self._db.list_collections(filter={"type": "timeseries"}, nameOnly=True))
 
     def documents(self, collection: str, *, after: Any, since: ClusterTime) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - of any type
-        """A collection's documents in the order of their ids, with all changes up to ``since``; those behind an id, if one is given."""
+        """A collection's documents in the order of ids, after an id if given, with all changes up to ``since``."""
         from bson import MaxKey
 
         with self._since(since) as session, translated(self.where):
@@ -144,7 +142,6 @@ class MongoServer:
                     yield document
 
     def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:
-        """The documents with these ids that are there now, with all changes up to ``since``."""
         with self._since(since) as session, translated(self.where):
             return list(self._db[collection].find({"_id": {"$in": list(ids)}}, session=session, max_time_ms=_LOOKUP_MS))
 
@@ -155,7 +152,7 @@ class MongoServer:
             yield session
 
     def watch(self, place: StreamPlace) -> Any:  # noqa: ANN401 - PyMongo is an extra
-        """The stream of the database's changes behind a place. Raises `OplogLost`, and `SourceReplaced` where the log has another history."""
+        """The database's changes after a place. Raises `OplogLost`, and `SourceReplaced` where the log has another history."""
         with translated(self.where):
             if place.event not in (None, place.token):
                 self._check_event(place.event)
@@ -174,7 +171,9 @@ class MongoServer:
             return self._db.watch(_STAGES, **begin)
 
     def _check_event(self, event: str) -> None:
-        """Refuse a log without an event that it had. The time of a log says nothing of its history: it goes on with the clock."""
+        """Raise the server's error for a log that never had an event. A log's time is no proof of its history: it goes on with
+        the clock.
+        """
         operation_failure = load_pymongo().errors.OperationFailure
         try:
             with self._db.watch(start_after=token_of(event), max_await_time_ms=1, batch_size=1) as stream:

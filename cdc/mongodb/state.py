@@ -1,4 +1,4 @@
-"""What a capture of a MongoDB keeps in the lake besides what all captures do: the collections that the topic may have documents of."""
+"""The state of a MongoDB's capture in the lake."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ class MongoState(SourceState):
     """The state of one name and one topic."""
 
     known: tuple[str, ...] = ()
-    """Collections that the topic may have documents of, also where they are gone."""
+    """Collections that the topic may have documents of, even dropped ones."""
 
     @property
     def place(self) -> str | None:
-        """Where in the log the capture would go on, such as ``1795803143:6``."""
         if self.offset is None:
             return None
         found = json.loads(self.offset)
@@ -33,7 +32,7 @@ class _ClusterTime(StoredForm, frozen=True):
 
 
 _NOTHING = ("history", "prepared", "fresh", "stopped", "unknown", "learnt")
-"""What earlier releases wrote of every state, and a MongoDB's has none of."""
+"""Fields of earlier releases, without meaning for MongoDB."""
 
 
 class _Form(SourceStateForm, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
-"""Following a PostgreSQL by logical decoding: its rows as Debezium envelopes in a topic, exactly once.
+"""A PostgreSQL's rows by logical decoding, as Debezium envelopes in a topic, exactly once.
 
-Needs the extra ``postgres`` (psycopg), which is imported when a capture begins. How it works: docs/0011-capturing-postgres.md.
+Needs the extra ``postgres`` (psycopg) when a capture begins. See docs/0011-capturing-postgres.md.
 """
 
 from .capture import PostgresCapture, PostgresOptions, PostgresProgress

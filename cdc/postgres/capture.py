@@ -1,8 +1,7 @@
-"""Following a PostgreSQL into a topic, exactly once: the shell around the slot, the snapshot and the stream.
+"""A PostgreSQL into a topic, exactly once: the shell around the slot, the snapshot and the stream.
 
-Every event has a position (`positions`), under which a producer of the slot's name sends it. The log leaves out events that it has accepted
-before. The slot is told to forget only changes that are durable in the topic. So whichever process is killed, the other side knows where to
-go on.
+A producer of the slot's name sends each event under its position (`positions`), so the log leaves out repeated ones. The slot
+is confirmed only up to durable changes. So either side knows where to go on after a kill.
 """
 
 from __future__ import annotations
@@ -44,21 +43,21 @@ log = logging.getLogger("penstock.cdc.postgres")
 
 _TELL_WAITS_S = 10.0
 _ROOM_BYTES = 64 * 1024
-"""What is written to the log before a later table is read: its rows get the positions of these bytes, some thousand millions."""
+"""The log written before a later table is read, for the positions of its rows: some thousand millions."""
 _VISIBLE_S = 10.0
-"""How long a transaction's changes are waited for that the log has and nobody can see yet, before the stream begins anew."""
+"""The wait for a logged transaction to become visible, before the stream begins anew."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresOptions(CaptureOptions):
-    """What is captured of a PostgreSQL, and how."""
+    """The options of a PostgreSQL's capture."""
 
     tables: tuple[str, ...] = ()
-    """``schema.table``, or a table of the schema public. None: the tables of the publication if it is there, otherwise all."""
+    """``schema.table``, or a table of the schema public. None: the existing publication's tables, otherwise all."""
     slot: str = "penstock"
     publication: str = "penstock"
     typed: bool = False
-    """Whether the topic has a schema, made from the one table's columns."""
+    """Whether the topic has a schema, from its one table's columns."""
 
     def __post_init__(self) -> None:
         CaptureOptions.__post_init__(self)
@@ -73,33 +72,32 @@ class PostgresOptions(CaptureOptions):
 
     @property
     def producer_name(self) -> str:
-        """The name under which the slot's events are sent."""
         return f"postgres/{self.slot}"
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresProgress(CaptureProgress):
-    """How far a capture of a PostgreSQL is."""
+    """The progress of a PostgreSQL's capture."""
 
     confirmed_lsn: str | None
     lag_bytes: int | None
-    """The bytes of the write-ahead log from what is durable in the topic to the end that the server has told."""
+    """The bytes of the write-ahead log from the durable place to the server's last known end."""
 
 
 class TopicSchemas(Protocol):
-    """The schema of the topic that a capture writes."""
+    """The schema of a capture's topic."""
 
     def now(self) -> TopicSchema:
-        """The schema as it is."""
+        """The current schema."""
         ...
 
     def evolve(self, fields: tuple[Field, ...]) -> None:
-        """Make it have these fields."""
+        """Evolve the schema to these fields."""
         ...
 
 
 class PostgresCapture:
-    """One slot into one topic. ``reached`` is told of the points between steps, for tests."""
+    """One slot into one topic. ``reached`` is called between steps, for tests."""
 
     def __init__(
         self,
@@ -115,7 +113,7 @@ class PostgresCapture:
         schema: TopicSchemas | None = None,
         types: TypesStore | None = None,
     ) -> None:
-        """``schema``: that of the topic, where events are typed. ``types``: where the types of tables' columns are kept, where they are not."""
+        """``schema``: of a typed topic. ``types``: the store of column types, for other topics."""
         self._schema, self._types = schema, types
         self._dsn, self._options, self._clock, self._pause, self._reached = dsn, options, clock, pause, reached
         self._producer, self._states, self._life = producer, states, life
@@ -123,9 +121,8 @@ class PostgresCapture:
         self._conversions = TypeConversions(self._catalog.describe_type)
         self._outbox = Outbox(producer, whole_from=self._whole_from, heartbeat=self._beat if options.heartbeat else None)
         self._whole_from_lsn: int | None = None
-        """The place in the log behind all that was read from tables, by this process or earlier ones; None: rows are still to be read."""
+        """The place in the log after all tables' readings, by any process; None: rows are still to be read."""
         self._has_reread = False
-        """Whether tables were read since that place was found."""
         self._tables = CapturedTables(self._catalog, states, options.publication)
         self._envelopes: EnvelopeEncoder | None = None
         self._snapshot: SnapshotReader | None = None
@@ -137,7 +134,6 @@ class PostgresCapture:
 
     @property
     def progress(self) -> PostgresProgress:
-        """The capture's progress."""
         confirmed = self._outbox.confirmed_lsn
         end_lsn = self._catalog.current_lsn() if confirmed else 0
         return PostgresProgress(
@@ -151,10 +147,10 @@ class PostgresCapture:
     def run(
         self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[PostgresProgress], None] = lambda progress: None
     ) -> PostgresProgress:
-        """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
+        """Capture until ``stopped()``, or with ``once`` to the log's end. ``tell`` is called about every second.
 
-        A database that goes away is waited for. Raises `SourceUnavailable` when it stays away, `SlotLost`, `SlotInUse`, `PermissionDenied`,
-        `InvalidArgument`, and the errors of a producer whose lake does not answer.
+        Raises `SourceUnavailable` after the patience, `SlotLost`, `SlotInUse`, `PermissionDenied`, `InvalidArgument`, and the
+        errors of a producer whose lake does not answer.
         """
         self._tell, self._stopped = tell, stopped
         assert self._catalog.watch is not None, "it was given a clock"
@@ -220,7 +216,7 @@ class PostgresCapture:
         snapshot: SnapshotReader,
         stopped: Callable[[], bool],
     ) -> bool:
-        """Read the tables that are to be read, and tell of those that stop. False: the tables are to be looked at again."""
+        """Read the pending tables, and report those that stop. False: the tables have to be checked again."""
         tables, known = self._tables, {table.named: table for table in plan.tables}
         missing = [table for table in checked.tables if table.named in known and known[table.named].is_missing]
         if not (missing or plan.grown or plan.stopped):
@@ -270,7 +266,6 @@ class PostgresCapture:
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 
     def _prepared(self, checked: CapturePreflight) -> tuple[CapturePlan, ReplicationSlot]:
-        """The tables, and publication, slot and state, made where they are missing."""
         options, catalog = self._options, self._catalog
         state = self._states.take_over()
         if state is not None and state.life != self._life:
@@ -330,7 +325,7 @@ class PostgresCapture:
         self._check_history(last)
 
     def _check_alone(self, checked: CapturePreflight, state: CaptureState | None) -> None:
-        """Raise `InvalidArgument` where another capture sends the changes of a table that is new to this one: all would be there twice."""
+        """Raise `InvalidArgument` where another capture sends a new table's changes: the topic would have them twice."""
         new = {table.qualified for table in checked.tables} - {*(() if state is None else state.done)}
         for slot, other in self._states.others().items() if new else ():
             same = (other.life, other.system, other.database) == (self._life, checked.system, checked.database)
@@ -349,9 +344,7 @@ class PostgresCapture:
         check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])
 
     def _await_transactions(self, stopped: Callable[[], bool]) -> None:
-        """Wait until everything is visible that the stream has told, and that it does not tell since its tables were published later. The rows
-        that are read now must show both.
-        """
+        """Wait until the stream's transactions, and those before the tables' publication, are visible to readings of rows."""
         awaited, told_s = self._catalog.newest_transaction(), self._clock.monotonic_s()
         while not stopped() and self._catalog.visible().oldest <= awaited:
             if (now_s := self._clock.monotonic_s()) - told_s >= _TELL_WAITS_S:
@@ -362,7 +355,7 @@ class PostgresCapture:
     # --- The topic's schema -----------------------------------------------------------------------------------------------------
 
     def _shape(self, table: EnvelopeTable) -> None:
-        """Let the topic have the columns that a table has from here on in the stream."""
+        """Add a table's columns, from here on in the stream, to the topic's schema."""
         # A column that has gone since is in the topic already, or is text.
         now = {column.name: column for column in self._catalog.typed_columns(table.schema, table.name)}
         key = [table.columns[place] for place in table.key]
@@ -409,8 +402,8 @@ class PostgresCapture:
             self._tables.are_as_known(of_all=True)
 
     def _reread(self, table: EnvelopeTable, key: Row, places: Sequence[int], transaction: int) -> Row | None:
-        """Values of a row as they are once a transaction is visible, or later; None when it is gone by then. Those of columns that are gone stay
-        unchanged. Raises `SourceUnavailable`.
+        """A row's values once a transaction is visible, or later; None if the row is gone. Dropped columns stay unchanged.
+        Raises `SourceUnavailable`.
         """
         self._has_reread = True
         pause_s, until_s = PAUSE_FIRST_S / 100, self._clock.monotonic_s() + _VISIBLE_S

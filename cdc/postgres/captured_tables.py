@@ -1,4 +1,4 @@
-"""The tables of a running capture: which of the stream's changes are taken, and what the catalogue says before a place is named."""
+"""The tables of a running capture: whose changes are taken, and the catalogue's check before a place is named."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ log = logging.getLogger("penstock.cdc.postgres")
 
 
 class CapturedTables:
-    """The state of a capture, while its stream is followed. A change of a table that is not `CapturedTable.is_read` is left out: it is read later."""
+    """The state of a capture in its stream. Changes of a table without `CapturedTable.is_read` are skipped: its rows are read
+    later.
+    """
 
     def __init__(self, catalog: Catalog, states: StateStore, publication: str) -> None:
         self._catalog, self._states, self._publication = catalog, states, publication
         self.state: CaptureState | None = None
         self.has_changed = False
-        """Whether the tables are to be looked at again: something became of one, or one came that is not known."""
         self._met: set[int] = set()
-        """Tables that came and are not known: once is enough, for some are gone by the time they are looked for."""
 
     @property
     def known(self) -> CaptureState:
@@ -30,17 +30,15 @@ class CapturedTables:
         return self.state
 
     def keep(self, state: CaptureState) -> None:
-        """Store a state, unless it is stored already."""
         if state != self.state:
             self._states.save(state)
         self.state = state
 
     def entry(self, named: tuple[str, str]) -> CapturedTable:
-        """The table of a name."""
         return next(one for one in self.known.tables if one.named == named)
 
     def replace(self, entry: CapturedTable, by: CapturedTable) -> None:
-        """Store what has become of a table. A chunk of its rows is of the past then."""
+        """Store a table's new entry; a chunk of its rows is over."""
         state = self.known
         tables = tuple(by if one.named == entry.named else one for one in state.tables)
         chunk = None if state.chunk is not None and state.chunk.oid == entry.oid else state.chunk
@@ -49,7 +47,7 @@ class CapturedTables:
     # --- The stream -------------------------------------------------------------------------------------------------------------
 
     def key_of(self, relation: Relation) -> tuple[str, ...] | None:
-        """The key's columns of a relation of the stream; None: its changes are not taken."""
+        """The key's columns of a relation; None: its changes are not taken."""
         entry = self._followed(relation.oid)
         if entry is None or entry.named != (relation.schema, relation.table):
             return None
@@ -62,7 +60,7 @@ class CapturedTables:
         return key if key and {*key} <= {*names} else None
 
     def passed_over(self, relation: Relation) -> None:
-        """Take note of a change that is not taken. One of a table that was followed is written down first: it is to be read again."""
+        """Note a skipped change. If its table was followed, the state first notes that its rows are to be read again."""
         entry = self._followed(relation.oid)
         if entry is None:
             known = any(one.oid == relation.oid for one in self.known.tables)
@@ -83,8 +81,8 @@ class CapturedTables:
     # --- The catalogue ----------------------------------------------------------------------------------------------------------
 
     def are_as_known(self, *, of_all: bool = False) -> bool:
-        """Whether the catalogue has all followed tables as they were looked at last, by all transactions that are in the log by now. If not,
-        they are to be looked at again. ``of_all``: also whether there is none that is new.
+        """Whether the followed tables are unchanged in the catalogue, by all transactions in the log so far; otherwise they
+        have to be checked again. ``of_all``: and no new one is there.
         """
         entries = {entry.oid: entry for entry in self.known.tables if entry.held is None}
         oids = [*entries, *(oid for entry in entries.values() for oid, *_ in entry.leaves)]

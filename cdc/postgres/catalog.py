@@ -1,4 +1,4 @@
-"""A capture's SQL questions to a PostgreSQL: whether it can be captured at all, its tables, the publication and the slot."""
+"""A capture's SQL queries: checks of the server, its tables, the publication and the slot."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ if TYPE_CHECKING:
 
 VERSION_MIN = 130000
 SETTINGS = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC -c bytea_output=hex"
-"""The settings that decide how values are written: the same for snapshots and for the stream."""
+"""The settings for values' text, the same for snapshots and the stream."""
 _NAMES = "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"
 _SESSION = "format('%%s %%s, pid %%s, %%s', usename, coalesce(nullif(application_name, ''), '(unnamed)'), pid, coalesce(wait_event, state))"
-"""SQL of a session of pg_stat_activity, for people."""
+"""SQL for a session of pg_stat_activity, for people."""
 _READING = f"{SETTINGS} -c row_security=off -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
-"""The settings of what reads: never fewer rows than there are, and to the end, whatever the role's settings say."""
+"""The settings for reading: never fewer rows, and to the end, whatever the role's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSlot:
-    """A replication slot that is there."""
+    """An existing replication slot."""
 
     confirmed_lsn: int
     is_lost: bool = False
-    """Whether the server has dropped log that it was to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +48,26 @@ class TableSelection:
 
     tables: list[SourceTable]
     problems: dict[Name, PenstockError]
-    """What keeps some of them from being captured."""
     missing: dict[str, PenstockError]
-    """The names that stand for no table."""
 
 
 class Catalog:
-    """One connection for questions, opened anew when it was lost."""
+    """One connection for queries, reopened after a loss."""
 
     def __init__(self, dsn: str, now_s: Callable[[], float] | None = None) -> None:
-        """``now_s``: the clock by which questions are told that wait long; None: they are not."""
+        """``now_s``: the clock of the watch over long queries; None: no watch."""
         self._dsn = dsn
         self.watch = None if now_s is None else QueryWatch(now_s, self._blockers)
         self._open: Connection[Any] | None = None
         self._server_version: int | None = None
 
     def close(self) -> None:
-        """End the connection; the next question opens another."""
         if self._open is not None:
             self._open.close()
             self._open = None
 
     def connect(self) -> Connection[Any]:
-        """A separate connection with the settings that values are written by. Raises `SourceUnavailable`, `PermissionDenied`."""
+        """A separate connection with the settings for values. Raises `SourceUnavailable`, `PermissionDenied`."""
         psycopg = load_psycopg()
         with translated("connect", self.where):
             connection: Connection[Any] = (psycopg.Connection if self.watch is None else watched(self.watch)).connect(
@@ -84,7 +80,7 @@ class Catalog:
         return connection
 
     def _blockers(self, pid: int) -> list[str]:
-        """The sessions and prepared transactions that a session waits for, for people. Another connection asks."""
+        """The sessions and prepared transactions that block a session, for people, by another connection."""
         with closing(Catalog(self._dsn)) as other:
             rows = other.ask(
                 f"SELECT {_SESSION} FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%(pid)s))"  # noqa: S608 - of constants
@@ -95,7 +91,7 @@ class Catalog:
 
     @property
     def where(self) -> str:
-        """The server and its database, for people: no password."""
+        """The server and its database, for people, without a password."""
         psycopg = load_psycopg()
         try:
             parts = psycopg.conninfo.conninfo_to_dict(self._dsn)
@@ -110,7 +106,6 @@ class Catalog:
         return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
     def ask(self, query: QueryNoTemplate, *values: object, **named: object) -> list[tuple[Any, ...]]:
-        """The rows of an answer. Raises the database's errors."""
         connection = self._connected()
         with translated("query", self.where):
             cursor = connection.execute(query, named or values or None)
@@ -135,8 +130,8 @@ class Catalog:
         return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
-        """The only row of a ``COPY … TO STDOUT`` amid a `reading`, as the stream writes values; None when there is none, also as its key is of
-        another type by now.
+        """The only row of a ``COPY … TO STDOUT`` in a `reading`, as the stream writes values; None without one, also after a
+        change of the key's type.
         """
         errors = load_psycopg().errors
         with translated("read again", self.where):
@@ -154,9 +149,8 @@ class Catalog:
 
     @contextmanager
     def reading(self, schema: str, name: str, oid: int = 0) -> Iterator[tuple[str, str, VisibleTransactions] | None]:
-        """A transaction of this connection in which a table is read: its names now, and what is visible. None: there is no such table any more.
-
-        ``oid``: the table's own, by which it is found under whatever name it has now; 0: it is found by its name.
+        """A transaction for reading a table: its names now, and the visible transactions; None: the table is gone. ``oid``
+        finds it under any name, 0 by its name.
         """
         connection = self._connected()
         try:
@@ -179,7 +173,7 @@ class Catalog:
     # --- Can it be captured? ----------------------------------------------------------------------------------------------------
 
     def check_server(self) -> None:
-        """Check the server, read only. Raises `NotSupported`, `InvalidArgument` or `PermissionDenied` for what no capture can do without."""
+        """Raise `NotSupported`, `InvalidArgument` or `PermissionDenied` for a server that no capture can use. Read only."""
         [(version, named, level, standby, is_replicator)] = self.ask(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('wal_level'),"
             " pg_is_in_recovery(), bool_or(rolreplication OR rolsuper) FROM pg_roles WHERE pg_has_role(rolname, 'MEMBER')"
@@ -209,19 +203,18 @@ class Catalog:
             )
 
     def identity(self) -> tuple[str, str]:
-        """The system's identifier and the database. A copy of the server keeps the identifier; a new server has another."""
+        """The system's identifier, which a copy of the server shares, and the database."""
         [(system, database)] = self.ask("SELECT system_identifier::text, current_database() FROM pg_control_system()")
         return system, database
 
     def current_lsn(self) -> int:
-        """Where the write-ahead log ends."""
         [(lsn,)] = self.ask("SELECT pg_current_wal_lsn()::text")
         return lsn_of(lsn)
 
     def logged_lsn(self, room_bytes: int = 0) -> int:
-        """A place in the log behind every transaction that anybody can see by now, made by writing a message there.
+        """A place in the log after all visible transactions, made by writing a message.
 
-        The log has no other such place to tell: its end may lie before a transaction that is visible and not written yet.
+        The log's end is no such place: a transaction may be visible before it is written.
         """
         [(lsn,)] = self.ask("SELECT pg_logical_emit_message(true, 'penstock', repeat(' ', %s::int))::text", room_bytes)
         return lsn_of(lsn)
@@ -229,8 +222,8 @@ class Catalog:
     # --- Tables -----------------------------------------------------------------------------------------------------------------
 
     def choose(self, names: Sequence[str | Name], publication: str) -> TableSelection:
-        """The named tables (``schema.table``, or a table of `public`), or all: those that are there, and what is wrong with some: one is to be
-        readable, and to have a key that the publication, if there is one, publishes.
+        """The named tables (``schema.table``, or a table of `public`), or all, with errors for some: a table has to be
+        readable, with a key that an existing publication publishes.
         """
         found = {table.named: table for table in map(table_of, self.ask(TABLES))}
         chosen = TableSelection([], {}, {})
@@ -258,7 +251,7 @@ class Catalog:
         return chosen
 
     def _check_columns(self, table: SourceTable, publication: str) -> None:
-        """Raise `InvalidArgument` where the publication leaves out a column of the key: nothing would tell the rows apart."""
+        """Raise `InvalidArgument` where the publication leaves out a key's column: rows would be indistinguishable."""
         names = self._published_columns(publication, table)[0]
         if names is not None and (lacking := [name for name in table.key if name not in names]):
             raise InvalidArgument(
@@ -295,21 +288,18 @@ class Catalog:
         )
 
     def lives(self, publication: str, oids: Sequence[int] | None = None) -> list[CatalogTable]:
-        """The tables as they are now: all, or those that are still there of some."""
         query = tables_query(self._version()).encode()
         return [catalog_table_of(row) for row in self.ask(query, publication=publication, oids=None if oids is None else [*oids])]
 
     def names_of(self, oid: int) -> Name | None:
-        """The schema and the name of a table; None when it is gone."""
         found = self.ask(_NAMES, oid)
         return (found[0][0], found[0][1]) if found else None
 
     def is_locked(self, oids: Sequence[int]) -> bool:
-        """Whether a transaction may be about to change what one of the tables is, or has done so and is not visible yet."""
+        """Whether an open or invisible transaction may change what one of the tables is."""
         return bool(self.ask(LOCKED, oids=[*oids]))
 
     def describe_type(self, oid: int) -> PostgresType | None:
-        """The definition of a type; None when there is no such type any more."""
         rows = self.ask(  # some types have elements and are written as no array is, such as int2vector and point
             "SELECT t.typbasetype, CASE WHEN t.typoutput = 'pg_catalog.array_out'::regproc THEN t.typelem ELSE 0 END,"
             " coalesce(e.typdelim, ',')::text, t.typtypmod FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s",
@@ -318,7 +308,7 @@ class Catalog:
         return PostgresType(oid, *rows[0]) if rows else None
 
     def columns(self, publication: str, table: SourceTable) -> tuple[list[RelationColumn], str | None]:
-        """The columns of a table that a publication publishes, and the filter of its rows."""
+        """A table's published columns, and the filter of its rows."""
         names, where = self._published_columns(publication, table)
         columns = self.ask(
             "SELECT attname::text, atttypid::int8, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
@@ -333,7 +323,7 @@ class Catalog:
         return found, where
 
     def _published_columns(self, publication: str, table: SourceTable) -> tuple[list[str] | None, str | None]:
-        """The columns of a table that a publication names, and the filter of its rows; None: all."""
+        """The columns that a publication names of a table, and the filter of its rows; None: all."""
         later = self._version() >= 150000
         found = self.ask(
             f"SELECT {'attnames::text[], rowfilter' if later else 'NULL::text[], NULL::text'} FROM pg_publication_tables"  # noqa: S608
@@ -346,7 +336,6 @@ class Catalog:
         return names, where
 
     def column_names(self, schema: str, table: str) -> list[str]:
-        """The names of a table's columns."""
         rows = self.ask(
             "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
             f"{quoted(schema)}.{quoted(table)}",
@@ -354,7 +343,6 @@ class Catalog:
         return [name for (name,) in rows]
 
     def typed_columns(self, schema: str, table: str) -> list[CatalogColumn]:
-        """The columns of a table with their types; empty when there is no such table any more."""
         rows = self.ask(
             "SELECT column_name::text, data_type::text, numeric_precision::int, numeric_scale::int FROM information_schema.columns"
             " WHERE table_schema = %s AND table_name = %s AND is_generated = 'NEVER' ORDER BY ordinal_position",
@@ -372,7 +360,7 @@ class Catalog:
     # --- Publication and slot ---------------------------------------------------------------------------------------------------
 
     def published(self, publication: str) -> list[Name] | None:
-        """The tables of a publication; None when there is none of this name. Raises `InvalidArgument` for one that leaves changes out."""
+        """The tables of a publication; None if it does not exist. Raises `InvalidArgument` for one that leaves changes out."""
         rows = self.ask(
             "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s", publication
         )
@@ -390,7 +378,7 @@ class Catalog:
         return [(schema, table) for schema, table in tables]
 
     def check_roots(self, publication: str, table: SourceTable) -> None:
-        """Raise `InvalidArgument` for a publication that tells the partitions of this table by their own names."""
+        """Raise `InvalidArgument` for a publication that names this table's partitions themselves."""
         if self.ask("SELECT 1 FROM pg_publication WHERE pubname = %s AND NOT pubviaroot", publication):
             raise InvalidArgument(
                 "the publication tells partitions one by one, and a partition is captured as a part of its table",
@@ -401,7 +389,7 @@ class Catalog:
             )
 
     def publish(self, publication: str, tables: Sequence[SourceTable], *, add: bool) -> None:
-        """Create the publication of these tables, or add them to it. Raises `PermissionDenied` saying what its owner can do."""
+        """Create the publication of these tables, or add them to it. Raises `PermissionDenied`, with the owner's remedy."""
         # A table's children are tables of their own: a key is not inherited, and the server refuses updates of published tables without one.
         listed = ", ".join(f"ONLY {table.quoted}" for table in tables)
         statement = (
@@ -417,7 +405,7 @@ class Catalog:
             raise
 
     def slot(self, name: str) -> ReplicationSlot | None:
-        """The slot, if it is there. Raises `InvalidArgument` for a slot of another kind or database."""
+        """The slot, if it exists. Raises `InvalidArgument` for one of another kind or database."""
         rows = self.ask(
             "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text, active_pid"
             " FROM pg_replication_slots WHERE slot_name = %s",
@@ -446,31 +434,27 @@ class Catalog:
         return ReplicationSlot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
 
     def has_slot(self, name: str) -> bool:
-        """Whether there is a slot of this name, of whatever kind."""
         return bool(self.ask("SELECT FROM pg_replication_slots WHERE slot_name = %s", name))
 
     def create_slot(self, name: str) -> ReplicationSlot:
-        """Create the slot. It waits for transactions that are under way, and tells all transactions that commit after that."""
+        """Create the slot. It waits for open transactions, and has all that commit later."""
         with self._doing("the slot is made"):
             [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)
         return ReplicationSlot(lsn_of(lsn))
 
     def drop_slot(self, name: str) -> None:
-        """Drop the slot, if it is there."""
         self.ask("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", name)
 
     def newest_transaction(self) -> int:
-        """A number above those of all transactions that have begun to write."""
         [(number,)] = self.ask("SELECT pg_current_xact_id()::text::int8")
         return int(number)
 
     def visible(self) -> VisibleTransactions:
-        """What a reader sees now."""
         [(text,)] = self.ask("SELECT pg_current_snapshot()::text")
         return VisibleTransactions.read(text)
 
     def writers(self, before: int) -> list[str]:
-        """The sessions, and the prepared transactions, whose transactions are older than ``before`` and not visible yet, for people."""
+        """The sessions and prepared transactions with invisible transactions older than ``before``, for people."""
         rows = self.ask(
             f"SELECT {_SESSION}"  # noqa: S608 - of constants
             " FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND age(backend_xid) >= age(%(before)s::text::xid)"
@@ -481,9 +465,9 @@ class Catalog:
 
 
 def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[int, VisibleTransactions] | None:
-    """Begin a transaction that reads a table, and tell the table's OID and what is visible; None when there is no such table.
+    """Begin a transaction that reads a table; its OID and the visible transactions, or None without the table.
 
-    The lock comes before the snapshot: to a snapshot of before, a table that was rewritten meanwhile is empty.
+    The lock comes before the snapshot: a table rewritten in between would be empty.
     """
     psycopg = load_psycopg()
     named = f"{quoted(schema)}.{quoted(name)}"
@@ -500,7 +484,7 @@ def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[
 
 
 def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: Callable[[int], int]) -> None:
-    """Raise `SlotLost` when the topic has events of a time that this server has not reached: the server was set back."""
+    """Raise `SlotLost` when the topic has later events than the server's log: the server was set back."""
     current = catalog.current_lsn()
     if place_of(last_position) > current:
         raise slot_lost(

@@ -1,7 +1,7 @@
-"""The lives of a PostgreSQL's tables: a table is its OID, however it is named, and only while the publication has it. Pure but for the query.
+"""The lives of a PostgreSQL's tables: a table is its OID, under any name, while the publication has it. Pure but for the query.
 
-What the catalogue has now says nothing of the time between two looks, unless it names something that never comes again: OIDs of tables, of
-their places in the publication and of indexes, and the files of partitions.
+Only numbers that never come again show changes between two looks at the catalogue: OIDs of tables, of their places in the
+publication and of indexes, and the files of partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from .state import CapturedTable, TableColumn
 from .tables import IS_TABLE, identity_of, key_of, quoted
 
 Name = tuple[str, str]
-"""Schema and table."""
 
 _BY_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s, publication p WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace),"
 
@@ -25,7 +24,7 @@ _FILLED = """(a.atthasdef OR a.attidentity <> '' OR a.atthasmissing OR (c.relkin
 
 
 def tables_query(version: int) -> str:
-    """The query for the lives of tables: ``publication`` names it, ``oids`` the tables, NULL for all. What `catalog_table_of` takes."""
+    """The query of the tables ``oids`` (NULL: all) for `catalog_table_of`; ``publication`` names the publication."""
     return f"""
 WITH RECURSIVE publication AS (SELECT oid, puballtables, xmin FROM pg_publication WHERE pubname = %(publication)s),
     tree(root, oid, attached) AS (
@@ -59,44 +58,42 @@ SELECT 1 FROM pg_locks l WHERE l.locktype = 'relation' AND l.granted AND l.relat
                 AND x.mode = 'ExclusiveLock')
 LIMIT 1
 """
-"""Whether anybody who has begun to write has a lock on one of the tables with which a table is renamed, dropped, emptied, or published."""
+"""Whether a transaction that has begun to write locks one of the tables as for renaming, dropping, emptying or publishing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table as the catalogue has it at one time."""
+    """A table in the catalogue at one time."""
 
     schema: str
     name: str
     oid: int
     published: int
-    """The OID of its place in the publication; 0: it has none."""
+    """The OID of its place in the publication; 0: none."""
     leaves: tuple[tuple[int, int, int], ...]
-    """Its partitions, each with the number of its file, which changes when it is emptied, and the transaction that attached it. A partition that
-    is partitioned itself has no file.
+    """Its partitions, each with its file's number, which changes when it is emptied, and the transaction that attached it.
+    Partitioned ones have no file.
     """
     identity: str
     key: tuple[str, ...]
     index: int
-    """The OID of the key's index; 0: there is no key."""
+    """The OID of the key's index; 0: no key."""
     numbers: tuple[int, ...]
-    """The numbers of the key's columns, in rising order. A name may be given to another column, and a number never."""
+    """The numbers of the key's columns, rising. A number is never reused, unlike a name."""
     settings: int
-    """The transaction that set which changes the publication has, and by whose name those of partitions; 0: there is none."""
+    """The transaction that set the publication's changes and partitions' names; 0: none."""
     file: int = 0
-    """The number of its file; 0: it has partitions."""
+    """The number of its file; 0: it is partitioned."""
     columns: tuple[TableColumn, ...] = ()
     filled: frozenset[int] = frozenset()
-    """The numbers of columns of which rows may have got a value when the column was added."""
+    """The numbers of columns whose addition may have given rows a value."""
 
     @property
     def named(self) -> Name:
-        """The name with its schema."""
         return self.schema, self.name
 
 
 def catalog_table_of(row: Sequence[Any]) -> CatalogTable:
-    """A table from a row of `tables_query`."""
     schema, name, oid, published, leaves, identity, key, index, numbers, settings, file, found = row
     has_key = identity != "n"
     columns = [one.split(" ", 5) for one in found]
@@ -125,21 +122,20 @@ _TEXTS = frozenset({25, 1043})
 
 
 class TableChange(Enum):
-    """The fate of a table since it was looked at."""
+    """The change of a table since the last look."""
 
     SAME = "same"
     ALTERED = "altered"
-    """It has other columns, and its rows have nothing that the stream did not tell."""
+    """Other columns, and no rows' values beyond the stream's."""
     GROWN = "grown"
-    """It has new partitions, which may have come with rows."""
+    """New partitions, perhaps with rows."""
     FILLED = "filled"
-    """A statement may have given its rows values of columns that the stream did not tell. It may have grown, too."""
+    """Perhaps rows' values of columns without events; perhaps new partitions too."""
     OTHER = "other"
-    """Rows may have come or gone without a word in the stream."""
+    """Perhaps rows gained or lost without events."""
 
 
 def change_since(known: CapturedTable, now: CatalogTable) -> TableChange:
-    """Compare a table with its life when it was looked at last."""
     if (known.oid, known.published, known.settings, known.named) != (now.oid, now.published, now.settings, now.named):
         return TableChange.OTHER
     if now.identity == "f" and known.index != now.index:  # while there was no key, rows may have been double
@@ -157,7 +153,7 @@ def change_since(known: CapturedTable, now: CatalogTable) -> TableChange:
 
 
 def _filled(known: CapturedTable, now: CatalogTable) -> set[int]:
-    """The columns of which a statement may have given rows values without an event: those of a default, of ``USING``, or of another's name."""
+    """The columns that a statement may have filled without events: by a default, by ``USING``, or under another's name."""
     if known.columns == now.columns or not known.columns:
         return set()
     before, names = {column.number: column for column in known.columns}, {column.name for column in known.columns}
@@ -175,7 +171,7 @@ def _filled(known: CapturedTable, now: CatalogTable) -> set[int]:
 
 
 def is_new_to_capture(held: CapturedTable | None, now: CatalogTable) -> bool:
-    """Whether a table is to be captured that is not followed: a new one, or one that stopped, and has since got what it lacked."""
+    """Whether to begin with a table: a new one, or a stopped one that has got what it lacked."""
     if not now.published:
         return False
     return held is None or (
@@ -184,7 +180,6 @@ def is_new_to_capture(held: CapturedTable | None, now: CatalogTable) -> bool:
 
 
 def with_life(known: CapturedTable, now: CatalogTable) -> CapturedTable:
-    """The table with the life that it has now."""
     return replace(
         known,
         schema=now.schema,
@@ -201,7 +196,7 @@ def with_life(known: CapturedTable, now: CatalogTable) -> CapturedTable:
 
 
 def altered(known: CapturedTable, now: CatalogTable) -> CapturedTable:
-    """The same, of one whose rows were not emptied. Columns that are gone are kept: rows may have values by their names."""
+    """The table, not emptied, with its current life. Dropped columns stay: rows may have values by their names."""
     numbers = {column.number for column in now.columns}
     gone = (column for column in known.columns if column.number not in numbers)
     return replace(with_life(known, now), columns=(*now.columns, *gone))
@@ -209,28 +204,27 @@ def altered(known: CapturedTable, now: CatalogTable) -> CapturedTable:
 
 @dataclass(frozen=True, slots=True)
 class CapturePlan:
-    """The tables of a capture, and what is to be done for them."""
+    """The tables of a capture, with their pending work."""
 
     tables: tuple[CapturedTable, ...]
-    """What the state is to have; a table that is to be read is `CapturedTable.is_missing`."""
+    """The next state's tables; one to be read is `CapturedTable.is_missing`."""
     stopped: Mapping[Name, str]
-    """The tables that stop now, with the reasons: nobody was told yet."""
+    """The tables that stop now, with reasons to be sent."""
     grown: Mapping[Name, tuple[int | None, ...]]
-    """What is read besides of tables whose changes are followed: new partitions, or, by None, all."""
+    """More to read of followed tables: new partitions, or with None, all."""
     lives: Collection[CatalogTable]
-    """The tables of the catalogue."""
 
     def unread(self) -> CapturePlan:
-        """The same where the rows are not wanted that tables have when they are new to the capture. What the stream does not tell of a table
-        whose changes are followed is read all the same.
-        """
+        """The plan without reading new tables. Rows of followed tables that the stream lacks are still read."""
         return replace(self, tables=tuple(one if one.is_told or one.held else replace(one, is_read=True) for one in self.tables))
 
 
 def plan_capture(
     known: Iterable[CapturedTable], now: Iterable[CatalogTable], wanted: Mapping[Name, str | None], publication: str
 ) -> CapturePlan:
-    """Compare the tables of a capture with the catalogue. ``wanted``: those to be captured, and why one cannot be read now."""
+    """Compare a capture's tables with the catalogue. ``wanted``: the tables to capture, with the reason why one cannot be read
+    now.
+    """
     lives = {life.named: life for life in now}
     by_oid = {life.oid: life for life in lives.values()}
     tables, stopped, grown = dict[Name, CapturedTable](), dict[Name, str](), dict[Name, tuple[int | None, ...]]()
@@ -257,7 +251,7 @@ def plan_capture(
 
 
 def _held(entry: CapturedTable, life: CatalogTable | None, reason: str) -> CapturedTable:
-    """The table as it stands still, with the life that it has by then: another one brings it back."""
+    """A stopped table with its life by then: a change of it starts the table again."""
     if life is not None and (life.published or life.oid == entry.oid):
         entry = with_life(entry, life)
     else:
@@ -270,7 +264,7 @@ def _new_leaves(entry: CapturedTable, now: CatalogTable) -> tuple[int, ...]:
 
 
 def _adopted(known: Iterable[CapturedTable], lives: Mapping[Name, CatalogTable]) -> Iterable[CapturedTable]:
-    """The tables with OIDs; an earlier release kept names only, joined. Where two tables have such a name, both are read again."""
+    """The tables with OIDs; an earlier release kept joined names only. Two tables of one such name are both read again."""
     for entry in known:
         if entry.oid:
             yield entry
@@ -283,7 +277,6 @@ def _adopted(known: Iterable[CapturedTable], lives: Mapping[Name, CatalogTable])
 
 
 def _why_gone(entry: CapturedTable, life: CatalogTable | None, by_oid: Mapping[int, CatalogTable], publication: str) -> str:
-    """Why a table is not captured any more."""
     add = f"ALTER PUBLICATION {quoted(publication)} ADD TABLE {quoted(entry.schema)}.{quoted(entry.name)}"
     again = f"{add}, or name it with --table, and it is read again"
     there = by_oid.get(entry.oid)

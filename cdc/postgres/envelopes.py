@@ -1,7 +1,7 @@
-"""PostgreSQL's row changes as Debezium's envelopes in messages; pure, except for the one question to the source.
+"""PostgreSQL's row changes as messages with Debezium's envelopes; pure, except for one query of the source.
 
-The body is ``{"key": …, "value": {before, after, source, op, ts_ms, transaction}}``. The message group is the table and the row's key, so
-that the changes of a row stay in order. A truncate's message group is the table alone.
+The body is ``{"key": …, "value": {before, after, source, op, ts_ms, transaction}}``. The message group is the table and the
+row's key, which keeps a row's changes in order; for a truncate it is the table.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class KeyMissing(ValueError):
-    """A row does not say its key: internal to what makes events of changes."""
+    """A row without its key; internal."""
 
 
 class EnvelopeMessage(NamedTuple):
-    """One message of the topic."""
+    """A message of the topic."""
 
     position: int
     body: bytes
@@ -49,33 +49,31 @@ class EnvelopeMessage(NamedTuple):
     keys: tuple[str, ...]
     op: str
     envelope: Mapping[str, Any] | None = None
-    """What the body says, for a topic with a schema; there the body is empty."""
+    """The body's content, for a topic with a schema, where the body is empty."""
     row_key: Mapping[str, Any] | None = None
     not_sent: tuple[str, ...] = ()
-    """The columns that the source did not send, as they did not change; None stands in their place in ``envelope``."""
+    """The unchanged columns that the source did not send, None in ``envelope``."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeTable:
-    """A table as its events have it."""
+    """A table in its events."""
 
     schema: str
     name: str
     columns: tuple[str, ...]
     conversions: tuple[ValueConversion, ...]
     key: tuple[int, ...]
-    """The places of the key's columns, in the table's order, whatever the index's order is: the stream does not tell that."""
+    """The key's places, in the table's order: the stream lacks the index's."""
     types: str | None = None
-    """The name of the object that has the columns' types, where there is one."""
+    """The object with the columns' types, if there is one."""
     oid: int = 0
 
     @property
     def qualified(self) -> str:
-        """The name with its schema."""
         return f"{self.schema}.{self.name}"
 
     def fields(self, row: Row) -> dict[str, Any]:
-        """The row by columns, as JSON values."""
         return {
             name: None
             if value is None
@@ -86,15 +84,13 @@ class EnvelopeTable:
         }
 
     def unsent(self, row: Row) -> tuple[str, ...]:
-        """The columns whose values the source did not send."""
         return tuple(name for name, value in zip(self.columns, row, strict=True) if value is UNCHANGED)
 
     def key_of(self, row: Row) -> Row:
-        """The key's values of a row."""
         return tuple(row[place] for place in self.key)
 
     def is_whole(self, row: Row) -> bool:
-        """Whether a row of the past has more than its key."""
+        """Whether an old row has more than its key."""
         return len(row) == len(self.key) or any(value is not None for place, value in enumerate(row) if place not in self.key)
 
     def key_fields(self, row: Row) -> dict[str, Any]:
@@ -110,19 +106,18 @@ class EnvelopeTable:
 
 @dataclass(frozen=True, slots=True)
 class EventOrigin:
-    """The origin that all events of a capture tell."""
+    """The origin in all events of a capture."""
 
     database: str
     name: str
-    """The name of the capture: its slot."""
 
 
 Reread = Callable[[EnvelopeTable, Row, Sequence[int], int], Row | None]
-"""The values that these columns (by place) of the row with this key have now; None when there is no such row."""
+"""The current values of these columns (by place) of a key's row; None when it is gone."""
 
 
 class EnvelopeEncoder:
-    """Turns the messages of a stream, in their order, into events."""
+    """Turns a stream's messages, in order, into events."""
 
     def __init__(
         self,
@@ -136,11 +131,10 @@ class EnvelopeEncoder:
         on_table: Callable[[EnvelopeTable], None] | None = None,
         keep_types: Callable[[TableTypes], None] | None = None,
     ) -> None:
-        """``keys``: the columns that tell a table's rows apart; None for a table whose changes are not taken, of which ``passed_over`` is told
-        when one comes.
+        """``keys``: the key's columns of a table; None skips its changes, and ``passed_over`` is called for each.
 
-        ``on_table`` is told of each table before its events come, for a topic with a schema. There events have their envelopes, and no
-        bodies. ``keep_types`` keeps the types of a table before its events come, which name them.
+        ``on_table`` is called for each table before its events, for a topic with a schema, where events have envelopes instead
+        of bodies. ``keep_types`` keeps a table's types before events name them.
         """
         self._keep_types = keep_types
         self._typed, self._on_table = on_table is not None, on_table or (lambda table: None)
@@ -155,7 +149,6 @@ class EnvelopeEncoder:
         self._transaction = Begin(0, 0, 0)
 
     def relation(self, relation: Relation) -> None:
-        """Note that a table is like this from here on."""
         self._relations[relation.oid] = relation
         self._tables.pop(relation.oid, None)
         if (key := self._keys(relation)) is not None:
@@ -166,7 +159,7 @@ class EnvelopeEncoder:
     def table(
         self, schema: str, name: str, columns: Sequence[RelationColumn], key: Sequence[str], *, oid: int = 0
     ) -> EnvelopeTable:
-        """A table with these columns. Their types are kept by then."""
+        """A table with these columns, whose types are kept."""
         names, types = tuple(column.name for column in columns), None
         if self._keep_types is not None:
             known = {column.name: self._conversions.column_type(column.type_oid, column.modifier) for column in columns}
@@ -176,14 +169,13 @@ class EnvelopeEncoder:
         return EnvelopeTable(schema, name, names, conversions, tuple(sorted(names.index(name) for name in key)), types, oid)
 
     def begin(self, begin: Begin) -> None:
-        """Note that a transaction begins."""
         self._transaction = begin
 
     def events(
         self, change: Insert | Update | Delete | Truncate | LogicalMessage, lsn: int, positions: PositionCounter
     ) -> list[EnvelopeMessage]:
-        """The events of one change in the topic. A change has as many positions whether it is taken or not: a capture that comes after this one
-        may know more of its table, and is to give the others the same ones.
+        """The events of one change. Skipped changes count as many positions, so that a later capture, which may take them,
+        gives the others the same ones.
         """
         match change:
             case Truncate(relations):
@@ -209,13 +201,11 @@ class EnvelopeEncoder:
             return []
 
     def _taken(self, relation: int) -> EnvelopeTable | None:
-        """The table, if its changes are taken."""
         if (table := self._tables.get(relation)) is None:
             self._passed_over(self._relations[relation])
         return table
 
     def _takes_two(self, update: Update) -> bool:
-        """Whether an update may move a row to another key, as far as the stream tells."""
         if update.old is not None and self._relations[update.relation].identity == "f":
             return True
         before = update.old or update.key
@@ -240,9 +230,9 @@ class EnvelopeEncoder:
         return [removed, self._changed(table, "c", None, self._completed(table, row), lsn, second)]
 
     def _completed(self, table: EnvelopeTable, row: Row) -> Row:
-        """A row with a new key, completed: no row holds the large values that the server did not send, so they are read again.
+        """A row with a new key, completed by reading the large values that the server did not send.
 
-        They may be of a later time. Then the change that made them, or moved or removed the row, comes later in the stream too.
+        If they are newer than the change, the stream has their own change later.
         """
         places = [place for place, value in enumerate(row) if value is UNCHANGED]
         found = self._reread(table, table.key_of(row), places, self._transaction.transaction) if places else None
@@ -260,16 +250,15 @@ class EnvelopeEncoder:
         return self._event(table, "d", key, table.fields(row) if whole and table.is_whole(row) else key, None, lsn, position)
 
     def read(self, table: EnvelopeTable, row: Row, lsn: int, position: int) -> EnvelopeMessage:
-        """The event of a row that a snapshot has read."""
         return self._event(table, "r", table.key_fields(row), None, table.fields(row), lsn, position)
 
     def heartbeat(self, position: int) -> EnvelopeMessage:
-        """The event that tells of nothing but the stream itself, as Debezium's heartbeats do."""
+        """An event without a change, as Debezium's heartbeats."""
         body = _encode({"key": {"serverName": self._source.name}, "value": {"ts_ms": self._now_ms()}})
         return EnvelopeMessage(position, body, message_group_of("heartbeat", self._source.name, None), None, (), "heartbeat")
 
     def stopped(self, schema: str, name: str, reason: str, position: int) -> EnvelopeMessage:
-        """The event that says that a table is not captured any more, as a message of Debezium's form: no row changes."""
+        """The event for a table that is no longer captured, a message of Debezium's form."""
         now_ms = self._now_ms()
         commit_lsn, order = split(position)
         source = {
@@ -291,7 +280,6 @@ class EnvelopeEncoder:
         )
 
     def truncated(self, table: EnvelopeTable, lsn: int, position: int) -> EnvelopeMessage:
-        """The event that removes all rows there before."""
         return self._event(table, "t", None, None, None, lsn, position)
 
     def _event(

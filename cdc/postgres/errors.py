@@ -1,4 +1,4 @@
-"""The failures of a PostgreSQL, and psycopg's errors in Penstock's words."""
+"""The failures of a PostgreSQL, and psycopg's errors as Penstock's."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class SlotInUse(CaptureRetry):
 
 
 class SlotLost(CallError):
-    """The replication slot is gone, or the server has dropped log that it was to keep: changes are missing."""
+    """The replication slot is gone, or the server dropped log for it: changes are missing."""
 
     kind = "slot_lost"
 
 
 def load_psycopg() -> Any:  # noqa: ANN401 - a module
-    """psycopg, which is an extra. Raises `MissingDependency`."""
+    """The extra psycopg. Raises `MissingDependency`."""
     try:
         import psycopg
     except ImportError as error:
@@ -49,7 +49,6 @@ def translated(operation: str, where: str) -> Iterator[None]:
 
 
 def translation(error: Any, operation: str, where: str) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
-    """The `PenstockError` for an error of psycopg's."""
     psycopg = load_psycopg()
     said = (getattr(error.diag, "message_primary", None) or str(error)).strip()
     state = error.sqlstate or ""
@@ -82,8 +81,8 @@ def translation(error: Any, operation: str, where: str) -> PenstockError:  # noq
 
 
 def ended(error: Any, where: str, publication: str) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
-    """The `PenstockError` for the reason why a server has ended a stream. What it says of a change in its log, it says for good: it decodes
-    the log with the catalogue of the change's time.
+    """The `PenstockError` for the end of a stream. An error of a change in the log is permanent: the log is decoded by the
+    catalogue of its time.
     """
     said = str(error.diag.message_primary or error).strip().splitlines()[0]
     state = error.sqlstate or ""
@@ -107,7 +106,6 @@ def ended(error: Any, where: str, publication: str) -> PenstockError:  # noqa: A
 
 
 def slot_lost(slot: str, observed: str) -> SlotLost:
-    """The error for changes that are gone for good."""
     return SlotLost(
         "the replication slot is lost: changes since it was read last are gone",
         operation="capture",

@@ -1,4 +1,4 @@
-"""One connection's worth of following: the stream's events go into the outbox, and durable ones are confirmed."""
+"""One connection's stream: its events go into the outbox, and durable ones are confirmed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .stream import Keepalive, ReplicationStream, XLogData
 _CONFIRM_S, _ALIVE_S, _TELL_S = 1.0, 10.0, 1.0
 _IDLE_S, _BUSY_S = 0.25, 0.005
 _LOOK_EVERY = 512
-"""The number of messages that follow one another without a pause, between two looks at the clock."""
+"""The most messages between two looks at the clock."""
 
 
 class SlotFollower:
-    """Reads a stream from where its slot has it begin."""
+    """Reads a stream from its slot's beginning."""
 
     def __init__(
         self, envelopes: EnvelopeEncoder, outbox: Outbox, clock: Clock, *, reached: Callable[[str], None], tell: Callable[[], None]
@@ -26,15 +26,14 @@ class SlotFollower:
         self._envelopes, self._outbox, self._clock, self._reached, self._tell = envelopes, outbox, clock, reached, tell
         self._positions = PositionCounter()
         self._within = False
-        """Whether the stream is amid a transaction."""
         self._end_lsn: int | None = None
-        """The LSN that may be confirmed once all gathered events are durable."""
+        """The LSN to confirm once all gathered events are durable."""
         self._confirmed_lsn = 0
         self._confirmed_s = self._told_s = clock.monotonic_s()
 
     def run(self, stream: ReplicationStream, stopped: Callable[[], bool], until_lsn: int | None) -> None:
-        """Follow until ``stopped()``, or until all before ``until_lsn`` is read, and nothing of a transaction behind. Then everything that was
-        read is durable. Raises `SourceUnavailable`.
+        """Follow until ``stopped()``, or to ``until_lsn``, between transactions; everything read is durable then. Raises
+        `SourceUnavailable`.
         """
         stream.confirm(0, self._now_us(), ask=True)
         read = 0
@@ -61,7 +60,6 @@ class SlotFollower:
         self._tell()
 
     def _is_through(self, until_lsn: int | None) -> bool:
-        """Whether the stream stands behind a place, between transactions."""
         place = max(self._outbox.confirmed_lsn, self._end_lsn or 0)
         return until_lsn is not None and not self._within and place >= until_lsn
 
@@ -122,7 +120,6 @@ class SlotFollower:
             self._reached("confirmed")
 
     def _has_risen(self) -> bool:
-        """Whether more is durable than was confirmed last."""
         return self._outbox.confirmed_lsn > self._confirmed_lsn
 
     def _now_us(self) -> int:

@@ -1,7 +1,7 @@
-"""Messages of PostgreSQL's plugin pgoutput, protocol version 1, values in text form: bytes to messages, and nothing else.
+"""Messages of PostgreSQL's plugin pgoutput, protocol version 1, with values as text, from bytes.
 
-A transaction comes whole, in the order of commits: `Begin`, its changes in the order they were made, `Commit`. Before the first change of a
-table, and again after the table was altered, a `Relation` describes its columns.
+A transaction comes whole, in the order of commits: `Begin`, its changes, `Commit`. A `Relation` with its columns comes before a
+table's first change, and after the table was altered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...log.errors import DataDamaged
 
 PROTOCOL_VERSION = 1
 EPOCH_US = 946_684_800_000_000
-"""The Unix time of the year 2000, from which PostgreSQL counts microseconds."""
+"""The Unix time of PostgreSQL's epoch, the year 2000, in microseconds."""
 
 _BEGIN = struct.Struct(">QqI")
 _COMMIT = struct.Struct(">BQQq")
@@ -25,14 +25,14 @@ _U16 = struct.Struct(">H")
 
 
 class UnchangedToast(Enum):
-    """The value of a large column that an update left alone: the server does not send it."""
+    """The value of a large column that an update left alone, and the server does not send."""
 
     UNCHANGED = "unchanged"
 
 
 UNCHANGED = UnchangedToast.UNCHANGED
 Value: TypeAlias = str | UnchangedToast | None
-"""The value of a column: as the type's output function writes it, NULL, or not sent."""
+"""The value of a column: the output function's text, NULL, or not sent."""
 Row: TypeAlias = tuple[Value, ...]
 
 
@@ -41,9 +41,8 @@ class Begin:
     """A transaction begins."""
 
     commit_lsn: int
-    """The place of its commit in the write-ahead log: higher than that of every transaction that came before."""
+    """The place of its commit in the write-ahead log: above all transactions before."""
     committed_us: int
-    """Unix time."""
     transaction: int
 
 
@@ -53,7 +52,7 @@ class Commit:
 
     commit_lsn: int
     end_lsn: int
-    """All later commits lie here or behind."""
+    """The place before all later commits."""
     committed_us: int
 
 
@@ -64,14 +63,14 @@ class RelationColumn:
     name: str
     type_oid: int
     is_key: bool
-    """Whether it is part of the replica identity: with REPLICA IDENTITY FULL every column is."""
+    """Whether it is in the replica identity: every column is with REPLICA IDENTITY FULL."""
     modifier: int = -1
     """The type's modifier, such as a numeric's precision and scale; -1: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it is from here on."""
+    """A table from here on."""
 
     oid: int
     schema: str
@@ -93,14 +92,14 @@ class Update(NamedTuple):
 
     relation: int
     key: Row | None
-    """The columns of the identity before the change, the others NULL; only if one of them changed."""
+    """The old identity's columns, the others NULL; only if one changed."""
     old: Row | None
-    """The whole row before the change; only with REPLICA IDENTITY FULL."""
+    """The whole old row; only with REPLICA IDENTITY FULL."""
     row: Row
 
 
 class Delete(NamedTuple):
-    """A row is gone; either ``key`` or ``old`` is there."""
+    """A row is gone; ``key`` or ``old`` is there."""
 
     relation: int
     key: Row | None
@@ -116,7 +115,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """A message that an application wrote into the log (`pg_logical_emit_message`)."""
+    """An application's message in the log (`pg_logical_emit_message`)."""
 
     transactional: bool
     lsn: int
@@ -126,7 +125,7 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class OtherMessage:
-    """A message that says nothing about rows: the origin of a transaction, the name of a type."""
+    """A message without rows, such as a transaction's origin or a type's name."""
 
     kind: str
 
@@ -135,7 +134,7 @@ Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Trun
 
 
 def decode(data: bytes) -> Message:
-    """One message of the plugin. Raises `DataDamaged` for messages that the protocol does not know."""
+    """One message of the plugin. Raises `DataDamaged` for one outside the protocol."""
     try:
         return _decode(data)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
@@ -211,7 +210,6 @@ def _relation(data: bytes) -> Relation:
 
 
 def _row(data: bytes, place: int) -> tuple[Row, int]:
-    """The values that begin at ``place``, and the place behind them."""
     count = _U16.unpack_from(data, place)[0]
     place += 2
     values: list[Value] = []

@@ -1,9 +1,9 @@
-"""Places in PostgreSQL's write-ahead log, and the one number that says where an event stands in the stream of changes.
+"""Places in PostgreSQL's write-ahead log, and events' positions in the stream of changes, which are the sequences they are sent
+under.
 
-That number is the sequence under which the event is sent, and the position that its envelope tells: `position_of` computes the same number
-from it. It is ``commit LSN / 8 << 20 | number within the transaction``: commits come in the order of their LSNs, which are multiples of 8.
-
-No event has the number 0. So a position with that number lies between transactions, and names a place in the log.
+A position is ``commit LSN / 8 << 20 | number within the transaction``: LSNs rise with commits, and are multiples of 8.
+`position_of` computes it from an envelope. No event has the number 0, which lies between transactions and names a place in the
+log.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from ...log.errors import InvalidArgument, LimitExceeded
 
 ORDER_BITS = 20
-"""The bits of an event's number within its transaction. A larger transaction borrows numbers of the log's next bytes."""
+"""The bits of an event's number in its transaction. A larger transaction borrows numbers of the log's next bytes."""
 _ORDER = (1 << ORDER_BITS) - 1
 
 
 def lsn_of(text: str) -> int:
-    """``16/B374D848`` as a number. Raises `InvalidArgument`."""
+    """The number of ``16/B374D848``. Raises `InvalidArgument`."""
     high, slash, low = text.partition("/")
     try:
         return int(high, 16) << 32 | int(low if slash else "", 16)
@@ -25,52 +25,48 @@ def lsn_of(text: str) -> int:
 
 
 def lsn_text(lsn: int) -> str:
-    """The number as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def base_of(lsn: int) -> int:
-    """All events of transactions whose commit lies at ``lsn`` or behind have positions above this number."""
+    """The number below all events of transactions that commit at ``lsn`` or later."""
     return lsn >> 3 << ORDER_BITS
 
 
 def after(position: int) -> int:
-    """The least position above this one that an event may have."""
     return position + 1 if (position + 1) % (1 << ORDER_BITS) else position + 2
 
 
 def is_between(position: int) -> bool:
-    """Whether this position is no event's, but lies between transactions: all that end before its place are told by then, and no other."""
+    """Whether the position lies between transactions: all that end before its place come earlier, and no other."""
     return position > 0 and position % (1 << ORDER_BITS) == 0
 
 
 def split(position: int) -> tuple[int, int]:
-    """The LSN and the order that an envelope tells, from which `position_of` makes this number again."""
+    """The LSN and the order in an envelope, the input of `position_of`."""
     return position >> ORDER_BITS << 3, position & _ORDER
 
 
 class PositionCounter:
-    """Counts along the stream, from a place in the log at which it may begin.
+    """Counts along the stream, from a place where it may begin.
 
-    The same stream gives the same numbers, wherever it begins among the places that `may_begin_at` allowed: that makes them usable as
-    sequences. A transaction of more than a million events runs into numbers of later commits, which then are pushed behind it. Until the
-    log has caught up with its numbers, no beginning is allowed.
+    The numbers are the same from every place that `may_begin_at` allowed, as sequences have to be. More than a million events
+    in a transaction take numbers of later commits, which move up. No beginning is allowed before the log has caught up.
     """
 
     def __init__(self) -> None:
         self._last = -1
 
     def begin(self, commit_lsn: int) -> None:
-        """Note that a transaction begins."""
         self._last = max(self._last, base_of(commit_lsn))
 
     def next(self) -> int:
-        """The position of the transaction's next event. Raises `LimitExceeded` where numbers end, in a log of 64 TiB."""
+        """The next event's position. Raises `LimitExceeded` in a log of 64 TiB."""
         self._last = after(self._last)
         if self._last >= 1 << 63:
             raise LimitExceeded("the source's log is too long to number its events", expected="less than 64 TiB")
         return self._last
 
     def may_begin_at(self, end_lsn: int) -> bool:
-        """Whether a stream that begins there gets the same numbers as now. All events counted before must lie before it."""
+        """Whether a stream from there gets the same numbers: all events counted so far have to lie before it."""
         return base_of(end_lsn) >= self._last

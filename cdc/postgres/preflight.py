@@ -1,4 +1,4 @@
-"""A database that is to be captured: whether it can be, found before anything is changed."""
+"""The read-only checks of a database before its capture."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ log = logging.getLogger("penstock.cdc.postgres")
 
 
 class CapturePreflight:
-    """A database that can be captured: the state found before anything was changed."""
+    """A database that can be captured, as found by the checks."""
 
     def __init__(self, catalog: Catalog, options: PostgresOptions) -> None:
-        """Ask, read only. Raises whatever keeps the capture from working, each error with a remedy.
+        """Check, read only. Raises what prevents the capture, with a remedy.
 
-        Once there is a slot, a table that cannot be captured is no error of all: see `check_new`.
+        Once a slot exists, one table's problem does not: see `check_new`.
         """
         catalog.check_server()
         self._options = options
@@ -71,8 +71,8 @@ class CapturePreflight:
                 self.check_new(None)
 
     def check_new(self, state: CaptureState | None) -> None:
-        """Raise for a table that cannot be captured, if it was named and nothing is known of it. The others stop by themselves, and what is no table
-        by itself is passed over.
+        """Raise for a named, unknown table that cannot be captured. Other tables stop alone, and names without a table are
+        skipped.
         """
         known = set[Name]() if state is None else {table.named for table in state.tables}
         known_as = set[str]() if state is None else {table.qualified for table in state.tables}
@@ -90,12 +90,11 @@ class CapturePreflight:
 
     @property
     def wanted(self) -> dict[Name, str | None]:
-        """The tables that are to be captured, and why one cannot be read."""
+        """The tables to capture, with the reason why one cannot be read."""
         return {table.named: None if (why := self.problems.get(table.named)) is None else reason_of(why) for table in self.tables}
 
 
 def reason_of(error: PenstockError) -> str:
-    """An error in one sentence, for a table that stands still because of it."""
     observed = "" if error.observed is None else f" ({error.observed})"
     hint = "" if error.hint is None else f"; {error.hint}"
     return f"{error.message}{observed}{hint}"

@@ -1,4 +1,4 @@
-"""Questions that wait for other sessions, perhaps for good: they end when the capture is to stop, and say what they wait for."""
+"""Queries that wait for other sessions, perhaps forever: the log names those sessions, and a stop ends the query."""
 
 from __future__ import annotations
 
@@ -19,26 +19,23 @@ T = TypeVar("T")
 
 
 class StopRequested(Exception):
-    """A question was given up, as the capture is to stop."""
+    """A query was ended by the capture's stop."""
 
 
 class QueryWatch:
-    """Looks at questions that take long."""
+    """Watches long queries."""
 
     def __init__(self, now_s: Callable[[], float], blockers: Callable[[int], list[str]]) -> None:
-        """``blockers``: the transactions that a session waits for, by its pid, for people."""
+        """``blockers``: the transactions that block a session, by its pid, for people."""
         self._now_s, self._blockers = now_s, blockers
         self._told_s = 0.0
         self.stopped: Callable[[], bool] = lambda: False
         self.doing = "the database is asked"
-        """What is done once the question is answered."""
 
     def begin(self) -> None:
-        """Note that a question begins."""
         self._told_s = self._now_s()
 
     def look(self, pid: int) -> None:
-        """Look at a session that has not answered yet. Raises `StopRequested`."""
         if self.stopped():
             raise StopRequested
         if (now_s := self._now_s()) - self._told_s < _TELL_WAITS_S:
@@ -49,7 +46,6 @@ class QueryWatch:
 
 
 def watched(watch: QueryWatch) -> type[Connection[Any]]:
-    """A class of connections whose questions are watched."""
     psycopg = load_psycopg()
 
     class WatchedConnection(psycopg.Connection):  # type: ignore[misc, name-defined]
@@ -68,7 +64,7 @@ def watched(watch: QueryWatch) -> type[Connection[Any]]:
 
 
 def _looking(gen: Generator[Any, Any, T], look: Callable[[], None]) -> Generator[Any, Any, T]:
-    """The same waits of psycopg's, with a look where one brought nothing."""
+    """The same waits of psycopg's, with a look after each fruitless one."""
     try:
         wanted = next(gen)
         while True:

@@ -1,8 +1,8 @@
-"""The rows that tables have at the beginning, read chunk by chunk in the order of their keys.
+"""The initial rows of tables, read chunk by chunk in key order.
 
-A chunk is one batch of the topic, whole or not at all, and is recorded before it is sent. So after a kill the producer's last sequence
-tells whether it is there, and reading goes on behind it or with it. Later chunks are then of a later time. That is harmless: a snapshot's
-positions lie before those of all changes that the slot still tells, and every later change is among these.
+A chunk is one batch of the topic, whole or not at all, and recorded before it is sent: after a kill the producer's last
+sequence shows where to go on. Later chunks are newer, which is harmless: a snapshot's positions lie before those of the slot's
+changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotReader:
-    """Reads tables into the topic, and goes on with what an earlier snapshot has left."""
+    """Reads tables into the topic, from where an earlier snapshot ended."""
 
     def __init__(
         self,
@@ -55,9 +55,8 @@ class SnapshotReader:
         self.rows = 0
 
     def read(self, tables: Sequence[SourceTable], slot_lsn: int) -> None:
-        """Send the rows of these tables, at positions between the last one sent and the slot's place.
-
-        Ends early when it is told to stop, and where a table is not any more what the state says.
+        """Send the tables' rows, at positions between the last one sent and the slot's place. Ends early where a table is no
+        longer the state's.
         """
         self._envelopes.begin(Begin(0, 0, 0))
         for table in tables:
@@ -81,7 +80,7 @@ class SnapshotReader:
             self._finished(entry)
 
     def read_grown(self, table: SourceTable, leaves: Sequence[int | None], life: CatalogTable, slot_lsn: int) -> None:
-        """Send the rows of new partitions of a table, or, for None, all. Those that the topic has stay."""
+        """Send the rows of a table's new partitions, or with None, all. The topic's rows stay."""
         self._envelopes.begin(Begin(0, 0, 0))
         entry = self._tables.entry(table.named)
         now = altered(entry, life)
@@ -96,7 +95,6 @@ class SnapshotReader:
         self._reached("partitions done")
 
     def tell_stopped(self, reasons: Mapping[Name, str]) -> None:
-        """Send that tables are not captured any more."""
         events, position = [], max(self._producer.last_sequence, 0)
         for (schema, name), reason in reasons.items():
             position = after_position(position)
@@ -125,8 +123,8 @@ class SnapshotReader:
         leaf: int | None = None,
         adds: bool = False,
     ) -> Iterator[tuple[list[tuple[str, ...]], list[EnvelopeMessage]]]:
-        """The keys and the events of each chunk, of the whole table or of one of its partitions. Nothing is read of a table that is not any
-        more what the state says.
+        """The keys and events of each chunk, of the table or one partition. Nothing is read of a table that is no longer the
+        state's.
         """
         position, limit = after_position(max(self._producer.last_sequence, 0)), base_of(slot_lsn)
         keys: list[tuple[str, ...]] = []
@@ -159,7 +157,7 @@ class SnapshotReader:
             yield keys, events
 
     def _begun(self, connection: Connection[Any], table: SourceTable, entry: CapturedTable, leaf: int | None) -> SourceTable | None:
-        """Begin to read; what is to be read, by its name now. None: it has changed, and is to be looked at again."""
+        """Begin to read; the table under its current name, or None if it has changed."""
         source = table
         if leaf is not None:
             names = self._catalog.names_of(leaf)
@@ -178,7 +176,6 @@ class SnapshotReader:
 
 @contextmanager
 def _rows_named(table: str, last: Callable[[], Sequence[str] | None]) -> Iterator[None]:
-    """Name the row that cannot be read by the one before it: more of it does not come."""
     try:
         with translated("read the table", table):
             yield

@@ -1,6 +1,6 @@
-"""What a capture keeps besides its topic: its identity, and the progress of its snapshot. One small object, written by compare-and-set.
+"""A capture's state besides its topic: its identity, and its snapshot's progress, in one object written by compare-and-set.
 
-The stream's progress is not in it: the producer's last sequence and the slot's confirmed place tell that.
+The stream's progress is the producer's last sequence, and the slot's confirmed place.
 """
 
 from __future__ import annotations
@@ -21,84 +21,75 @@ from ..events.table_types import CAPTURES, TableTypes, types_key
 
 FORMAT = 2
 _NAMES_ONLY = 1
-"""The format of releases that kept the names of tables that were read, and nothing else of them."""
+"""The format with names of tables only."""
 _TAKE_OVERS_MAX = 5
-"""How often a state is read again that an earlier process wrote meanwhile."""
 
 
 class TableColumn(NamedTuple):
-    """A column of a table. Its number is never another's."""
+    """A column of a table; its number is never reused."""
 
     number: int
     changed: int
-    """The transaction that changed its definition last."""
+    """The transaction of its definition's last change."""
     type: int
-    """The OID of its type."""
     modifier: int
     name: str
-    """Empty: its values are generated, and no event has them."""
+    """Empty for generated values, which no event has."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table of the topic, by the name that its events have there."""
+    """A table of the topic, under the name in its events."""
 
     schema: str
-    """Empty in what an earlier release kept: there the name has the schema in it."""
+    """Empty in the format of names only, where ``name`` has the schema."""
     name: str
     oid: int = 0
     published: int = 0
     """The OID of its place in the publication."""
     leaves: tuple[tuple[int, int, int], ...] = ()
-    """The OIDs of its partitions, with the numbers of their files and the transactions that attached them."""
+    """Its partitions' OIDs, files' numbers, and attaching transactions."""
     index: int = 0
-    """The OID of the index that tells its rows apart."""
     numbers: tuple[int, ...] = ()
-    """The numbers of the key's columns."""
     settings: int = 0
-    """The transaction that set what the publication tells of its tables."""
+    """The transaction that set the publication's options."""
     file: int = 0
-    """The number of its file, which changes when its rows are written anew; 0: it has partitions."""
+    """The number of its file, which changes when rows are rewritten; 0: it is partitioned."""
     columns: tuple[TableColumn, ...] = ()
-    """The columns that it has and had; none in what an earlier release kept."""
+    """Its present and former columns; none in formats of earlier releases."""
     is_read: bool = False
-    """Whether its rows are in the topic, or were not wanted, so that its changes follow."""
+    """Whether its changes follow, with its rows in the topic or not wanted."""
     is_told: bool = False
-    """Whether the topic may have rows of this name already: they are emptied before its rows come."""
+    """Whether the topic may have rows of this name, to be emptied first."""
     held: str | None = None
-    """Why it is not captured any more; None: it is."""
+    """Why it is no longer captured."""
 
     @property
     def is_missing(self) -> bool:
-        """Whether its rows are to be read."""
         return not self.is_read and self.held is None
 
     @property
     def named(self) -> tuple[str, str]:
-        """The name with its schema."""
         return self.schema, self.name
 
     @property
     def qualified(self) -> str:
-        """The name with its schema, for people."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a table that were read together and are sent as one batch. Written before the batch is sent."""
+    """A table's rows in one batch, recorded before it is sent."""
 
     table: str
     after: tuple[str, ...] | None
-    """The key behind which it begins; None: it begins with the first row."""
+    """The key before its first row; None: the table's beginning."""
     last: tuple[str, ...] | None
-    """The key of its last row; None: it is empty."""
     start: int
-    """The first sequence."""
     end: int
-    """The last sequence: the producer's name has it, or nothing of the chunk is there."""
+    """The last sequence: the producer has it, or nothing of the chunk is there."""
     oid: int = 0
-    """The table's own; 0 in what an earlier release kept."""
+    """The table's OID; 0 in earlier formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +97,24 @@ class CaptureState:
     """The state of one slot and one topic."""
 
     life: str
-    """The life of the topic, which may be deleted and made anew."""
+    """The topic's life: a topic of the same name made anew has another."""
     system: str
     database: str
     publication: str
     tables: tuple[CapturedTable, ...] = ()
     renewing: bool = False
-    """Whether the snapshot is not the first: then tables are emptied before their rows come."""
+    """Whether tables are emptied before their rows, after the first snapshot."""
     chunk: Chunk | None = None
     writes: int = field(default=0, compare=False)
-    """The number of the write. So no two states have the same bytes, for which stores would give them the same version."""
+    """The number of the write, which makes states' bytes differ: stores give equal bytes the same version."""
 
     @property
     def done(self) -> tuple[str, ...]:
-        """The tables whose changes follow, for people."""
         return tuple(table.qualified for table in self.tables if table.is_read)
 
     def settled(self, last_sequence: int) -> CaptureState:
-        """The state in which the chunk is there, by what the producer's name has before anything else is sent under it: later on a chunk
-        that never came would seem to be there.
+        """The state with the chunk confirmed or dropped, by the producer's last sequence. Once other events are sent, a lost
+        chunk would seem sent.
         """
         chunk = self.chunk
         if chunk is None or last_sequence >= chunk.end:
@@ -134,9 +124,7 @@ class CaptureState:
         return replace(self, chunk=replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
 
     def planned(self, tables: Iterable[CapturedTable], *, stopping: Container[tuple[str, str]]) -> CaptureState:
-        """The state with the tables that there are now. Those that are ``stopping`` are to be told of first. A chunk stays if its table is the
-        one that it was.
-        """
+        """The state with the current tables. Those ``stopping`` are reported first. A chunk stays with its unchanged table."""
         before, chunk = {table.named: table for table in self.tables}, self.chunk
         now = tuple(before.get(table.named, replace(table, held=None)) if table.named in stopping else table for table in tables)
         if chunk is not None and not chunk.oid:  # of an earlier release
@@ -151,12 +139,11 @@ class CaptureState:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything may be in the topic."""
         return any(table.is_read for table in self.tables) or self.chunk is not None
 
 
 class StateStore:
-    """Reads and writes the object. Only the process that read or wrote it last may write it next."""
+    """Reads and writes the state. Only its last reader or writer may write it next."""
 
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
@@ -166,7 +153,6 @@ class StateStore:
 
     @property
     def key(self) -> str:
-        """The key of the state."""
         return self._object.key
 
     def load(self) -> CaptureState | None:
@@ -177,9 +163,8 @@ class StateStore:
         return state
 
     def take_over(self) -> CaptureState | None:
-        """The stored state, written anew. So a write of an earlier process that got no answer, and may still be on its way, never fits any more.
-
-        It might tell of a chunk that was never sent, and seem to be right once other events have its sequences. Raises as `load` and `save` do.
+        """The stored state, rewritten, so that an earlier process's write still under way fails. Otherwise it could restore a
+        chunk that was never sent, and would seem sent by other events' sequences. Raises as `load` and `save`.
         """
         for left in reversed(range(_TAKE_OVERS_MAX)):
             state = self.load()
@@ -195,7 +180,7 @@ class StateStore:
         return None
 
     def others(self) -> dict[str, CaptureState]:
-        """The states of other slots' captures into this topic. Raises as `load` does."""
+        """The states of other slots' captures into this topic. Raises as `load`."""
         found: dict[str, CaptureState] = self._run(self._others)
         return found
 
@@ -214,25 +199,25 @@ class StateStore:
 
 
 async def state_keys(store: ObjectStore, folder: str = CAPTURES) -> list[str]:
-    """The keys of the states of captures: of a topic by its folder, or of all."""
+    """The keys of captures' states: of a topic by its folder, or of all."""
     return [one.key for one in await store.list(folder) if slot_of(one.key) is not None]
 
 
 def slot_of(key: str) -> str | None:
-    """The slot whose state a key has, ``captures/TOPIC/SLOT.json``; None: it is no such key."""
+    """The slot in a state's key ``captures/TOPIC/SLOT.json``; None for other keys."""
     name = key.removeprefix(CAPTURES)
     return name.partition("/")[2].removesuffix(".json") if name.endswith(".json") and name.count("/") == 1 else None
 
 
 class TypesStore:
-    """Keeps the types of tables' columns where syncs find them."""
+    """Stores column types for syncs."""
 
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str) -> None:
         self._store, self._run, self._topic = store, run, topic
         self._kept: set[str] = set()
 
     def keep(self, types: TableTypes) -> None:
-        """Return when the object is there. Whatever stands under its name is of the same content, so it is put without a condition."""
+        """Store types durably, without a condition: the name implies the content."""
         if types.name not in self._kept:
             key = types_key(self._topic, types.name)
             self._run(lambda: self._store.put(key, types.data, mode=Put.REPLACE))
@@ -278,7 +263,6 @@ class _Form(StoredForm, frozen=True):
 
 
 def parse_state(data: bytes, where: str) -> CaptureState:
-    """The state of a capture. Raises `DataDamaged`, `NewerFormatError`."""
     form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture", formats=(_NAMES_ONLY, FORMAT))
     found = form.chunk
     return CaptureState(

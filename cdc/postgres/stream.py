@@ -1,10 +1,8 @@
-"""The stream of a replication slot, over psycopg's wrapper of libpq: the replication protocol itself is four messages.
+"""The stream of a replication slot, by psycopg's wrapper of libpq and the replication protocol's four messages.
 
-psycopg 3 has no replication connections of its own, and needs none: libpq gives what the server sends, and takes what it is told.
-
-psycopg2 has them, but its connections confirm by themselves what the server says it has sent, once the application has confirmed anything
-behind the last message's own place. Transactions run side by side, so that place goes back and forth, and changes that are not stored yet
-may be confirmed.
+psycopg 3 has no replication connections. psycopg2's confirm by themselves what the server has sent, once a place after the last
+message's own is confirmed. That place goes back and forth between concurrent transactions, so changes not stored yet might be
+confirmed.
 """
 
 from __future__ import annotations
@@ -27,10 +25,9 @@ _STATUS = struct.Struct(">cQQQqB")
 
 
 class XLogData(NamedTuple):
-    """One message of the plugin."""
+    """A message of the plugin."""
 
     lsn: int
-    """The place of the change in the log."""
     body: bytes
 
 
@@ -43,7 +40,7 @@ class Keepalive:
 
 
 class ReplicationStream:
-    """The changes of a slot, from the last confirmed place on. Every failure raises `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
+    """The changes of a slot from the confirmed place. Failures raise `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
 
     def __init__(self, connection: Connection[Any], slot: str, publication: str, where: str) -> None:
         self._connection, self._pg, self._where, self._publication = connection, connection.pgconn, where, publication
@@ -55,7 +52,7 @@ class ReplicationStream:
             connection.execute(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 ({options})'.encode())
 
     def read(self) -> XLogData | Keepalive | None:
-        """The next message; None when none has come."""
+        """The next message, if one has come."""
         try:  # and not `translated`, which would take longer than all else here
             count, data = self._pg.get_copy_data(1)
             if count == 0:
@@ -74,20 +71,18 @@ class ReplicationStream:
         return Keepalive(end_lsn, bool(wants_answer))
 
     def _ended(self) -> Exception:
-        """Why the server has ended the stream, in its words."""
         result = self._pg.get_result()
         if result is None or not result.error_message:
             return SourceUnavailable("the server has ended the stream", operation="follow", object=self._where)
         return ended(load_psycopg().errors.error_from_result(result), self._where, self._publication)
 
     def wait(self, timeout_s: float) -> None:
-        """Return when something may have come, or after ``timeout_s``."""
         with selectors.DefaultSelector() as selector:  # select knows no descriptor above 1,023
             selector.register(self._pg.socket, selectors.EVENT_READ)
             selector.select(timeout_s)
 
     def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
-        """Tell the server that all before ``lsn`` is stored and need not be kept. With ``ask`` the server answers how far it is."""
+        """Confirm that all before ``lsn`` is stored. With ``ask`` the server answers with its place."""
         self._confirmed_lsn = lsn = max(lsn, self._confirmed_lsn)
         status = _STATUS.pack(b"r", lsn, lsn, lsn, now_us - EPOCH_US, ask)
         with translated("follow", self._where):
@@ -95,12 +90,10 @@ class ReplicationStream:
             self._pg.flush()
 
     def close(self) -> None:
-        """End the connection."""
         self._connection.close()
 
 
 def open_stream(dsn: str, slot: str, publication: str, *, settings: str, where: str) -> ReplicationStream:
-    """Begin to follow a slot."""
     psycopg = load_psycopg()
     with translated("follow", where):
         connection = psycopg.connect(

@@ -1,4 +1,6 @@
-"""The tables of a database, and what keeps one from being captured: its rows must be named, read, and told by the stream as they are read."""
+"""The tables of a database, and the obstacles to capturing one: its rows have to be identified, readable, and the same in the
+stream.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,6 @@ _EXPECTED_KEY = "a primary key, or REPLICA IDENTITY USING INDEX of a unique inde
 
 
 def key_of(table: str, index: str) -> str:
-    """SQL for the columns of one index of a table, in the index's order."""
     return f"""
     (SELECT array_agg(a.attname::text ORDER BY k.place)
      FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a
@@ -26,7 +27,7 @@ def key_of(table: str, index: str) -> str:
 
 
 _USABLE = "i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL"
-"""An index that the server takes for an identity. Of the others a value may stand twice within a transaction, or for good."""
+"""An index that the server takes as an identity; in others a value may repeat, at least within a transaction."""
 
 
 def identity_of(table: str) -> str:
@@ -34,7 +35,7 @@ def identity_of(table: str) -> str:
 
 
 IS_TABLE = f"c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname NOT IN {_SYSTEM} AND n.nspname NOT LIKE 'pg\\_%'"
-"""SQL that tells of a relation ``c`` in the schema ``n`` whether its changes are in the log, and are not the server's own."""
+"""SQL for whether the relation ``c`` in the schema ``n`` has its changes in the log, and is not the server's own."""
 
 TABLES = f"""
 SELECT n.nspname, c.relname, c.relreplident::text,
@@ -45,7 +46,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE {IS_TABLE} AND NOT c.relispartition
 ORDER BY 1, 2
 """  # noqa: S608 - of constants
-"""What `table_of` takes."""
+"""The rows of `table_of`."""
 
 LEAVES = f"""
 SELECT n.nspname, c.relname, ln.nspname, l.relname, l.relkind::text, l.relpersistence::text, l.relreplident::text,
@@ -57,7 +58,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN pg_part
 WHERE {IS_TABLE} AND c.relkind = 'p' AND NOT c.relispartition AND p.isleaf AND l.relkind <> 'p'
 ORDER BY 1, 2, 3, 4
 """  # noqa: S608 - of constants
-"""The partitions that hold rows: their tables' names, and what `leaf_of` takes."""
+"""The partitions with rows: their tables' names, and the input of `leaf_of`."""
 
 OTHER_RELATION = """
 SELECT c.relkind::text, c.relpersistence::text, c.relispartition, rn.nspname, r.relname
@@ -65,13 +66,13 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN pg_class r ON c.relispartition AND r.oid = pg_partition_root(c.oid) LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace
 WHERE n.nspname || '.' || c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') ORDER BY c.oid LIMIT 1
 """
-"""What a name stands for that is no table to be captured: what `no_table` takes."""
+"""The relation of a name that is no capturable table, for `no_table`."""
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
 
 
 @dataclass(frozen=True, slots=True)
 class LeafPartition:
-    """A partition that holds rows."""
+    """A partition with rows."""
 
     schema: str
     name: str
@@ -80,11 +81,10 @@ class LeafPartition:
     identity: str
     key: tuple[str, ...]
     index: str | None
-    """The part of the index that is the whole table's identity."""
+    """Its part of the index that is the table's identity."""
 
     @property
     def quoted(self) -> str:
-        """The name in SQL."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
 
@@ -97,34 +97,31 @@ class SourceTable:
     identity: str
     readable: bool
     key: tuple[str, ...]
-    """The columns by which the table's changes name rows, in the index's order; with REPLICA IDENTITY FULL, the primary key. Empty: none."""
+    """The columns that identify rows in changes, in the index's order; with REPLICA IDENTITY FULL, the primary key. Empty:
+    none.
+    """
     partitioned: bool = False
     secured: bool = False
-    """Whether row security hides rows from this user."""
     primary: tuple[str, ...] = ()
-    """The columns of the primary key, also of one that the server does not take for an identity."""
+    """The primary key's columns, even if it is no identity for the server."""
     generated: tuple[str, ...] = ()
-    """The columns that the stream does not tell."""
+    """The columns that the stream lacks."""
     leaves: tuple[LeafPartition, ...] = ()
 
     @property
     def named(self) -> tuple[str, str]:
-        """The name with its schema."""
         return self.schema, self.name
 
     @property
     def qualified(self) -> str:
-        """The name with its schema."""
         return f"{self.schema}.{self.name}"
 
     @property
     def quoted(self) -> str:
-        """The name in SQL."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
 
 def table_of(row: Sequence[Any]) -> SourceTable:
-    """A table from a row of `TABLES`."""
     schema, name, identity, readable, key, partitioned, secured, primary, generated = row
     return SourceTable(
         schema,
@@ -140,7 +137,6 @@ def table_of(row: Sequence[Any]) -> SourceTable:
 
 
 def with_leaves(table: SourceTable, rows: Sequence[Sequence[Any]]) -> SourceTable:
-    """The table with its partitions, of all rows of `LEAVES`."""
     if not table.partitioned:
         return table
     found = [
@@ -152,7 +148,7 @@ def with_leaves(table: SourceTable, rows: Sequence[Sequence[Any]]) -> SourceTabl
 
 
 def check_table(table: SourceTable, user: str) -> None:
-    """Raise `InvalidArgument` or `PermissionDenied` unless the table's rows can be named, and read by this user as the stream tells them."""
+    """Raise `InvalidArgument` or `PermissionDenied` unless the table's rows can be identified, and read as the stream has them."""
     if not table.key:
         raise _no_key(table)
     if made := [name for name in table.key if name in table.generated]:
@@ -184,7 +180,6 @@ def check_table(table: SourceTable, user: str) -> None:
 
 
 def _no_key(table: SourceTable) -> InvalidArgument:
-    """The error, with the statements that help where they are known."""
     hint = "add one, or name the tables to capture: --table"
     observed = f"REPLICA IDENTITY {_IDENTITIES[table.identity]}"
     if table.primary and table.identity in "ni":
@@ -209,7 +204,7 @@ def _no_key(table: SourceTable) -> InvalidArgument:
 
 
 def _check_leaf(table: SourceTable, leaf: LeafPartition) -> None:
-    """A partition's changes are written as its own identity says, and are told as its table's."""
+    """Check a partition, whose changes are written under its own identity and sent under its table's."""
     detach = f"or ALTER TABLE {table.quoted} DETACH PARTITION {leaf.quoted}"
     if leaf.kind == "f":
         message, hint = "a partition is a foreign table, whose changes are in no log of this server", detach.removeprefix("or ")
@@ -235,7 +230,7 @@ def _check_leaf(table: SourceTable, leaf: LeafPartition) -> None:
 
 
 def no_table(name: str, found: Sequence[Any] | None, publication: str) -> InvalidArgument | None:
-    """The error for a name that stands for something else (a row of `OTHER_RELATION`); None where it stands for nothing."""
+    """The error for a name of something else (a row of `OTHER_RELATION`), if there is one."""
     if found is None:
         return None
     kind, persistence, is_partition, root_schema, root = found
@@ -263,7 +258,7 @@ def no_table(name: str, found: Sequence[Any] | None, publication: str) -> Invali
 
 
 def own_rows(schema: str, name: str) -> Composed:
-    """SQL that tells a table's own rows from those of tables which inherit from it. A partition's row is its table's own."""
+    """SQL for a table's own rows, without those of inheriting tables; with those of partitions."""
     sql = load_psycopg().sql
     made: Composed = sql.SQL("(tableoid = {0}::regclass OR (SELECT relkind = 'p' FROM pg_class WHERE oid = {0}::regclass))").format(
         sql.Literal(f"{quoted(schema)}.{quoted(name)}")
@@ -272,5 +267,4 @@ def own_rows(schema: str, name: str) -> Composed:
 
 
 def quoted(name: str) -> str:
-    """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'

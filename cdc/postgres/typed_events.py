@@ -1,4 +1,4 @@
-"""PostgreSQL's tables as typed topics: the fields that the catalogue calls for, and events as rows with them."""
+"""PostgreSQL's tables as typed topics: fields from the catalogue, and events as rows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _KINDS: Mapping[str, PrimitiveType] = {
     "timestamp without time zone": PrimitiveType.TIMESTAMP_NTZ,
     "timestamp with time zone": PrimitiveType.TIMESTAMP,
 }
-"""Types by their names in the catalogue. All others are text."""
+"""Types by their catalogue names; others are text."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """A column as ``information_schema.columns`` tells it; a domain's type is that of its base."""
+    """A column in ``information_schema.columns``, with a domain's base type."""
 
     name: str
     data_type: str
@@ -49,7 +49,7 @@ class CatalogColumn:
 
 
 def field_of(column: CatalogColumn) -> Field:
-    """The field of a column. A numeric without a precision, or with more than 38 digits, is text, as the source writes it."""
+    """The field of a column. A numeric without a precision, or with more than 38 digits, is text."""
     type_: FieldType = _KINDS.get(column.data_type, PrimitiveType.STRING)
     if column.data_type == "numeric" and column.precision is not None:
         scale = column.scale or 0
@@ -59,15 +59,15 @@ def field_of(column: CatalogColumn) -> Field:
 
 
 def fields_of_table(columns: Sequence[CatalogColumn], key: Sequence[str]) -> tuple[Field, ...]:
-    """The fields of the topic of a table. Raises `InvalidArgument`, naming the column, where a field cannot have its name."""
+    """The fields of a table's topic. Raises `InvalidArgument`, naming the column, for an unusable name."""
     fields = fields_of_events([field_of(column) for column in columns], key)
     check_fields(fields)
     return fields
 
 
 def evolved_fields(schema: TopicSchema, columns: Sequence[CatalogColumn], key: Sequence[str]) -> tuple[Field, ...]:
-    """The fields of the topic when its table has these columns: those that the table lost stay. Raises `InvalidArgument` for a column
-    whose type has changed to one that does not hold the values before.
+    """The topic's fields for these columns and the table's former ones. Raises `InvalidArgument` for a new type that does not
+    hold the old values.
     """
     structs = {field.name: field.type for field in schema.live if isinstance(field.type, StructType)}
     if not {"after", "row_key"} <= structs.keys():
@@ -102,16 +102,13 @@ class TypedEvents:
     """Makes the columns of a batch of events."""
 
     def __init__(self, fields: tuple[Field, ...]) -> None:
-        """``fields``: those of `fields_of_table`."""
         self.fields = fields
         columns = next(field.type for field in fields if field.name == "after")
         assert isinstance(columns, StructType), "fields_of_events makes it one"
         self._readers = {field.name: _reader(field.type) for field in columns.fields}
         self.names = frozenset(self._readers)
-        """The table's columns."""
 
     def columns(self, events: Sequence[EnvelopeMessage]) -> dict[str, pa.Array]:
-        """The fields of these events as columns."""
         rows = [self._row(event) for event in events]
         types = {field.name: arrow_type(field.type) for field in self.fields}
         return {name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()}
@@ -142,7 +139,7 @@ class TypedEvents:
         }
 
     def _typed(self, row: Mapping[str, Any], where: str, unfit: dict[str, str]) -> dict[str, Any]:
-        """A row's values of the fields' types; those that no field can hold are NULL, and named in ``unfit``."""
+        """A row's values by the fields' types; those that do not fit are NULL, and named in ``unfit``."""
         made = {}
         for name, value in row.items():
             try:
@@ -153,7 +150,7 @@ class TypedEvents:
 
 
 def _reader(type_: FieldType) -> Callable[[Any], Any]:
-    """How a value of an event's JSON is read. It raises `ValueError` or `ArithmeticError` for one that the type does not hold."""
+    """The reader of JSON values for a type. It raises `ValueError` or `ArithmeticError` for one that does not fit."""
     match type_:
         case DecimalType(precision, scale):
             unit, exact = Decimal((0, (1,), -scale)), Context(prec=precision, traps=[Inexact, InvalidOperation])

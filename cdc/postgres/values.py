@@ -1,4 +1,4 @@
-"""PostgreSQL's values, and their form in an event's JSON: nothing is lost on the way.
+"""PostgreSQL's values in an event's JSON, without loss.
 
 | type | in JSON |
 | --- | --- |
@@ -36,26 +36,24 @@ BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, TIMESTAMP, TIMESTAMPTZ = 16,
 DATE, NUMERIC = 1082, 1700
 _DIGITS_MAX = 38
 _MODIFIER_BASE = 4
-"""The length of the header, which PostgreSQL adds to a numeric's modifier."""
+"""The header's length in a numeric's modifier."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresType:
-    """The description of a type in pg_type."""
+    """A type in pg_type."""
 
     oid: int
     base: int = 0
-    """A domain's base type."""
     element: int = 0
-    """An array's element type."""
     delimiter: str = ","
     modifier: int = -1
-    """The modifier that a domain gives its base type."""
+    """The modifier of a domain's base type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueConversion:
-    """How the values of one type are written."""
+    """The text form of one type's values."""
 
     convert: Convert
     unavailable: Any = UNAVAILABLE
@@ -108,11 +106,11 @@ _COLUMN_TYPES = {
     TIMESTAMP: "timestamp_ntz",
     TIMESTAMPTZ: "timestamp",
 }
-"""Types of columns, by Spark's names. All others but numerics are text."""
+"""Spark's types of columns; except for numerics, others are text."""
 
 
 def _numeric_type(modifier: int) -> str:
-    """A numeric without a precision, or with digits that no decimal has, is text."""
+    """The type of a numeric: text without a precision, or with more digits than a decimal's."""
     if modifier < _MODIFIER_BASE:
         return "string"
     precision, scale = divmod(modifier - _MODIFIER_BASE, 1 << 16)
@@ -121,7 +119,7 @@ def _numeric_type(modifier: int) -> str:
 
 
 class TypeConversions:
-    """Conversions by type. It asks once, by number, for each type that is not built in here."""
+    """Conversions by type, with one query for each type that is not built in."""
 
     def __init__(self, describe: Callable[[int], PostgresType | None]) -> None:
         self._describe = describe
@@ -129,15 +127,15 @@ class TypeConversions:
         self._described: dict[int, PostgresType | None] = {}
 
     def of(self, type_oid: int) -> ValueConversion:
-        """The conversion of one type; a type that nobody knows any more is text."""
+        """The conversion of a type; an unknown type is text."""
         known = self._known.get(type_oid)
         if known is None:
             known = self._known[type_oid] = self._found(self._asked(type_oid))
         return known
 
     def column_type(self, type_oid: int, modifier: int) -> str:
-        """The type, by Spark's name, of a target's column for columns of this type. A domain has that of its base type. An array counts as one
-        of one dimension: PostgreSQL does not tell how many its values have.
+        """Spark's type for a target's column; a domain's is its base type's. An array counts as one-dimensional: PostgreSQL
+        does not declare dimensions.
         """
         if type_oid == NUMERIC:
             return _numeric_type(modifier)
@@ -151,12 +149,10 @@ class TypeConversions:
         return "string"
 
     def base_of(self, type_oid: int) -> int:
-        """The type that a domain is made of, or the type itself."""
         described = self._asked(type_oid) if type_oid not in _BUILT_IN else None
         return self.base_of(described.base) if described is not None and described.base else type_oid
 
     def is_array(self, type_oid: int) -> bool:
-        """Whether the type, or the one that a domain is made of, is an array."""
         described = self._asked(base) if (base := self.base_of(type_oid)) not in _BUILT_IN else None
         return described is not None and bool(described.element)
 
@@ -177,7 +173,7 @@ class TypeConversions:
 
 
 def parse_array(text: str, convert: Convert, delimiter: str = ",") -> list[Any]:
-    """An array as PostgreSQL writes it, ``{1,NULL,"a b",{…}}``, perhaps with bounds before it. Raises `DataDamaged`."""
+    """An array in PostgreSQL's text, ``{1,NULL,"a b",{…}}``, perhaps after bounds. Raises `DataDamaged`."""
     start = text.find("{")
     if start < 0 or not text.endswith("}"):
         raise _no_array(text)
@@ -188,7 +184,6 @@ def parse_array(text: str, convert: Convert, delimiter: str = ",") -> list[Any]:
 
 
 def _items(text: str, place: int, convert: Convert, delimiter: str) -> tuple[list[Any], int]:
-    """The items from ``place`` to the closing brace, and the place behind it."""
     items: list[Any] = []
     try:
         while text[place] != "}":

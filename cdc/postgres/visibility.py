@@ -1,7 +1,6 @@
-"""The transactions that a snapshot of the server contains; pure.
+"""The transactions in a snapshot of the server; pure.
 
-The order of commits in the log and the order in which transactions become visible are two orders: a commit is in the log first, and is
-visible once its session has left the list of those under way. With a synchronous standby that may take long.
+A commit is in the log before it is visible, perhaps long before with a synchronous standby, and the two orders differ.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ _WRAP = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class VisibleTransactions:
-    """The transactions that are visible: all before ``before``, but for those under way."""
+    """The visible transactions: all before ``before``, but for the running ones."""
 
     before: int
     running: frozenset[int]
 
     @classmethod
     def read(cls, text: str) -> VisibleTransactions:
-        """``pg_current_snapshot()``, such as ``10:20:10,14,15``. Raises `DataDamaged`."""
+        """A parsed ``pg_current_snapshot()``, such as ``10:20:10,14,15``. Raises `DataDamaged`."""
         try:
             _, before, running = text.split(":")
             return cls(int(before), frozenset(int(one) for one in running.split(",") if one))
@@ -31,11 +30,10 @@ class VisibleTransactions:
 
     @property
     def oldest(self) -> int:
-        """The first transaction that is not visible."""
         return min(self.running, default=self.before)
 
     def contains(self, transaction: int) -> bool:
-        """Whether a transaction that has ended in the log is visible. Its number is the log's, which has the lower 32 bits only."""
+        """Whether a transaction that ended in the log is visible, by the lower 32 bits of its number, as in the log."""
         distance = (
             transaction - self.before + _WRAP // 2
         ) % _WRAP - _WRAP // 2  # no transaction of the stream is half the numbers away
