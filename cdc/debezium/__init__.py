@@ -1,7 +1,7 @@
-"""Following any database that Debezium has a connector for and whose positions are known here, in a topic, exactly once.
+"""A database's changes by Debezium's engine, in a topic, exactly once, for connectors with known positions.
 
-Debezium's own engine runs in this process, in a Java of this machine. Needs the extra ``debezium`` (JPype), which is imported when a capture
-begins. How it works: docs/0019-capturing-by-debezium.md.
+The engine runs in this process, in a Java of this machine. Needs the extra ``debezium`` (JPype) when a capture begins. See
+docs/0019-capturing-by-debezium.md.
 """
 
 from .capture import EngineCapture, EngineOptions

@@ -1,7 +1,7 @@
-"""A binlog's events besides rows, heard in the connector's own stream.
+"""A binlog's events besides rows, from the connector's own stream.
 
-Debezium silently passes over events that it has no use for. So a listener of ours stands before its own in the client that reads the log. It is put
-there when the connector registers its metrics: that is before it reads. Events of rows never leave Java.
+Debezium silently skips events without use for it. So a listener in the client that reads the log comes before Debezium's, put
+there when the connector registers its metrics, before it reads. Events of rows never leave Java.
 """
 
 from __future__ import annotations
@@ -67,27 +67,27 @@ _REGISTERED = "JMX.mbean.registered"
 
 
 class BinlogEvent(NamedTuple):
-    """An event at a place of the log."""
+    """An event of the log."""
 
     file: str
     pos: int
     size_bytes: int
-    """The length of the event: so many positions are its own."""
+    """The length of the event, whose positions are its own."""
     at_ms: int
-    """Records that were there before came before it."""
+    """The time: earlier records came before it."""
     statement: BinlogStatement | None
     """None: an event of an unknown type."""
     type: str
     unknown_tables: frozenset[Name] = frozenset()
-    """The captured tables of the statement that the connector did not know before it."""
+    """The statement's captured tables, unknown to the connector before it."""
 
 
 class BinlogListener:
-    """Listens to one life of the engine. `heard` has the events in the order of the log, each before any record behind it comes out."""
+    """Listens to one life of the engine. `heard` has the events in the log's order, each before any later record comes out."""
 
     def __init__(self, domain: str, now_ms: Callable[[], int], *, lowers_names: bool) -> None:
-        """``domain``: of the connector's metrics. ``now_ms``: by the clock of its heartbeats. ``lowers_names``: the server's tables are in small
-        letters.
+        """``domain``: of the connector's metrics. ``now_ms``: its heartbeats' clock. ``lowers_names``: tables' names are in
+        small letters.
         """
         jpype = self._jpype = load_jpype()
         self._lowers_names = lowers_names
@@ -95,7 +95,7 @@ class BinlogListener:
         self.heard: deque[BinlogEvent] = deque()
         self.failure: BaseException | None = None
         self.unread: tuple[str, int] | None = None
-        """The place before an event of rows that could not be read. The connector goes on for a while nevertheless."""
+        """The place before an unreadable event of rows, which the connector outlasts for a while."""
         self._pause = threading.Event()
         self._engine: Any = None
         self._client: Any = None
@@ -109,11 +109,11 @@ class BinlogListener:
         self._silent: Any = None
         self._table_type: Any = None
         self._hidden: set[Name] = set()
-        """Tables whose rows are hidden from the connector, as it does not know their columns."""
+        """Tables hidden from the connector, as it does not know their columns."""
         self._is_refused = False
 
     def attach(self, engine: Any, prefix: str) -> None:  # noqa: ANN401 - Java's
-        """Listen as soon as the engine's connector, of this ``topic.prefix``, registers its stream's metrics."""
+        """Listen once the connector of this ``topic.prefix`` registers its stream's metrics."""
         outer = self
         self._engine = engine  # none of the classes below may hold it: Java's collector would wait for Python's rarest one
         name = f"{self._domain}:type=connector-metrics,context=streaming,server={prefix}"
@@ -167,7 +167,6 @@ class BinlogListener:
         return bool(self._config.getTableFilters().dataCollectionFilter().isIncluded(table_id))
 
     def _table(self, name: Name) -> Any:  # noqa: ANN401 - Java's
-        """None: the connector does not know it."""
         return self._schema.tableFor(self._jpype.JClass("io.debezium.relational.TableId")(name[0], None, name[1]))
 
     def _key_of(self, name: Name) -> list[str]:
@@ -175,7 +174,7 @@ class BinlogListener:
         return [] if table is None else [str(column) for column in table.primaryKeyColumnNames()]
 
     def _forget(self, statement: BinlogStatement) -> None:
-        """Have the connector forget tables that are made anew: it would keep the columns of a known one."""
+        """Have the connector forget tables made anew, whose former columns it would keep."""
         tables = _member(self._schema, "tables")
         for table in self._schema.tableIds():
             name = str(table.catalog()), str(table.table())
@@ -183,7 +182,7 @@ class BinlogListener:
                 tables.removeTable(table)
 
     def _strange(self, names: Iterable[Name]) -> tuple[Name, ...]:
-        """The captured ones whose columns the connector does not know."""
+        """The captured tables whose columns the connector does not know."""
         return tuple(name for name in dict.fromkeys(names) if self.is_captured(*name) and self._table(name) is None)
 
     def captured(self) -> list[tuple[str, str]]:
@@ -204,7 +203,7 @@ class BinlogListener:
         self._client = client  # what it calls must not hold it by itself: neither side's collector sees such a ring
 
     def _coordinator(self, task: Any) -> Any:  # noqa: ANN401 - Java's
-        """The task's coordinator, which runs before the task has noted it."""
+        """The task's coordinator, which runs before the task has it."""
         for _ in range(_COORDINATOR_LOOKS):
             if (found := _member(task, "coordinator")) is not None:
                 return found
@@ -212,7 +211,6 @@ class BinlogListener:
         raise InternalError("the connector's task does not begin", operation="capture", object="coordinator")
 
     def _life(self) -> Any:  # noqa: ANN401 - Java's
-        """A listener for unreadable events, and for the connection, which comes when all others listen."""
         outer = self
 
         class ConnectionListener:
@@ -239,7 +237,7 @@ class BinlogListener:
         return self._jpype.JProxy(listener, inst=ConnectionListener())
 
     def _listener(self) -> Any:  # noqa: ANN401 - Java's
-        """A listener that calls into Python only for the events that matter: Java tells them apart by itself."""
+        """A listener that enters Python only for events that matter."""
         java = EventFunctions(self._jpype)
         self._silent = java.set_of(one for one in java.types.values() if str(one.name()) in ROWS | WITHOUT_ROWS)
         # A transaction of two phases says so at its beginning, by a flag of an event that begins every transaction.
@@ -256,7 +254,7 @@ class BinlogListener:
         return java.listener(java.guarded(java.is_one_of(java.set_of([java.types.QUERY])), taken, java.dropped))
 
     def _take(self, event: Any) -> None:  # noqa: ANN401 - Java's
-        """Note an event before the connector reads it, in the connector's thread."""
+        """Note an event before the connector reads it, in its thread."""
         try:
             header = event.getHeader()
             kind = str(header.getEventType().name())
@@ -285,7 +283,6 @@ class BinlogListener:
             self.failure = error
 
     def _hide(self, tables: Iterable[Name], made: Iterable[Name]) -> None:
-        """Hide rows of tables whose columns the connector does not know; show those of tables that are made."""
         self._hidden = (self._hidden - {*made}) | {table for table in tables if self.is_captured(*table)}
         (self._silent.remove if self._hidden else self._silent.add)(self._table_type)
 
@@ -300,7 +297,7 @@ class BinlogListener:
         self._is_refused = True
 
     def _read(self) -> None:
-        """Note the unknown tables behind a read statement, in the connector's thread."""
+        """Note the unknown tables after a read statement, in the connector's thread."""
         try:
             last, self._last = self._last, None
             if last is None or last.statement is None or last.statement.does not in ("redefined", "filled", "ends"):
@@ -348,12 +345,10 @@ class BinlogListener:
 
 
 def _unwrapped(data: Any) -> Any:  # noqa: ANN401 - Java's
-    """The event's content, which may lie in what a reader of another form made of it."""
     return data.getInternal() if data is not None and str(data.getClass().getSimpleName()) == "EventDataWrapper" else data
 
 
 def _member(thing: Any, name: str) -> Any:  # noqa: ANN401 - Java's
-    """An object's member, also a private one."""
     kind = thing.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():

@@ -1,8 +1,8 @@
-"""Following a database into a topic by Debezium's engine, exactly once: the shell around the engine's lives, the state and the topic.
+"""A database into a topic by Debezium's engine, exactly once: the shell around the engine's lives, the state and the topic.
 
-The engine delivers at least once. Each record is sent under a sequence made of its place in the source's log (`positions`), by a producer of the
-capture's name, so the topic leaves out what it has. Each life of the engine begins at a transaction before which everything is durable; the
-connector's counts within a transaction are not relied on.
+The engine delivers at least once. The capture's producer sends each record under a sequence of its place in the log
+(`positions`), so the topic leaves out repeated ones. Each life begins at a transaction, after durable events: the connector's
+counts within one are unreliable.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SchemaSnapshot(NamedTuple):
     """A connector's knowledge of tables."""
 
     offset: str
-    """The place in the log that fits it."""
+    """Its place in the log."""
     tables: list[str]
     known: list[Name]
     history: bytes
@@ -120,7 +120,7 @@ class EngineCapture(SourceCapture[EngineState]):
         return EngineState(self._life, self._kind, server, opened=opened, chosen=self._chosen, renewed=former is not None)
 
     def _check_beginning(self) -> None:
-        """Refuse a log that ends before the topic does: its changes would seem to be there already."""
+        """Refuse a log that ends before the topic does: its changes would seem repeated."""
         last = self._producer.last_sequence
         if last < 0:
             return
@@ -137,7 +137,7 @@ class EngineCapture(SourceCapture[EngineState]):
             )
 
     def _check_place(self, state: EngineState) -> None:
-        """Refuse to go on where the log does not have the place any more."""
+        """Refuse a log that has lost the place to go on from."""
         self._check_beginning()
         offset = json.loads(state.offset or "{}")
         logs = self._server.logs()
@@ -211,7 +211,7 @@ class EngineCapture(SourceCapture[EngineState]):
         return found or ([table] if "." in table else [])
 
     def _stop(self, state: EngineState, tables: Iterable[str], error: PenstockError) -> EngineState:
-        """Have tables stand still. The capture ends with the error where no table is left, or the connector stops at them once more."""
+        """Stop tables. The capture ends with the error where none is left, or the connector stops at them again."""
         known = {one.table for one in state.stopped}
         new = [table for table in tables if table not in known]
         alone = not {*map(".".join, self._captured)} - known - {*new} and not self._may_have_rows(state)
@@ -225,7 +225,7 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _tell_stopped(self, state: EngineState) -> EngineState:
-        """Send the stopped tables to the topic, behind all that it has of them: no cut names these from then on."""
+        """Send the stopped tables, after all their rows: later cuts leave them out."""
         self._stopped = tuple(one.table for one in state.stopped)
         untold = [one for one in state.stopped if not one.is_told]
         for one in state.stopped:
@@ -253,7 +253,6 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _learn(self, folder: Path, stopped: Callable[[], bool]) -> SchemaSnapshot | None:
-        """None: it was stopped."""
         path = folder / "beginning.history"
         path.unlink(missing_ok=True)
         ear = self._ear()
@@ -320,7 +319,7 @@ class EngineCapture(SourceCapture[EngineState]):
     # --- Tables whose columns the log does not tell -------------------------------------------------------------------------------
 
     def _ask_for(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
-        """Learn the tables' present columns. Their rows are read then; what the log has of them before is of no use."""
+        """Learn the tables' present columns, and have their rows read, as the log before is of no use."""
         learnt = self._learn(folder, stopped)
         if learnt is None:
             return state
@@ -346,8 +345,8 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _take_up(self, state: EngineState, offset: str, parts: int) -> EngineState:
-        """Go on at the place where the connector gets the columns of tables. All before it is in the topic, but for theirs. ``parts``: of the
-        history.
+        """Go on where the connector gets the tables' columns. The topic has all before it but for theirs. ``parts``: of
+        the history.
         """
         taken = [one for one in state.learnt if one.offset == offset]
         self._states.add_history(parts, "".join(one.lines for one in taken).encode())
@@ -385,12 +384,11 @@ class EngineCapture(SourceCapture[EngineState]):
         return state
 
     def _without_gone(self, state: EngineState) -> EngineState:
-        """Leave out tables to read that are gone, but for those to be emptied."""
         gone = [table for table in state.pending if table not in state.emptied and not self._server.has(table)]
         return replace(state, pending=tuple(table for table in state.pending if table not in gone)) if gone else state
 
     def _follow(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
-        """The state, and whether more is to do: rows that a signal asks for, or tables whose columns are known from a place on."""
+        """The state, and whether more is to do: rows for a signal, or tables whose columns are known from a place on."""
         path = folder / "stream.history"
         path.write_bytes(self._states.history(state.history))
         if not path.stat().st_size:
@@ -447,9 +445,9 @@ class EngineCapture(SourceCapture[EngineState]):
 
 
 def server_id_of(key: str, topic: str, life: str) -> int:
-    """The engine's number as a replica. The server ends a replica when another comes under its number.
+    """The engine's number as a replica: the server ends a replica when another takes its number.
 
-    ``key``: of the capture's state; ``topic``: the life of its topic, as other lakes may have the same key.
+    ``key``: of the capture's state; ``topic``: its topic's life, as other lakes may have the same key.
     """
     return 1 << 30 | int.from_bytes(blake2b(f"{key}/{topic}/{life}".encode(), digest_size=4).digest()) & (1 << 30) - 1
 

@@ -1,6 +1,6 @@
-"""Character sets of the server that Java, or the connector, reads otherwise; pure.
+"""Character sets of the server that Java or the connector misreads; pure.
 
-The connector's texts from the binlog were compared with the server's for all characters of all character sets.
+All characters of all sets were compared with the server's.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Characters = Mapping[bytes, str]
 
 
 def is_ours(charset: str) -> bool:
-    """Whether Java has no such set, so that the server's own table of characters is used."""
+    """Whether Java lacks the set, so that the server's table of characters is used."""
     return charset in _ONE_BYTE or charset in _MORE_BYTES
 
 
 def decoded(data: bytes, characters: Characters) -> str:
-    """A text with a question mark for what is no character, as the server has it."""
+    """A text, with a question mark for invalid bytes, as on the server."""
     if len(characters) <= 1 << 8:
         return "".join([characters.get(data[place : place + 1], "?") for place in range(len(data))])
     found, place = [], 0

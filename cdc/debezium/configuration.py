@@ -1,4 +1,4 @@
-"""The connectors' properties: the user's, a capture's defaults, and those that a capture must set."""
+"""The connectors' properties: the user's, defaults, and those that a capture sets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ OURS = (
     "gtid.new.channel.position",
     "snapshot.max.threads",
 )
-"""Properties, and beginnings of properties, that a capture sets itself, as its guarantees hang on them."""
+"""Properties, and beginnings of properties, that a capture's guarantees need."""
 DEFAULTS = {
     "bigint.unsigned.handling.mode": "precise",
     "include.schema.changes": "true",
@@ -123,7 +123,9 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str, where: str) -> dict[str, str]:
-    """``name=value`` or ``name: value``, a line each; # and ! begin remarks, a backslash at the end goes on. Raises `InvalidArgument`."""
+    """Parse ``name=value`` or ``name: value``, a line each; # and ! begin remarks, a backslash at the end goes on. Raises
+    `InvalidArgument`.
+    """
     found: dict[str, str] = {}
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         line = line.strip()
@@ -145,7 +147,7 @@ def parse_properties(text: str, where: str) -> dict[str, str]:
 
 
 def check_own(properties: Mapping[str, str]) -> None:
-    """Refuse what only a capture may set. Raises `InvalidArgument`."""
+    """Raise `InvalidArgument` for a capture's own properties."""
     both = sorted(name for name in properties if any(name == one or name.startswith(f"{one}.") for one in OURS))
     if both:
         raise InvalidArgument(
@@ -158,7 +160,7 @@ def check_own(properties: Mapping[str, str]) -> None:
 
 
 def as_written(patterns: str) -> str:
-    """Patterns that mind case, as the connector's do not."""
+    """Patterns that mind case, unlike the connector's."""
     return f"(?-i:{patterns})"
 
 

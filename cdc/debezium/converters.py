@@ -1,6 +1,6 @@
-"""Columns that the connector's own converters would falsify, by Debezium's property ``converters``.
+"""Converters of columns that the connector's own would falsify, by Debezium's property ``converters``.
 
-Python is asked once for a column. Its values are converted in Java, but for rare ones.
+Python is asked once for a column. All but rare values are converted in Java.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .java_bridge import CLASS, define_bridge_class
 
 NAME = "penstock"
 UNREAL = "@"
-"""The mark of a time whose day Java's calendar does not have."""
+"""The mark of a time whose day Java's calendar lacks."""
 _TEXT = "java.lang.String"
 _PLAIN = re.compile(r"'([^'\\,]*[^'\\, ])?'")
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<body>.*)(?P=quote)""", re.DOTALL)
@@ -45,7 +45,7 @@ class ColumnType:
 
 
 def change_of(column: ColumnType, *, reads: bool) -> Change | None:
-    """What is to be converted otherwise than the connector does. ``reads``: it reads rows, so texts come as texts.
+    """The conversion to replace the connector's. ``reads``: it reads rows, with texts as texts.
 
     - The binlog has a UUID without the zeros at its end, which the connector adds at the beginning.
     - A FLOAT(7,3) is a number of single precision, as any other FLOAT is.
@@ -79,13 +79,13 @@ def change_of(column: ColumnType, *, reads: bool) -> Change | None:
 
 
 def with_converter(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with our converter behind the user's: the first that takes a column has it."""
+    """The properties with our converter after the user's: the first that takes a column has it."""
     names = [name.strip() for name in properties.get("converters", "").split(",") if name.strip()]
     return {**properties, "converters": ",".join((*names, NAME)), f"{NAME}.type": CLASS}
 
 
 def install(properties: Mapping[str, str], characters_of: CharactersOf, fail: Callable[[PenstockError], None]) -> None:
-    """Have our converter for one life of the connector. ``fail``: gets the error that has to end that life."""
+    """Install our converter for one life of the connector. ``fail`` gets the error that ends that life."""
     connector = CONNECTORS[properties["connector.class"]]
     reads = properties.get("snapshot.mode") == "initial_only"
     define_bridge_class(Converters(_own_converters(connector, properties), characters_of, fail, reads=reads))
@@ -133,7 +133,7 @@ class Converters:
             registration.register(builder, self._handles.registered(handle))
 
     def _conversion(self, change: Change, own: Any, schema: Any, column: Any, where: str) -> Any:  # noqa: ANN401 - Java's
-        """The handle; None where the connector's own does."""
+        """The handle, unless the connector's own does."""
         jpype, handles = load_jpype(), self._handles
         match change:
             case "uuid":
@@ -189,7 +189,7 @@ class Converters:
         return handles.of_class("java.lang.Integer", handles.looked_up(by_number), handles.same)
 
     def _unreal(self, value: Any, own: Any, where: str) -> Any:  # noqa: ANN401 - Java's
-        """A time read as text, since Java's calendar does not have its day. One that no calendar has ends the capture."""
+        """A time read as text, as Java's calendar lacks its day. One in no calendar ends the capture."""
         text = str(value).removeprefix(UNREAL)
         if not self._reads:
             return value  # a default, where the connector is told to write times as text
@@ -204,7 +204,7 @@ class Converters:
 
 
 def options_of(literals: Sequence[str]) -> tuple[str, ...] | None:
-    """The values of an ENUM or a SET in a statement; None where the connector reads them rightly."""
+    """The values of an ENUM or a SET in a statement; None where the connector's are right."""
     if all(_PLAIN.fullmatch(literal) for literal in literals):
         return None
     return tuple(map(_option, literals))
@@ -234,7 +234,6 @@ def _finished(schema: Any) -> str:  # noqa: ANN401 - Java's
 
 
 def _column_of(named: Any) -> Any:  # noqa: ANN401 - Java's
-    """The column behind a converter's view of it, which leaves out an ENUM's values."""
     kind = load_jpype().JClass("io.debezium.relational.Column").class_
     (found,) = (field for field in named.getClass().getDeclaredFields() if kind.equals(field.getType()))
     found.setAccessible(True)

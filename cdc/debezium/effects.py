@@ -1,7 +1,8 @@
-"""The log's events besides rows, made into records and into tables to read: definitions, transactions of two phases, statements that change rows.
+"""The log's events besides rows, as records and tables to read: definitions, transactions of two phases, statements that change
+rows.
 
-All of them take effect at their places among the records. A table with other rows that no event has is truncated there, and read before anything
-behind that place is sent.
+All take effect at their places among the records. A table that gets other rows without events is truncated there, and read
+before anything later is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .statements import BinlogStatement, Name
 log = logging.getLogger("penstock.cdc.debezium")
 
 _ROWS_A_PLACE = 4_000
-"""The rows of a transaction of two phases at one place; more rows come at the next."""
+"""The rows of a transaction of two phases at one place; more come at the next."""
 
 
 class Effects:
@@ -45,7 +46,7 @@ class Effects:
         self._fresh = dict(state.fresh)
         self._end_at: tuple[int, int] | None = None
         self.due: dict[str, None] = {}
-        """The tables whose rows are to be read before anything behind their place is sent."""
+        """The tables to read before anything after their place is sent."""
         self.stopping: dict[str, str] = {}
         self.unknown: dict[str, str] = {}
 
@@ -59,14 +60,14 @@ class Effects:
 
     @property
     def unread(self) -> tuple[int, int] | None:
-        """A place behind which the log has an unreadable event: nothing behind it may be sent."""
+        """A place before an unreadable event: nothing after it may be sent."""
         return None if self._ear.unread is None else (file_number(self._ear.unread[0]), self._ear.unread[1])
 
     def check(self) -> None:
         self._ear.check()
 
     def take_fresh_tables(self, fresh: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        """The tables that were read, and the places behind which, once those that are due are read."""
+        """The tables read, each with a place before its reading, once those due are read."""
         if not self.due:
             return fresh
         return tuple({**dict(fresh), **dict.fromkeys(self.due, between(*self._server.end(), 0))}.items())
@@ -75,7 +76,9 @@ class Effects:
         self._end_at = place
 
     def apply_before(self, records: list[ChangeRecord], *, before: tuple[int, int] = (-1, 0), made_before_ms: int = 0) -> None:
-        """Have events take effect from before a place, or from before a record was made that is out by now: all records before them are out then.
+        """Apply events before a place, or before the making of a record that is out by now: all records before them are out
+        then.
+
         It may add records, or have tables read.
         """
         heard = self._ear.heard
@@ -148,14 +151,14 @@ class Effects:
             self._again(map(self._server.name_of, tables), heard, records, f"its rows were prepared before: {statement.text}")
 
     def _changed_by(self, statement: BinlogStatement) -> list[Name]:
-        """The captured tables that a statement may have changed, also by triggers. Where these may not be seen, only named tables count."""
+        """The captured tables that a statement may have changed, also by triggers if these are visible."""
         captured = self._captured()
         named = [table for table in self._wanted(statement.tables) if table in captured]
         more = self._server.runs_more({name for _, name in statement.tables}) if statement.tables else True
         return captured if more or (more is None and named) else named
 
     def _end(self, statement: BinlogStatement, heard: BinlogEvent, records: list[ChangeRecord]) -> None:
-        """Empty tables that are gone, or have other rows by a definition; and have those read."""
+        """Empty tables that are gone or have other rows by a definition, and have these read."""
         gone = self._wanted(statement.tables)
         read = self._wanted(statement.read)
         self._again(read, heard, records, statement.text)
@@ -164,7 +167,9 @@ class Effects:
     def _again(
         self, tables: Iterable[Name], heard: BinlogEvent, records: list[ChangeRecord], why: str, *, empties: bool = True
     ) -> None:
-        """Empty tables at a place, and have their rows read, unless that was done behind it. ``empties``: rows came or went without events."""
+        """Empty tables at a place, and have their rows read, unless that was done after it. ``empties``: rows came or went
+        without events.
+        """
         tables = tuple(tables)
         if empties:
             self._empty(tables, heard, records, 0)

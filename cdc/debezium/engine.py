@@ -1,7 +1,7 @@
-"""One life of Debezium's engine in this process: a Java in it, and batches of records that come out of its thread.
+"""One life of Debezium's engine, in a Java of this process, and its batches of records.
 
-The engine's `ChangeConsumer` is a Python object. A batch crosses in few calls: Java's own streams join all its keys, and all its values, into one
-text each.
+The engine's `ChangeConsumer` is a Python object. A batch crosses in few calls, with all keys and all values joined by Java into
+one text each.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ class RecordBatch:
     values: Sequence[bytes]
     schemas: Sequence[str]
     offset: Mapping[str, Any]
-    """The connector's place behind the last of them."""
 
 
 def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
-    """Have a Java in this process with these JARs: one only, which later calls add to. Raises `MissingDependency`."""
+    """Start this process's one Java with these JARs; later calls add JARs. Raises `MissingDependency`."""
     jpype = load_jpype()
     if jpype.isJVMStarted():
         known = set(str(jpype.java.lang.System.getProperty("java.class.path")).split(os.pathsep))
@@ -81,15 +80,15 @@ def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
 
 
 def java_ms() -> int:
-    """The time by Java's clock, since the epoch. The lake's clock follows the store's, which may be minutes off."""
+    """The time by Java's clock, since the epoch. The lake's clock follows the store's, perhaps minutes off."""
     return int(load_jpype().JClass("java.lang.System").currentTimeMillis())
 
 
 class EmbeddedEngine:
-    """One life of the engine. `start`, `next` until it gives None, `close`."""
+    """One life of the engine: `start`, `next` until None, `close`."""
 
     def __init__(self, properties: Mapping[str, str], *, characters_of: CharactersOf, ear: BinlogListener | None = None) -> None:
-        """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log; None: none is read, or not for long."""
+        """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log, if it is read for long."""
         self._jpype = load_jpype()
         self._ear, self._characters_of = ear, characters_of
         self._properties = with_converter(properties)
@@ -145,7 +144,7 @@ class EmbeddedEngine:
 
     @contextlib.contextmanager
     def _attached(self) -> Iterator[None]:
-        """A thread of ours as one of Java's. Java would look through the stack of one that ended attached, which ends the process."""
+        """Attach one of our threads to Java, and detach it: Java would crash at the stack of one that ended attached."""
         thread = self._jpype.JClass("java.lang.Thread")
         thread.attachAsDaemon()
         try:
@@ -170,7 +169,7 @@ class EmbeddedEngine:
                 return
 
     def next(self, timeout_s: float) -> RecordBatch | None:
-        """The next batch; None when none came in time, or when the engine has ended and all was taken."""
+        """The next batch; None when none came in time, or none is left."""
         try:
             return self._batches.get(timeout=0 if self._ended.is_set() else timeout_s) if timeout_s else self._batches.get_nowait()
         except queue.Empty:
@@ -178,7 +177,6 @@ class EmbeddedEngine:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, and all of its records were taken."""
         return self._ended.is_set() and self._batches.empty()
 
     def metric(self, domain: str, context: str, name: str) -> Any:  # noqa: ANN401 - of any type
@@ -192,14 +190,14 @@ class EmbeddedEngine:
         return None if value is None else value
 
     def now_ms(self) -> int:
-        """The time by the clock of the connector's heartbeats."""
+        """The time by the connector's heartbeats' clock."""
         return java_ms()
 
     def give_back(self) -> None:
         give_back(self._jpype)
 
     def close(self) -> None:
-        """End it, and return once it has ended. Raises `InternalError` when it does not."""
+        """End it, and wait. Raises `InternalError` when it does not end."""
         self._closing.set()
         if self._ear is not None:
             self._ear.detach()
@@ -226,7 +224,7 @@ class EmbeddedEngine:
 
 
 class _Functions:
-    """Java's own functions, bound without any Java of ours."""
+    """Java's own functions; none is compiled here."""
 
     def __init__(self, jpype: Any) -> None:  # noqa: ANN401 - a module
         self._jpype = jpype
@@ -294,7 +292,7 @@ def _chain(message: Any, error: Any) -> str:  # noqa: ANN401 - Java's
 
 
 def offsets_file(path: Path, name: str, offset: Mapping[str, Any]) -> None:
-    """Write a place in the log where a connector looks for it: a Java map of the source's name and place, in JSON."""
+    """Write a place in the log for a connector: a Java map of the source's name and place, in JSON."""
     import json
 
     jpype = load_jpype()

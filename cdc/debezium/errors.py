@@ -16,7 +16,7 @@ class BinlogLost(CallError):
 
 
 class HistoryLost(CallError):
-    """The history of the tables' columns, without which the log cannot be read, is not whole in the lake."""
+    """The history of tables' columns, which reading the log needs, is not whole in the lake."""
 
     kind = "history_lost"
 
@@ -28,7 +28,7 @@ class ConnectorStopped(CaptureRetry):
 
 
 class TableUnfollowed(ConnectorStopped):
-    """The connector has stopped at an event of a table, the error's object, whose columns it does not know as they are."""
+    """The connector has stopped at an event of a table, the error's object, whose columns it does not know."""
 
 
 class EventUnreadable(CallError):
@@ -87,7 +87,7 @@ _AWAY = (
 
 
 def engine_error(said: str, where: str) -> PenstockError:
-    """The error for the engine's last words: the messages of its exception and of those behind it, a line each."""
+    """The error for the engine's last words: the messages of its exception and causes, a line each."""
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no reason given"]
 
     def first(words: tuple[str, ...]) -> str | None:

@@ -1,4 +1,4 @@
-"""One life of the engine's worth of following: records go into the topic, and the place to go on into the state."""
+"""One life of the engine: records go into the topic, and the place to go on into the state."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _SAVE_S, _TELL_S, _SIGNALS_S = 1.0, 1.0, 5.0
 _LOOK_S, _LOOK_FOR_END_S = 1.0, 0.1
 _IDLE_S, _BUSY_S = 0.25, 0.01
 _SILENT_S, _START_S = 20.0, 600.0
-"""A living connector sends a heartbeat every second or so. It connects once it has read the history of all tables' columns."""
+"""A connector sends a heartbeat about every second, once it has read the history and connected."""
 _OF_PLACE = ("ts_sec", "file", "pos", "gtids", "server_id")
 
 
 def boundary(offset: Mapping[str, Any]) -> dict[str, Any]:
     """The beginning of a record's transaction, from which the connector sends all of it.
 
-    Its count within the transaction is left out. It counts heartbeats too where a statement such as ALTER TABLE leaves an open transaction: so many
-    later changes would be passed over.
+    Its count within the transaction is left out: where a statement such as ALTER TABLE leaves a transaction open, it counts
+    heartbeats too, and later changes would be skipped.
     """
     return {name: value for name, value in offset.items() if name in _OF_PLACE}
 
@@ -63,8 +63,8 @@ class EngineFollower:
         where: str,
         beats_as: str | None,
     ) -> None:
-        """``reading`` is the number of the last reading of tables' rows, and ``whole_from`` a place in the log that is not before it. ``beats_as``:
-        the name of messages that the topic equals the source, where no change shows it.
+        """``reading``: the number of the last reading of tables' rows. ``whole_from``: a place not before it. ``beats_as``: the
+        name in messages that mark that the topic equals the source, where no change does.
         """
         self._engine, self._effects, self._connector, self._states, self._history = engine, effects, connector, states, history
         self._clock, self._reached, self._where = clock, reached, where
@@ -95,9 +95,9 @@ class EngineFollower:
         ends_at: tuple[str, int] | None = None,
         ended: Callable[[], PenstockError],
     ) -> tuple[EngineState, bool]:
-        """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal or a statement asks for rows. Then everything
-        before the stored place is durable. Returns the state, and whether rows were asked for. ``ends_at``: as ``until``, and nothing of this place
-        or behind it is sent.
+        """Follow until ``stopped()``, to ``until``, or until a signal or a statement asks for rows. Everything before the
+        stored place is durable then. Returns the state, and whether rows were asked for. ``ends_at``: as ``until``, with
+        nothing sent from this place on.
         """
         if ends_at is not None:
             until, self._ends_at = ends_at, (file_number(ends_at[0]), ends_at[1])
@@ -155,7 +155,7 @@ class EngineFollower:
         return self._save(state, None), asked
 
     def _take(self, batch: RecordBatch, now_s: float) -> bool:
-        """Send a batch, or its part before the place where rows are to be read. Returns whether the last awaited record has come."""
+        """Send a batch, or its part before a reading's place. Returns whether the last awaited record has come."""
         self._effects.check()
         if self._history.keep():
             self._reached("history durable")
@@ -202,14 +202,13 @@ class EngineFollower:
         return (unread is not None and place > unread) or (self._ends_at is not None and place >= self._ends_at)
 
     def _end(self, records: list[ChangeRecord], now_s: float) -> bool:
-        """Send the records before that place. Returns whether the life ends there."""
         if self._ends_at is not None:
             self._effects.apply_before(records, before=self._ends_at)
         self._outbox.add(records, None, now_s)
         return self._effects.unread is None and not self._effects.ends
 
     def _save(self, state: EngineState, now_s: float | None) -> EngineState:
-        """Store the place to go on, now and then. None: now."""
+        """Store the place now and then; with None, now."""
         offset, parts = self._outbox.offset, self._history.parts
         if (
             offset is not None
@@ -230,7 +229,7 @@ class EngineFollower:
         return state
 
     def _look(self, now_s: float, until: tuple[str, int] | None) -> None:
-        """Check the connector's connection, of which no event comes, and whether it has read far enough."""
+        """Check the connector's connection, which has no event, and whether it has read far enough."""
         domain = self._connector.domain
         connected = bool(self._engine.metric(domain, "streaming", "Connected"))
         lost = self._connected and not connected

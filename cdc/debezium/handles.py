@@ -1,4 +1,4 @@
-"""Conversions of values in Java, put together of Java's own functions: none of ours is compiled, and Python is not asked for each value."""
+"""Conversions of values in Java, composed of Java's own functions: nothing is compiled, and Python is not asked for each value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Called:
 
 
 class ConversionHandles:
-    """Makes handles of conversions: of one object, to one."""
+    """Makes handles of conversions of one object to one."""
 
     def __init__(self, jpype: Any) -> None:  # noqa: ANN401 - a module
         self._jpype = jpype
@@ -56,7 +56,7 @@ class ConversionHandles:
         return self._methods.guardWithTest(self._equals.bindTo(value), constant, otherwise)
 
     def padded(self, count: int, then: Any) -> Any:  # noqa: ANN401 - Java's
-        """Bytes, with zeros behind them up to ``count``, for ``then``."""
+        """Bytes, filled with zeros up to ``count``, for ``then``."""
         arrays, number = self._jpype.JClass("java.util.Arrays"), self._jpype.JClass("java.lang.Integer")
         copy = self._lookup.findStatic(arrays, "copyOf", self._types.methodType(self._bytes, self._bytes, number.TYPE))
         padded = self._methods.insertArguments(copy, 1, number.valueOf(count)).asType(self._conversion)
@@ -84,7 +84,7 @@ class ConversionHandles:
         return self._lookup.findVirtual(self._jpype.JClass("java.util.Map"), "get", self._conversion).bindTo(values)
 
     def in_zone(self, zone: Any, then: Any) -> Any:  # noqa: ANN401 - Java's
-        """A timestamp of the driver's, as a time in a zone, for ``then``."""
+        """The driver's timestamp, as a time in a zone, for ``then``."""
         timestamp, instant, at = (
             self._jpype.JClass(name).class_ for name in ("java.sql.Timestamp", "java.time.Instant", "java.time.ZonedDateTime")
         )

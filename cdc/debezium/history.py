@@ -1,4 +1,4 @@
-"""The history of the tables' columns, which the connector appends to a local file: it goes into the lake as it grows."""
+"""The history of tables' columns: the connector appends it to a local file, which goes into the lake as it grows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .statements import Name, quoted_name
 
 
 class SchemaHistory:
-    """The file of one life of the engine, which begins as in the lake."""
+    """The file of one life of the engine, from the lake at first."""
 
     def __init__(self, path: Path, states: EngineStateStore, parts: int) -> None:
         self._path, self._states, self.parts = path, states, parts
         self._bytes = path.stat().st_size
 
     def keep(self) -> bool:
-        """Put the connector's new lines durably, before events that need them come out. Returns whether there was anything."""
+        """Store the connector's new lines durably, before events that need them come out. Returns whether there were any."""
         if self._path.stat().st_size == self._bytes:
             return False
         with self._path.open("rb") as file:
@@ -38,7 +38,7 @@ def has_known(history: bytes, table: Name) -> bool:
 
 
 def lines_of(history: bytes, table: Name, offset: str) -> str:
-    """The lines with a table's columns, behind one by which the connector forgets the table. ``offset``: of that."""
+    """The lines with a table's columns, after one that has the connector forget the table. ``offset``: of that line."""
     lines = _parsed(history)
     said = _said_of(table, lines)
     forgets = {

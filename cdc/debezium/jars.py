@@ -1,7 +1,7 @@
 """The JARs of Debezium's engine and of one connector: pinned, each with its digest and a permissive licence.
 
-They come from Maven Central, by PySpark's Ivy or by Maven. A database's driver is never fetched: those of MySQL and MariaDB are under the GPL and
-the LGPL, so users bring one.
+They come from Maven Central, by PySpark's Ivy or by Maven. Users bring the database's driver: those of MySQL and MariaDB are
+under the GPL and the LGPL.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def jar_folder() -> Path:
 
 
 def ensure(connector: Connector) -> list[Path]:
-    """The files of `listed`, fetched when they are not whole in the cache. A file appears whole or not at all. Raises `MissingDependency`."""
+    """The files of `listed`, fetched unless whole in the cache. A file appears whole or not at all. Raises `MissingDependency`."""
     folder = jar_folder()
     jars = listed(connector)
     missing = [jar for jar in jars if not _is_there(folder, jar)]
@@ -63,7 +63,7 @@ def ensure(connector: Connector) -> list[Path]:
 
 
 def _is_there(folder: Path, jar: EngineJar) -> bool:
-    """Whether the cache has the pinned JAR. A checked file has a stamp beside it."""
+    """Whether the cache has the pinned JAR, by the stamp of a checked file."""
     path, stamp = folder / jar.file_name, folder / f"{jar.file_name}.{jar.sha256[:16]}"
     if not path.is_file():
         return False
@@ -169,8 +169,8 @@ def _run(command: Sequence[str]) -> str | None:
 
 
 def find_driver(connector: Connector, named: str | None, places: Iterable[str] | None = None) -> Path:
-    """The JAR of the database's driver: the named one, or that of a system package. Raises `InvalidArgument` for a name without a file, and
-    `MissingDependency`.
+    """The JAR of the database's driver: the named one, or a system package's. Raises `InvalidArgument` for a name without a
+    file, and `MissingDependency`.
     """
     if named is not None:
         if not Path(named).is_file():

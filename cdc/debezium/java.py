@@ -1,4 +1,4 @@
-"""Finding a Java whose library can be loaded into this process."""
+"""The Java to load into this process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in a folder, by its release file."""
     try:
         said = (home / "release").read_text(errors="replace")
     except OSError:

@@ -1,6 +1,6 @@
-"""The Java class of our converter, as Debezium's property ``converters`` names a class.
+"""The Java class of our converter, named in Debezium's property ``converters``.
 
-The class hands all calls to an object of Python's. It is made here, byte by byte.
+The class, made here byte by byte, hands all calls to an object of Python's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _METHODS = (
 
 
 def define_bridge_class(target: object) -> None:
-    """Have the class, whose objects hand their calls to ``target`` from now on."""
+    """Define the class, whose objects hand their calls to ``target`` from now on."""
     jpype = load_jpype()
     interface = jpype.JClass(INTERFACE)
     try:

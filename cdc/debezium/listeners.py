@@ -1,4 +1,4 @@
-"""Listeners of the client that reads the binlog, made of Java's own functions: most events never come into Python."""
+"""Listeners of the binlog's client, made of Java's own functions: most events never enter Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class EventFunctions:
-    """Functions that look at an event without a call into Python."""
+    """Functions of an event without a call into Python."""
 
     def __init__(self, jpype: Any) -> None:  # noqa: ANN401 - a module
         shyiko = "com.github.shyiko.mysql.binlog"
@@ -38,7 +38,6 @@ class EventFunctions:
         return self._jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(self._listener, function)
 
     def set_of(self, things: Iterable[Any]) -> Any:  # noqa: ANN401 - Java's
-        """A changeable set of Java's."""
         those = self._jpype.JClass("java.util.HashSet")()
         for one in things:
             those.add(one)

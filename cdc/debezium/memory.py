@@ -1,4 +1,4 @@
-"""The release of a burst's memory, which neither Java nor an allocator gives back by itself."""
+"""The return of a burst's memory to the system, which neither Java nor an allocator does by itself."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 QUIET_S = 5.0
-"""The silence after which a burst is over."""
+"""The silence that ends a burst."""
 EVENTS_MIN = 10_000
-"""The least changes of a burst: giving memory back takes a few tenths of a second."""
+"""The least changes of a burst: the return takes a few tenths of a second."""
 
 
 class BurstDetector:
-    """Finds the end of a burst; pure. Earlier work, such as reading tables' rows, counts as one."""
+    """Finds the end of a burst; pure. Earlier work, such as a snapshot, counts as one."""
 
     def __init__(self, now_s: float) -> None:
         self._events = 0
@@ -23,7 +23,7 @@ class BurstDetector:
         self._rested_at = -EVENTS_MIN
 
     def is_over(self, events: int, now_s: float) -> bool:
-        """Whether one is over now; true once for each. ``events``: so far."""
+        """Whether a burst has just ended, once for each. ``events``: so far."""
         if events != self._events:
             self._events, self._since_s = events, now_s
         if events - self._rested_at < EVENTS_MIN or now_s - self._since_s < QUIET_S:

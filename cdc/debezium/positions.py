@@ -1,10 +1,10 @@
-"""Places in a binlog, and the one number under which an event of it is sent.
+"""Places in a binlog, and the sequences of its events.
 
-A change of a row stands at (binlog file, position of its event in the file, row in that event). An update that gives a row another key comes as a
-delete and a create at one place, so the operation counts too. All are packed into 63 bits.
+A row's change stands at (binlog file, position of its event in the file, row in that event), packed into 63 bits with its
+operation: an update of a key comes as a delete and a create at one place.
 
-No change has one of the last 64 rows. A number with such a row lies between transactions (`penstock.cdc.capture.readings`): one byte behind its
-position.
+The last 64 rows are no change's. They number places between transactions (`penstock.cdc.capture.readings`), one byte after
+their position.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..capture.readings import CHANGE_BITS, CHANGES, place_number
 
 FILE_BITS, POS_BITS, ROW_BITS = 17, 32, CHANGE_BITS - 1
 _ROWS = CHANGES >> 1
-"""The rows of changes; the others and the bit of creates are free in a place's number."""
+"""The rows of changes; a place's number is free in the others and the bit of creates."""
 _NUMBER = re.compile(r"\.([0-9]{1,18})$")
 
 
@@ -30,10 +30,10 @@ def file_number(file: str) -> int:
 
 
 def sequence_of(file: str, pos: int, row: int, op: str) -> int:
-    """The number of a change, above that of every change before it in the binlog. Raises `DataDamaged`, `LimitExceeded`.
+    """The number of a change, above all earlier ones in the binlog. Raises `DataDamaged`, `LimitExceeded`.
 
-    Rows are counted within their event. An uncompressed row takes two bytes at least, and an event takes 8 KiB, or one row. So no more than 4,096
-    have one position unless the server is configured otherwise.
+    Rows are counted within their event. An uncompressed row takes two bytes at least, and an event takes 8 KiB, or one row. So
+    no more than 4,096 have one position unless the server is configured otherwise.
     """
     number = file_number(file)
     for what, value, limit in (
@@ -57,14 +57,14 @@ def sequence_of(file: str, pos: int, row: int, op: str) -> int:
 
 
 def between(file: str, pos: int, reading: int) -> int:
-    """The number of the place ``pos``, between those of the changes before and behind it. Raises `DataDamaged`, `LimitExceeded`.
+    """The number of the place ``pos``, between the changes before and after it. Raises `DataDamaged`, `LimitExceeded`.
 
-    ``reading`` is the number of the last reading of tables' rows, as of a place that is not behind this one.
+    ``reading``: the last reading of tables' rows, as of this place or an earlier one.
     """
     return place_number(sequence_of(file, pos - 1, 0, "d") >> CHANGE_BITS, reading)
 
 
 def place_text(position: int) -> str:
-    """The place of a number between transactions: the file's number as in its name, and the position."""
+    """The place of a number between transactions: the file's number, and the position."""
     number, before = divmod(position >> CHANGE_BITS, 1 << POS_BITS)
     return f"{number:06}:{before + 1}"

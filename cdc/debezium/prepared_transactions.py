@@ -1,7 +1,7 @@
-"""Transactions of two phases (XA): their rows are in the log when they are prepared, and count when they are committed; pure.
+"""Transactions of two phases (XA): the log has their rows at the preparation, and they count at the commit; pure.
 
-Rows of a prepared transaction are held here. Of an earlier process's, or of too many, only the tables are known: these are read again at the
-commit.
+Rows of a prepared transaction are held here. Of an earlier process's, or of too many, only the tables are known, and read again
+at the commit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..capture.records import ChangeRecord
 HELD_BYTES_MAX = 16 * 1024 * 1024
 
 Noted = tuple[tuple[str, tuple[str, ...]], ...]
-"""The prepared transactions and the tables of their rows, as the state has them."""
+"""The prepared transactions and their rows' tables, in the state."""
 
 
 @dataclass(slots=True)
 class _Transaction:
     records: list[ChangeRecord] | None = field(default_factory=list)
-    """None: an earlier process had them, or they were too many."""
+    """None: an earlier process's, or too many."""
     tables: dict[str, None] = field(default_factory=dict)
     ended_at: int | None = None
     """The place of its commit or rollback."""
@@ -37,7 +37,7 @@ class PreparedTransactions:
         self._open = _Transaction()
 
     def take(self, record: ChangeRecord) -> bool:
-        """Hold a row back. Returns whether it belongs to such a transaction."""
+        """Hold a row back, if it belongs to such a transaction, and return whether it does."""
         one = self._open
         if one is None:
             return False
@@ -72,7 +72,7 @@ class PreparedTransactions:
         return ([], tables) if records is None else (records, ())
 
     def noted(self, offset: int) -> Noted:
-        """The state's entry for a restart at a place. Transactions that are over before it are forgotten."""
+        """The state's entry for a restart at a place. Transactions over before it are forgotten."""
         over = [xid for xid, one in self._all.items() if one.ended_at is not None and one.ended_at < offset]
         for xid in over:
             self._forget(xid)

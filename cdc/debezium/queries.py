@@ -28,7 +28,7 @@ class KeyColumn:
 
     name: str
     resumable: bool
-    """Whether an event's value can be written in SQL as it is. Text cannot: its order is its collation's."""
+    """Whether SQL takes an event's value as it is. Text is not such: its order is its collation's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class ServerTable:
-    """A table, as the server has it now."""
+    """A table's present form."""
 
     database: str
     name: str
@@ -54,7 +54,7 @@ _TABLE_ID = re.compile(r"table_id: (?P<id>\d+)(?: \((?P<table>.*)\))?", re.DOTAL
 
 
 def table_behind(events: Iterable[Sequence[str | None]], pos: int) -> str | None:
-    """The table, ``database.table``, of the first event of rows behind a position, from SHOW BINLOG EVENTS of a file."""
+    """The table, ``database.table``, of the first event of rows after a position, from a file's SHOW BINLOG EVENTS."""
     tables: dict[str, str] = {}
     for _, place, _, _, _, said in events:
         if (found := _TABLE_ID.match(said or "")) is None:
@@ -75,12 +75,12 @@ def quoted_table(table: ServerTable) -> str:
 
 
 def pattern_of(name: str) -> str:
-    """The pattern of one name, in a list of the connector's, which has commas between patterns."""
+    """The pattern of one name, in the connector's comma-separated lists."""
     return re.escape(name).replace(",", r"\x2c")
 
 
 def rows_query(table: ServerTable, after: Sequence[int | str] | None) -> str:
-    """The query for a table's rows in the order of its key, or those behind a key."""
+    """The query for a table's rows in key order, perhaps after a key."""
     key = ", ".join(f"r.{quoted(column.name)}" for column in table.key)
     words = ["SELECT", ", ".join(map(_read, table.columns)) or "*", "FROM", quoted_table(table), "AS r"]
     if after is not None:
@@ -102,7 +102,7 @@ def characters_query(charset: str) -> str:
 
 
 def _read(column: SourceColumn) -> str:
-    """A column in the form in which driver and connector read what the binlog has of it."""
+    """A column, in the form that driver and connector have for the binlog."""
     name = f"r.{quoted(column.name)}"
     if (said := _as_told(name, column.kind)) == name:
         return name

@@ -1,7 +1,7 @@
 """The engine's records as messages; pure.
 
-The body is ``{"key": {schema, payload}, "value": {schema, payload}}``, the envelope as the connector made it. Only the columns' types are kept of
-the schemas: the envelope's own form, in each record, is far larger than a change.
+The body is ``{"key": {schema, payload}, "value": {schema, payload}}``, with the connector's envelope. Of the schemas only the
+columns' types stay: the envelope's, in each record, is far larger than a change.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def heartbeat_ms(value: bytes) -> int | None:
 
 
 def record_of(key: bytes, value: bytes, schemas: Mapping[str, ConnectSchemas], schema: str) -> ChangeRecord | None:
-    """The message of one record. None for records about the stream itself. Raises `InvalidArgument`, `DataDamaged`, `LimitExceeded`."""
+    """The message of a record; None for records about the stream. Raises `InvalidArgument`, `DataDamaged`, `LimitExceeded`."""
     event = _VALUE.decode(value)
     op, source = event.op, event.source
     if op is None:
@@ -96,7 +96,7 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, ConnectSchemas], s
 
 
 def record_at(record: ChangeRecord, file: str, pos: int, row: int) -> ChangeRecord:
-    """A change that counts at a later place than where the log has it. Raises `LimitExceeded`."""
+    """A change that counts at a later place than the log's. Raises `LimitExceeded`."""
     body = _BODY.decode(record.body)
     envelope = body.value if body.value.get("payload") is None else _ENVELOPE.decode(body.value["payload"])
     source = _ENVELOPE.decode(envelope["source"])
@@ -116,15 +116,15 @@ def _raw(value: object) -> msgspec.Raw:
 
 
 def truncate_record(connector: str, name: str, table: Name, place: tuple[str, int, int], made_ms: int) -> ChangeRecord:
-    """The message that empties a table at a place of the log: file, position and a number that makes it unique there."""
+    """The message that empties a table at a place of the log: file, position and a number unique there."""
     file, pos, row = place
     record = snapshot_truncate(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
     return record._replace(sequence=sequence_of(file, pos, row, "t"))
 
 
 def stop_record(connector: str, name: str, table: Name, reason: str, end: tuple[str, int], now_ms: int) -> ChangeRecord:
-    """The message that a table is not captured any more. No row changes. It lies two places before the log's end: behind all of the table's
-    changes, and before the truncate of a later snapshot.
+    """The message that a table is no longer captured, without a row's change. It lies two places before the log's end: after
+    the table's changes, and before a later snapshot's truncate.
     """
     database, short = table
     said = {
@@ -145,7 +145,7 @@ def stop_record(connector: str, name: str, table: Name, reason: str, end: tuple[
 def snapshot_truncate(
     connector: str, name: str, table: Name, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true"
 ) -> ChangeRecord:
-    """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
+    """The message that empties a table before a snapshot's rows of ``offset``, one place before them."""
     source = RecordSource(*table, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
     said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
     body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})

@@ -1,8 +1,8 @@
-"""The rows of tables, read by the engine's own snapshot in the order of their keys, and sent chunk by chunk.
+"""The rows of tables, read by the engine's own snapshot in key order, and sent chunk by chunk.
 
-A chunk is one batch of the topic, and is recorded before it is sent. So after a kill the producer's last sequence shows whether it is there, and
-reading goes on behind it or with it, at a later time. That is harmless: each row has the place in the log at which it was read, earlier changes are
-passed over when they come again, and later ones come behind it.
+A chunk is one batch of the topic, recorded before it is sent: after a kill the producer's last sequence shows where to go on.
+Later chunks are newer, which is harmless: a row has the place in the log of its reading. Earlier changes are skipped when they
+come again, and later ones follow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOK_S = 0.25
 
 
 class RowsReader:
-    """Reads the pending tables of a state."""
+    """Reads a state's pending tables."""
 
     def __init__(
         self,
@@ -45,7 +45,9 @@ class RowsReader:
         followed: int,
         reached: Callable[[str], None],
     ) -> None:
-        """``followed``: the last sequence of the changes. Where it names a place, the topic equals the source there only until rows come."""
+        """``followed``: the changes' last sequence. If it names a place, the topic equals the source there only until rows
+        come.
+        """
         self._connector, self._name, self._server = connector, name, server
         self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
         self._tables: dict[str, ServerTable] = {}
@@ -128,7 +130,7 @@ class RowsReader:
         return state
 
     def _check_columns(self, table: str, schemas: ConnectSchemas) -> None:
-        """Refuse rows of other columns than were asked for: a column that has come meanwhile would be NULL."""
+        """Refuse rows with other columns than were asked for: a new column would be NULL."""
         if schemas in self._checked or not self._tables[table].columns:
             return
         asked, told = {column.name for column in self._tables[table].columns}, set(row_fields(schemas))
@@ -184,7 +186,7 @@ def listed_name(table: ServerTable) -> str:
 
 
 def whole_key(key: Mapping[str, Any] | None, columns: Sequence[KeyColumn]) -> tuple[int, ...] | None:
-    """A row's primary key, where reading can go on behind it. An event may have another one (``message.key.columns``), without an order."""
+    """A row's primary key, where reading can go on after it. An event's own key (``message.key.columns``) may have no order."""
     if not columns or key is None or key.keys() != {column.name for column in columns}:
         return None
     values = tuple(key[column.name] for column in columns)

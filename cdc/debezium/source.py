@@ -1,4 +1,4 @@
-"""Questions to the database itself, over the engine's driver: whether it can be captured, and its identity."""
+"""Queries of the database, over the engine's driver: whether it can be captured, and its identity."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class BinlogServer:
         return rows[0][1] if rows else None
 
     def check(self) -> None:
-        """Refuse a server whose log does not have every row as it is. Raises `InvalidArgument`, and as `ask` does."""
+        """Raise `InvalidArgument` for a server whose log lacks whole rows, and as `ask` does."""
         wanted = (
             ("log_bin", ("ON",), "log_bin"),
             ("binlog_format", ("ROW",), "binlog_format = ROW"),
@@ -126,7 +126,7 @@ class BinlogServer:
         return " ".join(row[0] or "" for row in self.ask("SHOW GRANTS")).upper()
 
     def identity(self) -> str:
-        """The server's id, which stays when it is restarted."""
+        """The server's id, which survives a restart."""
         number = self._variable("server_id")
         uid = self._variable("server_uid") or self._variable("server_uuid")
         return f"{number} {uid}"
@@ -147,7 +147,7 @@ class BinlogServer:
         return [(str(row[0]), int(row[1] or 0)) for row in self.ask("SHOW BINARY LOGS")]
 
     def sequences(self) -> list[str]:
-        """The sequences: MariaDB logs the numbers of each as rows of a table, which it is not."""
+        """The sequences: MariaDB logs their numbers as rows of tables."""
         rows = self.ask("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'SEQUENCE'")
         return [f"{database}.{name}" for database, name in rows]
 
@@ -155,7 +155,7 @@ class BinlogServer:
         return bool(self._places(table))
 
     def name_of(self, joined: str) -> tuple[str, str]:
-        """The database and the name in the connector's name of a table; of a gone table, with the longest name of a database that fits."""
+        """The database and the name in the connector's name of a table; for a gone table, with the longest fitting database."""
         if places := self._places(joined):
             return places[0]
         fitting = [str(database) for (database,) in self.ask(DATABASES_QUERY, joined)]
@@ -163,8 +163,8 @@ class BinlogServer:
         return database, joined[len(database) + 1 :]
 
     def dates_behind(self, file: str, pos: int, since: int) -> str | None:
-        """The table, and its columns of dates, of the first event of rows behind a place in the log. ``since``: an earlier position, of a
-        transaction. None: too far from there, or not visible for this user.
+        """The table, with its date columns, of the first event of rows after a place. ``since``: an earlier position, of a
+        transaction. None: too far, or not visible for this user.
         """
         try:
             events = self.ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {since} LIMIT {_EVENTS_MAX}")
@@ -177,8 +177,8 @@ class BinlogServer:
         return f"{table}.{dates[0]}" if len(dates) == 1 else f"{table} ({', '.join(dates)})"
 
     def runs_more(self, names: Collection[str]) -> bool | None:
-        """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other tables. None: triggers are
-        not visible for this user.
+        """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other
+        tables. None: triggers are invisible.
         """
         triggers = "SELECT 1 FROM information_schema.triggers WHERE event_object_table = ?"
         routines = "SELECT 1 FROM information_schema.routines WHERE routine_name = ?"
@@ -193,24 +193,24 @@ class BinlogServer:
         return same if same or self._case_of_names() == "0" else places
 
     def lowers_names(self) -> bool:
-        """Whether the server has the names of tables in small letters. Its log has statements as they came."""
+        """Whether the server has tables' names in small letters; its log has statements unchanged."""
         return self._case_of_names() == "1"
 
     def _case_of_names(self) -> str:
-        """The treatment of case in tables' names. Two may differ by it alone where this is 0."""
+        """The server's treatment of case in tables' names: where it is 0, two may differ by case alone."""
         if self._case is None:
             self._case = self._variable("lower_case_table_names") or "0"
         return self._case
 
     def characters(self, charset: str) -> Characters:
-        """The characters of one of the server's sets, without those beyond Unicode's first plane."""
+        """The characters of one of the server's sets, within Unicode's first plane."""
         if charset not in self._characters:
             rows = self.ask(characters_query(charset))
             self._characters[charset] = {bytes.fromhex(str(data)): str(text) for data, text in rows}
         return self._characters[charset]
 
     def table(self, joined: str) -> ServerTable:
-        """The table of the connector's name, ``database.table``, of which either part may have dots. Raises `InvalidArgument`."""
+        """The table of the connector's name, ``database.table``; either part may have dots. Raises `InvalidArgument`."""
         places = self._places(joined)
         if len(places) > 1:
             raise InvalidArgument(

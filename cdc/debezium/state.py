@@ -1,6 +1,7 @@
-"""The state of a capture by Debezium's engine, besides that of all captures: the history of the tables' columns, and tables that stand still or are
-learnt anew. The history's parts are ``history/<number>`` beside the state, and never change; they are durable before events that need them are
-sent.
+"""The state of a capture by Debezium's engine: also the history of tables' columns, and tables that stand still or are learnt
+anew.
+
+The history's parts are ``history/<number>`` beside the state, never changed, and durable before events that need them are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .errors import HistoryLost
 
 @dataclass(frozen=True, slots=True)
 class StoppedTable:
-    """A table that cannot be followed: the others go on without it."""
+    """A table that cannot be followed; the others go on."""
 
     table: str
     reason: str
@@ -35,13 +36,15 @@ class StoppedTable:
 
 @dataclass(frozen=True, slots=True)
 class RelearnedTable:
-    """A table whose columns were asked for, as the log does not have them. The connector gets them at a later place, and nothing of it before."""
+    """A table whose columns were queried, as the log lacks them. The connector gets them at a later place, and none of its rows
+    before.
+    """
 
     table: str
     offset: str
-    """The place, in the connector's words."""
+    """The place, in the connector's text."""
     lines: str
-    """Lines for the connector's history, with the columns there."""
+    """The history's lines with the columns there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,10 @@ class EngineState(SourceState):
 
     history: int = 0
     prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Transactions of two phases that were prepared before the place and not ended, with the tables of their rows."""
+    """Transactions of two phases prepared before the place and still open, with their rows' tables."""
     stopped: tuple[StoppedTable, ...] = ()
     fresh: tuple[tuple[str, int], ...] = ()
-    """Tables that were read again, with a place in the log (`positions.between`) that is not behind that reading."""
+    """Tables read again, with a place (`positions.between`) at or before that reading."""
     unknown: tuple[tuple[str, str], ...] = ()
     """Tables whose columns are unknown from a later place on, and why."""
     learnt: tuple[RelearnedTable, ...] = ()
@@ -73,7 +76,6 @@ class EngineState(SourceState):
 
     @property
     def place(self) -> str | None:
-        """The place to go on, such as ``binlog.000007:1234``."""
         if self.offset is None:
             return None
         found = json.loads(self.offset)
@@ -119,7 +121,7 @@ class EngineStateStore(SourceStateStore[EngineState]):
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, name: str) -> None:
         super().__init__(store, run, topic=topic, name=name)
         self._next: tuple[int, Version | None] | None = None
-        """The number of the history's next part, and its version when this process looked."""
+        """The history's next part, and its version when this process looked."""
 
     @staticmethod
     def parse(data: bytes, where: str) -> EngineState:
@@ -131,7 +133,7 @@ class EngineStateStore(SourceStateStore[EngineState]):
         return EngineState(**fields)
 
     def expect_history(self, number: int) -> None:
-        """Look for the next part, which a killed process may have left. Its content comes again, and replaces it."""
+        """Look for the next part, perhaps of a killed process. Its content comes again, and replaces it."""
         try:
             self._next = number, self._run(lambda: self._store.get(self._part(number))).version
         except ObjectMissing:
@@ -140,7 +142,7 @@ class EngineStateStore(SourceStateStore[EngineState]):
     def add_history(self, number: int, data: bytes) -> None:
         """Put the next part of the history, which was looked for. Raises `FencedError` when a later capture has put one since.
 
-        A late write of this process, or of an earlier one, is replaced: a later process would have taken the state over before.
+        A late write of this or an earlier process is replaced: a later one would have taken the state over before.
         """
         expected, version = self._next or (None, None)
         assert expected == number, "it was looked for"

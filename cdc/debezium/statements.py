@@ -1,7 +1,7 @@
-"""The effects of a binlog's statements on tables and their rows; pure.
+"""The effects of a binlog's statements on tables and rows; pure.
 
-A row binlog has statements too: definitions of tables, transactions of two phases, and changes of rows where a session has asked for statements.
-Names are taken as they stand there; whether a table is captured is decided elsewhere.
+A row binlog has statements too: definitions, transactions of two phases, and row changes of sessions that ask for statements.
+Names stay as written, captured or not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 Name = tuple[str, str]
-"""A database and a table, of which either may have dots: joined by one, they are ambiguous."""
+"""A database and a table. Either may have dots, so a joined name is ambiguous."""
 
 StatementEffect = Literal["nothing", "rows", "ends", "redefined", "filled", "prepares", "prepared", "commits", "rolls back"]
 
@@ -23,24 +23,24 @@ class BinlogStatement:
     """The effects of a statement."""
 
     does: StatementEffect = "nothing"
-    """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others. ``filled``:
-    the same, and rows have values of columns that no event has. The rest are steps of a transaction of two phases.
+    """``rows``: changes rows. ``ends``: rows or tables go, or a name gets others. ``redefined``: columns or keys may change.
+    ``filled``: also rows get values without events. The rest are steps of a transaction of two phases.
     """
     tables: tuple[Name, ...] = ()
-    """The tables that it names; of ``ends`` those whose rows are no longer what they were."""
+    """The named tables; of ``ends`` those whose rows change."""
     read: tuple[Name, ...] = ()
-    """The tables of ``ends`` that have other rows now, of which there is no event."""
+    """The tables of ``ends`` that get rows without events."""
     databases: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     """The columns of ``filled``, in small letters."""
     makes: tuple[Name, ...] = ()
-    """The tables that are there behind it, in a form that is its doing."""
+    """The tables afterwards whose form it determines."""
     unknown: tuple[Name, ...] = ()
-    """The tables whose columns cannot be known from it."""
+    """The tables whose columns it leaves unknown."""
     anew: bool = False
-    """Whether what it makes was not there just before, whatever the connector knows of it."""
+    """Whether what it makes was missing before, whatever the connector knows."""
     told: str | None = None
-    """The text for the connector in its stead, as it would misunderstand it."""
+    """The replacement text for the connector, which would misread it."""
     xid: str = ""
     text: str = ""
 
@@ -53,7 +53,7 @@ class BinlogStatement:
         return replace(self, tables=tables, read=read, databases=databases, makes=makes, unknown=unknown)
 
     def of_key(self, key: Iterable[str]) -> BinlogStatement:
-        """The statement for a table that has this key before it: rows with new values of the key are other rows."""
+        """The statement for a table with this key before it: new values of the key make other rows."""
         if self.does != "filled" or not {*self.columns} & {name.lower() for name in key}:
             return self
         return replace(self, does="ends", read=self.tables)
@@ -71,7 +71,7 @@ _COMMENTS = re.compile(
     r"""(?P<comment>/\*M?!.*?\*/)|(?P<rest>/\*.*?\*/|\#[^\n]*|--(?=\s|$)[^\n]*|`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|.)""",
     re.DOTALL,
 )
-"""Comments that are executed, and what may have their signs without being one."""
+"""Executed comments, and other text with their signs."""
 _ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "SELECT", "DO", "EXECUTE", "HANDLER", "IMPORT"}
 _NOTHING = {
     *(
@@ -97,13 +97,13 @@ _XA = {"START": "prepares", "BEGIN": "prepares", "PREPARE": "prepared", "COMMIT"
 _PARTITIONS = {"TRUNCATE", "DROP", "EXCHANGE", "CONVERT"}
 _ADDS_NO_COLUMN = {"INDEX", "KEY", "UNIQUE", "PRIMARY", "FOREIGN", "FULLTEXT", "SPATIAL", "CONSTRAINT", "CHECK", "PARTITION"}
 _VALUES = {"PRIMARY", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP", "AS"}
-"""Words of a new column that gives existing rows a value, besides NOT NULL and DEFAULT."""
+"""Words by which a new column gives existing rows a value, besides NOT NULL and DEFAULT."""
 _BETWEEN_NAMES = ("TO", "IF", "EXISTS", "WAIT", "NOWAIT", "RESTRICT", "CASCADE")
 _TEXT_MAX = 120
 
 
 _EXECUTED = re.compile(r"/\*M?!\d*+\s*+(?!COMPRESSED)(.*?)\*/", re.DOTALL | re.IGNORECASE)
-"""A comment whose words a server takes as its own. The connector's parser passes over all of them, and does not know the word COMPRESSED."""
+"""A comment that a server executes. The connector's parser skips all of them, and does not know the word COMPRESSED."""
 _SAYS_NOTHING = "XA RECOVER"
 
 
@@ -115,12 +115,11 @@ class _Token:
 
     @property
     def upper(self) -> str:
-        """A word in capitals; empty for quoted text."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
     @property
     def name(self) -> str | None:
-        """The name that it is, or may be: quotes of one kind mean names or texts, as the session has it."""
+        """The possible name: quotes of one kind mean names or texts, by the session."""
         if self.kind == "word":
             return self.text
         if self.kind == "quoted":
@@ -170,7 +169,7 @@ def _opened(sql: str) -> str:
 
 
 def _unknown(statement: BinlogStatement, tables: tuple[Name, ...]) -> BinlogStatement:
-    """A statement behind which the columns of tables are unknown, so that the connector is to forget them."""
+    """A statement that leaves tables' columns unknown, so that the connector has to forget them."""
     gone = "DROP TABLE IF EXISTS " + ", ".join(map(quoted_name, tables))
     every = tuple(dict.fromkeys((*statement.tables, *tables)))
     return replace(statement, does="ends", tables=every, unknown=tables, told=gone)
@@ -181,7 +180,7 @@ def quoted_name(parts: Sequence[str]) -> str:
 
 
 def xid_text(gtrid: bytes, bqual: bytes, format_id: int) -> str:
-    """The id of a transaction of two phases as servers write it into their logs."""
+    """The id of a transaction of two phases, as in servers' logs."""
     return f"X'{gtrid.hex()}',X'{bqual.hex()}',{format_id}"
 
 
@@ -249,13 +248,12 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
 
 
 def _is_of_a_query(verbs: list[str]) -> bool:
-    """Whether a table is made of the rows of a query, so that its definition lacks columns."""
     pairs = zip(verbs, [*verbs[1:], ""], strict=True)
     return any(word in ("SELECT", "TABLE") or (word == "VALUES" and following == "(") for word, following in pairs)
 
 
 def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str, *, changes: bool) -> BinlogStatement:
-    """``changes``: whether it may change rows, whatever its actions are."""
+    """``changes``: whether it may change rows under any action."""
     tables, filled, fills = [table], dict[str, None](), False
     depth = 0
     for place, word in enumerate(verbs):
@@ -292,7 +290,7 @@ def _action(tokens: list[_Token]) -> list[_Token]:
 
 
 def _changes_rows(verbs: list[str], place: int) -> bool:
-    """Whether an action gives a table other rows without an event of rows."""
+    """Whether an action gives a table other rows without events."""
     match verbs[place : place + 2]:
         case [verb, "PARTITION"]:
             return verb in _PARTITIONS
@@ -304,7 +302,7 @@ def _changes_rows(verbs: list[str], place: int) -> bool:
 
 
 def _gives_values(action: list[str]) -> bool:
-    """Whether an action gives existing rows values of a column without an event: a default, a conversion, or another's name."""
+    """Whether an action gives existing rows a column's values without events: a default, a conversion, or another's name."""
     match action:
         case ["MODIFY" | "CHANGE", *_] | ["RENAME", "COLUMN", *_]:
             return True
@@ -316,7 +314,7 @@ def _gives_values(action: list[str]) -> bool:
 
 
 def _columns_of(action: list[_Token]) -> list[str]:
-    """The columns, in small letters, that such an action gives values, or makes of others."""
+    """The columns, in small letters, that such an action fills or converts."""
     place = 1
     while place < len(action) and action[place].upper in ("COLUMN", "IF", "NOT", "EXISTS"):
         place += 1
@@ -327,7 +325,7 @@ def _columns_of(action: list[_Token]) -> list[str]:
 
 
 def _begins_an_action(verbs: list[str], place: int) -> bool:
-    """Whether a word may begin an action though no comma is before it, as behind ALGORITHM=INPLACE or NOWAIT."""
+    """Whether a word may begin an action without a comma before it, as after ALGORITHM=INPLACE or NOWAIT."""
     return verbs[place] in (*_PARTITIONS, "IMPORT", "DISCARD") and verbs[place + 1 : place + 2] in (["PARTITION"], ["TABLESPACE"])
 
 
@@ -365,7 +363,6 @@ def _name_at(tokens: list[_Token], place: int, database: str) -> tuple[Name, int
 
 
 def _names(tokens: list[_Token], database: str) -> list[Name]:
-    """All that may be a name of a table."""
     names, place = [], 0
     while place < len(tokens):
         named = _name_at(tokens, place, database)
