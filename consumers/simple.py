@@ -32,16 +32,16 @@ from .queues.receive_processor import ReceiveContext, ReceiveProcessor, Settling
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
-"""The most messages that one receive may give by default; RocketMQ's value."""
+"""The default limit of one receive; RocketMQ's value."""
 INVISIBLE_MIN = timedelta(seconds=10)
-"""The shortest invisible duration of a receive. A later change may make it end at once."""
+"""The shortest invisible duration of a receive. A later change may end it at once."""
 INVISIBLE_MAX = timedelta(hours=12)
 INVISIBLE_DEFAULT = timedelta(seconds=30)
 AWAIT_DEFAULT = timedelta(seconds=20)
 
 ReceiptT = TypeVar("ReceiptT", MessageView, str)
 _Change: TypeAlias = tuple[str, int, Sequence[ReceiptHandle], Change]
-"""Topic, queue, deliveries, and a change of that queue's cell about them."""
+"""A change of a queue's cell for these deliveries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class SimpleOptions:
     """How a SimpleConsumer works. Raises `InvalidArgument` for values that make no sense."""
 
     receive_max: int = RECEIVE_MESSAGES_MAX
-    """The most messages that one receive may ask for."""
+    """The limit of one receive."""
     cache_messages: int = 1_024
     """The most messages fetched and not handed out, over all queues."""
     cache_bytes: int = 64 * MIB
@@ -61,19 +61,16 @@ class SimpleOptions:
 
 
 class SimpleConsumer(GroupMember):
-    """A member of a consumer group that is given messages when it asks. ``lake.simple_consumer`` makes it.
+    """A member of a consumer group that receives messages on request. ``lake.simple_consumer`` makes it.
 
-    A received message is invisible to all others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
-    failed attempt, and the next caller of ``receive`` gets it. This repeats until the group's attempts are used up and its dead-letter
-    policy applies.
+    A received message is invisible to all others for a while. If it is not acknowledged in that time, that was a failed attempt, and the next
+    ``receive`` gets it, until the group's attempts are used up and its dead-letter policy applies.
 
-    ORDERLY: while a message of a message group is out, no later one of that group is handed out, except by the same ``receive``. Such
-    messages are to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT:
-    nothing waits.
+    ORDERLY: while a message of a message group is out, no later one of that group is handed out, except by the same ``receive``. Such messages are to
+    be acknowledged in order, and become visible together. CONCURRENT: nothing waits.
 
-    Use the consumer in an ``async with`` block, or close it: that hands its queues over, and ends waiting receives with `ClosedError`.
-    Received messages stay invisible until their time is over, and can be acknowledged by their handles through another consumer of the
-    group.
+    Use the consumer in an ``async with`` block, or close it: that hands its queues over, and ends waiting receives with `ClosedError`. Received
+    messages can still be acknowledged by their handles through another consumer of the group.
     """
 
     def __init__(
@@ -150,21 +147,19 @@ class SimpleConsumer(GroupMember):
         attempt_id: str | None = None,
         holder: str | None = None,
     ) -> list[MessageView]:
-        """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
-        ``await_duration``.
+        """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for ``await_duration``.
 
-        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
-        before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
-        was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given, unless it has an
-        attempt id: they stay out to that.
+        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable before
+        this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` is the number of the delivery.
 
-        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages
-        are out to it, the receive gives just these again, with the same handles and delivery attempts, however many they are. That counts as
-        no attempt, and their time goes on. It holds for what this consumer gave, for queues that it owns, whoever had them before, and for
-        what `deliveries` found. ``holder`` names who is given the messages, for `deliveries`.
+        Several receives may wait at once. A cancelled receive gives back its messages, unless it has an attempt id: they stay out to that.
 
-        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
-        consumer. With an attempt id raises a retry error when the table or the store does not tell what is out to it.
+        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages are out
+        to it, the receive gives just these again, with the same handles, delivery attempts and times, however many they are. It holds for messages
+        that this consumer gave, those of queues that it owns, and those that `deliveries` found. ``holder`` names the recipient, for `deliveries`.
+
+        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the consumer. With
+        an attempt id raises a retry error when the table or the store does not answer.
         """
         self._check_count(max_messages)
         invisible = checked_duration(
@@ -193,7 +188,7 @@ class SimpleConsumer(GroupMember):
             self._waiting -= 1
 
     async def _again(self, receive: Receive | None) -> list[MessageView]:
-        """Messages that are out to this receive. They are in flight in this process, too."""
+        """Messages that are out to this receive, and in flight in this process, too."""
         found, due_ms = await self._receives.again(receive)
         self._in_flight.begin(
             [[message.receipt_handle] for message in found if not self._in_flight.holds(message.receipt_handle)], due_ms
@@ -201,19 +196,16 @@ class SimpleConsumer(GroupMember):
         return found
 
     async def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
-        """All messages of the consumer's topics that are out to these holders, over all queues, whoever gave them and whoever owns the
-        queues.
+        """All messages of the consumer's topics that are out to these holders, over all queues and whichever process owns them.
 
-        For processes that receive for others, such as gateways: another one goes on for the holder, changes invisible durations by these
-        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell once, for all holders.
-
-        Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not tell.
+        For gateways: another one goes on for a holder by these handles, and repeats a receive by its attempt id. Reads every queue's cell once, for
+        all holders. Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not answer.
         """
         self._check_open("deliveries")
         return await self._receives.deliveries(holders)
 
     async def _take(self, most: int, invisible_ms: int, receive: Receive | None) -> list[MessageView]:
-        """Messages that the queues have, beginning with the queue whose turn it is."""
+        """Messages of the queues, from the queue whose turn it is."""
         asked: list[tuple[Queue, ReceiveProcessor, asyncio.Future[list[MessageView]]]] = []
         for queue in self._in_turn():
             processor = self._owner.queues[queue]
@@ -245,32 +237,27 @@ class SimpleConsumer(GroupMember):
         return [*behind, *queues[: len(queues) - len(behind)]]
 
     def _notify(self) -> None:
-        """Let all waiting receives look again."""
         self._arrived.set()
         self._arrived = asyncio.Event()
 
     # --- Receipts ---------------------------------------------------------------------------------------------------------------
 
     async def ack(self, *receipts: MessageView | str) -> None:
-        """Settle messages, given as such or by their receipt handles. Returns once that is durable. They never come back.
+        """Settle messages, given as such or by their receipt handles. Returns once that is durable.
 
-        Any process may acknowledge, whichever process received and whichever owns the queue by now. Messages acknowledged at the same time
-        are written together. If several are refused, the first refusal is raised, and the others are settled.
+        Any process may acknowledge, whichever received and whichever owns the queue. Messages acknowledged at the same time are written together. The
+        first of several refusals is raised, and the other messages are settled.
 
-        Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead`
-        of an earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for
-        a bad receipt handle.
-
-        Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. If they are acknowledged
-        again, `AlreadySettled` then says that the message is done, by the first try or because it was given up.
+        Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead` of an
+        earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for a bad receipt
+        handle. Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. Another try then raises
+        `AlreadySettled` for a message that is done or was given up.
         """
         _raise_first(await self._acked(receipts, [self._handle(receipt, "ack") for receipt in receipts]))
 
     async def ack_each(self, *receipts: MessageView | str) -> list[BaseException | None]:
-        """Do what `ack` does, and return the error of each receipt instead of raising the first: None where the message is settled.
-
-        For processes that acknowledge for others, such as gateways. A receipt that is none of this group is an error of its own, too. Raises
-        `ClosedError`.
+        """Do what `ack` does, for gateways, and return the error of each receipt: None where the message is settled. A receipt of another group is an
+        error of its own, too. Raises `ClosedError`.
         """
         self._check_open("ack")
         handles: list[ReceiptHandle] = []
@@ -295,7 +282,6 @@ class SimpleConsumer(GroupMember):
         return ends
 
     def is_of(self, coordination: Coordination) -> bool:
-        """Whether its group's cells are in this table, as an open lake has it."""
         return self._coordination is coordination
 
     def handles_of(self, receipts: Sequence[MessageView | str], operation: str) -> list[ReceiptHandle]:
@@ -303,10 +289,10 @@ class SimpleConsumer(GroupMember):
         return [self._handle(receipt, operation) for receipt in receipts]
 
     async def settle_by(self, topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
-        """Carry out a change of a queue's cell that settles these messages of the queue: all of them, or none.
+        """Carry out a change of a queue's cell that settles all or none of these messages.
 
-        Raises what ``change`` raises, after which an earlier write may still settle them. Raises the table's errors, and `OwnershipLost`
-        or `UnknownOutcome` when nobody can tell.
+        Raises what ``change`` raises, after which an earlier write may still settle them; the table's errors; and `OwnershipLost` or `UnknownOutcome`
+        when the outcome is unknown.
         """
         _raise_first(await self._settle([(topic, queue, handles, change)]))
         secret = self._membership.record.secret
@@ -315,19 +301,17 @@ class SimpleConsumer(GroupMember):
     async def change_invisible_duration(
         self, receipt: ReceiptT, duration: Duration, *, holder: str | None = None, lets_go: bool = False
     ) -> ReceiptT:
-        """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
-        is good from now on.
+        """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt for later
+        calls.
 
-        An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
-        message group that were received together become visible together: a change for one is a change for all. For a message that is not
-        the first, only an extension is accepted.
+        An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. A change for one of the
+        messages of a message group that were received together is a change for all; for one that is not the first, only an extension is accepted.
 
-        ``holder`` makes it a renewal: only while the message is out to whom the receive named so. ``lets_go`` says that whoever holds the
-        message does nothing more about it: until it is handed out again, no `deliveries`, attempt id or renewal concerns it. Of messages
-        that become visible together the first one speaks for all, and another one lets nothing go.
+        ``holder`` makes it a renewal: only while the message is out to that holder. ``lets_go``: its holder is done with the message. Until it is
+        handed out again, no `deliveries`, attempt id or renewal concerns it. Of messages that become visible together only the first lets go.
 
-        Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a
-        duration out of range or a holder that is no name.
+        Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a duration out
+        of range or an invalid holder.
         """
         invisible = checked_duration("duration", duration, most=INVISIBLE_MAX, operation="change_invisible_duration")
         handle = self._handle(receipt, "change_invisible_duration")
@@ -349,12 +333,12 @@ class SimpleConsumer(GroupMember):
     async def dead_letter(self, receipt: MessageView | str) -> None:
         """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.
 
-        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy
-        ``park`` an ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from
-        the same receive are still out; if the group is parked, they are not.
+        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy ``park`` an
+        ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from the same receive stay
+        out, unless the group is parked.
 
-        Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises
-        `DeadLettersWait` when 1,000 dead letters of the queue wait to be written: the message is out as before.
+        Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises `DeadLettersWait`
+        when 1,000 dead letters of the queue wait to be written: the message is out as before.
         """
         handle = self._handle(receipt, "dead_letter")
         policy = self._membership.record.settings.dead_letter_policy
@@ -401,11 +385,11 @@ class SimpleConsumer(GroupMember):
         return handle
 
     def _known(self, handle: ReceiptHandle) -> int:
-        """The generation that the group is known to be in, which the cell may not have caught up with."""
+        """The known generation of the group, which the cell may lack yet."""
         return self._membership.generation(handle.topic, handle.queue)
 
     async def _settle(self, changes: Sequence[_Change]) -> list[BaseException | None]:
-        """Carry out changes through the queues' owners where they are here, and otherwise beside them. Returns the error of each, or None."""
+        """Carry out changes through the queues' owners if they are here, otherwise beside them. Returns the error of each, or None."""
         queues = self._owner.queues
         asked = [
             processor.settle(handles, change) if (processor := queues.get((topic, queue))) is not None else None
@@ -439,7 +423,7 @@ class SimpleConsumer(GroupMember):
     # --- What operators see -------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ConsumerStatistics:
-        """How the consumer's queues stand; messages that are out count as in flight."""
+        """Counts of the consumer's queues; messages that are out count as in flight."""
         return self._owner.statistics()
 
 
@@ -448,7 +432,6 @@ def _one(handle: ReceiptHandle, change: Change) -> _Change:
 
 
 def _tried(settling: asyncio.Future[None] | None) -> UncertainWrite | None:
-    """The write of a queue's owner that may have made the change."""
     error = None if settling is None else settling.exception()
     return error.tried if isinstance(error, SettlingLost) else None
 

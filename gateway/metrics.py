@@ -1,4 +1,4 @@
-"""The metrics of a gateway. Names and units are RocketMQ's where its proxy has the metric. It needs no gRPC."""
+"""The metrics of a gateway. Names and units are RocketMQ's where its proxy has the metric."""
 
 from __future__ import annotations
 
@@ -16,4 +16,3 @@ STREAMS = gauge("penstock_gateway_streams", "Clients whose telemetry stream is o
 RECEIVED = counter("penstock_gateway_received_bytes_total", "Requests, as they arrived", "By", labels=("request_code",))
 
 CATALOGUE = (PROXY_UP, RPC_LATENCY, CLIENTS, STREAMS, RECEIVED)
-"""All metrics of gateways."""

@@ -1,4 +1,4 @@
-"""Queues that a member asks for by name, without a share in any others."""
+"""Queues that a member asks for by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .ownership import RebalanceRound
 
 
 class Assignment:
-    """Takes ``queues`` as soon as their owners are gone, and keeps them until it leaves. Used as `Ownership` is."""
+    """``queues``, taken as soon as their owners are gone, and kept until the member leaves. The methods are `Ownership`'s."""
 
     expected: frozenset[Queue] = frozenset()
     """Always empty: an assignment does not know when queues will be released."""
@@ -30,7 +30,6 @@ class Assignment:
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
-        """The keepers of the queues that it owns now."""
         return unended(self._keepers)
 
     def wake(self) -> None:
@@ -56,7 +55,6 @@ class Assignment:
         return RebalanceRound(record, taken)
 
     async def rest(self) -> None:
-        """Wait until a round may change something."""
         await self._context.sleep(self._context.beat_s)
         self._context.woken.clear()
 
@@ -66,7 +64,7 @@ class Assignment:
         self.wake()
 
     async def leave(self) -> None:
-        """Release the queues that are still owned, in which nothing may be in flight, and leave."""
+        """Release the owned queues, in which nothing may be in flight, and leave."""
         context = self._context
         try:
             for keeper in self.keepers.values():

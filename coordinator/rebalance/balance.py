@@ -1,4 +1,4 @@
-"""Decides which queues a member of a group should take or give back. Every member decides for itself, from what it sees."""
+"""The queues that a member of a group should take or give back. Every member decides for itself."""
 
 from __future__ import annotations
 
@@ -25,20 +25,18 @@ class BalancePlan:
 
 
 def shares(members: Sequence[str], queues: int) -> dict[str, int]:
-    """The number of queues that each member aims at. No two differ by more than one.
-
-    The first members, which are the oldest, have the one more. So a member that joins or leaves moves no queue between two that stay.
+    """The number of queues that each member aims at. No two differ by more than one, and the oldest have more. So a member that joins or leaves moves
+    no queue between two that stay.
     """
     each, more = divmod(queues, len(members))
     return {member: each + (place < more) for place, member in enumerate(members)}
 
 
 def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> BalancePlan:
-    """The plan of one member. ``owners`` has every queue that the members share, with its owner. The owner is an empty string when the
-    queue is free, or its owner is dead.
+    """The plan of one member. ``owners`` has all shared queues; an empty owner means free, or dead.
 
-    Every member aims at its part of `shares`. It takes free queues up to that, in the order of a hash of member and queue. So members that
-    start together do not all reach for the same ones. It drains the queues that it has beyond that, in the opposite order.
+    A member takes free queues up to its part of `shares`, in the order of a hash of member and queue: members that start together reach for different
+    ones. Queues beyond its part are drained in the opposite order.
     """
     mine = [queue for queue, owner in owners.items() if owner == me]
     free = [queue for queue, owner in owners.items() if not owner]
@@ -49,11 +47,10 @@ def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Balanc
 
 
 def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[Share]:
-    """The groups of members that share queues. ``topics`` says what each member consumes, and ``queues`` how many queues each topic
-    has.
+    """The groups of members that share queues, from each member's topics and each topic's number of queues.
 
-    Topics with the same members, which keep their order, are shared as one. So members that do not all consume the same topics, as with
-    a new version of a service, still come to own every queue. Each of these shares is balanced by itself.
+    Topics with the same members, in the same order, are shared as one. So with different topics, as during a deployment, members still come to own
+    every queue.
     """
     found: dict[tuple[str, ...], list[Queue]] = {}
     for topic, count in queues.items():
@@ -63,15 +60,15 @@ def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) ->
 
 
 def lacking(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Share]:
-    """The shares of which a member has less than its part, with these queues as its own."""
+    """The shares of which a member has less than its part."""
     return [
         (members, queues) for members, queues in shared if sum(queue in mine for queue in queues) < shares(members, len(queues))[me]
     ]
 
 
 def contested(me: str, shared: Sequence[Share], mine: Container[Queue], owners: Mapping[Queue, str]) -> frozenset[Queue]:
-    """The queues that are about to be released, where a member still lacks some: of owners with too many, and those that it tried to take
-    in vain. ``owners`` are those of others' queues as far as they are known.
+    """The queues about to be released, where a member lacks some: of owners with too many, or tried in vain. ``owners`` has others' queues as far as
+    known.
     """
     found = set[Queue]()
     for members, queues in lacking(me, shared, mine):

@@ -27,7 +27,7 @@ class GroupRecords(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberContext:
-    """A member, its group, and the tables and clock by which it sees the others."""
+    """A member, its group, and its tables and clock."""
 
     cells: Cells
     groups: GroupRecords
@@ -37,7 +37,7 @@ class MemberContext:
     group: str
     lease_s: float
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-    """An event that ends a sleep: something may have changed."""
+    """Ends a sleep: something may have changed."""
 
     @property
     def beat_s(self) -> float:
@@ -52,11 +52,10 @@ class MemberContext:
             raise LeaseLost("the member is over", operation="own queues", object=self.member.id) from self.member.error
 
     async def update(self, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write what ``change`` makes of the group's record."""
         return await self.groups.update(self.group, change)
 
     async def join(self, record: GroupRecord, joined: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Join the group; where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
+        """Join the group, in place of dead members if it is full. Raises `LimitExceeded` without room."""
         try:
             return await self.update(joined)
         except LimitExceeded:
@@ -64,7 +63,7 @@ class MemberContext:
             return await self.update(lambda before: joined(before.left_by(*over)))
 
     async def find_over(self, owners: Sequence[str]) -> set[str]:
-        """The owners that are over, after a look at them. A dead one is fenced first, and may turn out to be alive."""
+        """The owners that are over, after a look at them. A dead one is fenced first, and may prove alive."""
         await self.watch.look(owners)
         dead = [owner for owner in owners if self.watch.is_dead(owner)]
         fenced = await asyncio.gather(*(self.watch.fence(owner) for owner in dead))

@@ -10,23 +10,21 @@ import xxhash
 from .member_context import MemberContext
 
 _WATCHED = 7
-"""The number of others that a member watches closely when it has its share of queues. With less than its share it watches everybody, as
-it may take from anybody."""
+"""The number of members that one with its share of queues watches closely. One with less watches all, as it may take from any."""
 _LEASES_BETWEEN_LOOKS = 2
 """The number of leases between looks at members that are not watched closely."""
 
 
 class Neighbours:
-    """The members that one watches closely, and the rest, at which it looks now and then."""
+    """The members under close watch, and the rest, with looks now and then."""
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context
         self.watched: frozenset[str] = frozenset()
-        """The other members whose end matters to this one."""
         self._looked_at_all_s = -math.inf
 
     async def find_over(self, others: Sequence[str], now_s: float, *, everybody: bool) -> set[str]:
-        """The other members that are over for certain. Those that live are watched from now on: all, or the neighbours on a ring."""
+        """The other members that are over for certain. Live ones are watched from now on: all, or the neighbours on a ring."""
         closely = others if everybody else _next_to(self._context.member.id, others)
         looked_at = closely
         if now_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._context.lease_s:
@@ -41,11 +39,10 @@ class Neighbours:
         return self.has_dead()
 
     def has_dead(self) -> bool:
-        """Whether one of the watched members is dead, as far as is known."""
+        """Whether a watched member is dead, as far as is known."""
         return any(self._context.watch.is_dead(other) for other in self.watched)
 
     def due_s(self) -> float:
-        """The time of the next look."""
         return self._context.watch.due_s(self.watched)
 
 

@@ -1,4 +1,4 @@
-"""The queues that one member holds, and those that it may hold without knowing."""
+"""The queues that one member holds, or may hold without knowing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from .member_context import MemberContext
 CellKey = Callable[[str, str, int], str]
 """The key of a cell, by group, topic and queue."""
 CellBeginning = Callable[[GroupRecord, Queue], QueueCell | None]
-"""The first contents of a cell."""
 
 
 def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
-    """The cell of a queue that nobody has taken yet. None when the group has not begun on the topic, which was deleted and made again."""
+    """The first cell of a queue. None: the group has not begun on the topic, which was deleted and made again."""
     topic, number = queue
     position = record.positions.get(topic)
     if position is None or number >= len(position.offsets):
@@ -44,16 +43,15 @@ class OwnedQueues:
         self._key = key
         self._begin = begin
         self.keepers: dict[Queue, QueueKeeper] = {}
-        """The keepers of its queues. Those that have ended are in it until `forget_ended`."""
+        """The keepers of its queues, with ended ones until `forget_ended`."""
         self._unannounced: dict[Queue, QueueKeeper] = {}
         self._doubtful: dict[Queue, CellVersion | None] = {}
-        """Queues that may name this member as their owner though nobody here holds them, now or once a write without an answer arrives. It
-        may arrive as long as the cell has this version (None: is absent)."""
+        """Queues that may name this member as owner without a keeper, now or after a write without an answer. Such a write may arrive as long as the
+        cell has this version (None: is absent).
+        """
 
     def forget_ended(self) -> bool:
-        """Forget keepers that have ended, and tell whether there were any. A keeper that was not released lost its queue to another, or to
-        a write with unknown outcome.
-        """
+        """Forget ended keepers, and return whether there were any. One that was not released lost its queue to another owner or a doubtful write."""
         ended = [queue for queue, keeper in self.keepers.items() if keeper.ended.is_set()]
         for queue in ended:
             if self.keepers.pop(queue).cell.owner:
@@ -61,15 +59,14 @@ class OwnedQueues:
         return bool(ended)
 
     async def read(self, queue: Queue) -> StoredCell | None:
-        """The stored cell of a queue, whoever has it."""
         return await self._context.cells.read(self._key_of(queue))
 
     def owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
-        """The owner that a queue's cell names, or an empty string."""
+        """The owner in a queue's cell, or an empty string."""
         return decode_cell(stored.data, where=self._key_of(queue)).owner if stored is not None else ""
 
     async def settle_doubts(self, record: GroupRecord) -> None:
-        """Take queues that name this member as owner, even if they are too many: nobody else would, while it lives."""
+        """Take the queues that name this member as owner, however many: no other member would while it lives."""
         for queue, version in list(self._doubtful.items()):
             found = await self.read(queue)
             if self.owner_in(queue, found) == self._context.member.id:
@@ -78,7 +75,7 @@ class OwnedQueues:
                 del self._doubtful[queue]
 
     async def take(self, queue: Queue, found: StoredCell | None, record: GroupRecord) -> None:
-        """Take a queue whose cell was found so. It is not taken when its cell has changed, or the table does not answer."""
+        """Take a queue with this cell, unless the cell has changed or the table does not answer."""
         begin = self._begin(record, queue)
         if begin is None:
             return

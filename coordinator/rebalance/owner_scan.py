@@ -14,24 +14,22 @@ from .owned_queues import OwnedQueues
 
 _POLL_S = 0.3
 _POLL_LATER_S = 0.7
-"""The time between looks at the cells of queues that another member is about to release: at first, and once that takes long."""
+"""The pause between reads of contested queues' cells: at first, and later."""
 _POLL_SOON_S = 10.0
 _SCAN_S = 0.7
 _LEASES_BETWEEN_SCANS = 6
-"""The longest time between scans, in leases. All cells of other owners are read again and again, less often the longer nothing changes
-in them."""
+"""The longest time between scans, in leases. Scans of all others' cells grow rarer while nothing changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPacing:
-    """When a member that has less than its share reads cells of others: all of them, or only those of contested queues."""
+    """The times at which a member below its share reads others' cells: all, or those of contested queues."""
 
     scan_s: float = -math.inf
-    """The time when all are to be read."""
+    """The time of the next scan."""
     pause_s: float = _SCAN_S
     """The time between the next scan and the one after it."""
     contested: frozenset[Queue] = frozenset()
-    """The queues that may be released any moment."""
     contested_since_s: float = -math.inf
     poll_s: float = math.inf
     """The time when contested queues are to be read again."""
@@ -41,19 +39,17 @@ class ScanPacing:
         return min(self.poll_s, self.scan_s)
 
     def wanted(self, queues: Sequence[Queue], now_s: float) -> Sequence[Queue]:
-        """The queues whose cells are to be read now."""
         if now_s >= self.scan_s:
             return queues
         return [queue for queue in queues if queue in self.contested] if now_s >= self.poll_s else ()
 
     def scanned(self, now_s: float, lease_s: float) -> ScanPacing:
-        """The pacing after a look at the cells, of all or of some."""
         if now_s < self.scan_s:
             return self
         return replace(self, scan_s=now_s + self.pause_s, pause_s=min(2 * self.pause_s, _LEASES_BETWEEN_SCANS * lease_s))
 
     def changed(self, at_s: float) -> ScanPacing:
-        """The pacing after a change, which more may follow: the next scan is at ``at_s`` at the latest."""
+        """The pacing after a change: the next scan is at ``at_s`` at the latest, as more changes may follow."""
         return replace(self, pause_s=_SCAN_S, scan_s=min(self.scan_s, at_s))
 
     def contesting(self, contested: frozenset[Queue], now_s: float) -> ScanPacing:
@@ -75,7 +71,7 @@ class OwnerScan:
         self._context = context
         self._owned = owned
         self.owners: dict[Queue, str] = {}
-        """The owners of others' queues, as last read; empty for those whose owner is dead."""
+        """The owners of others' queues, as last read; empty for dead ones."""
         self.pacing = ScanPacing()
 
     async def read(self, queues: Sequence[Queue], now_s: float) -> dict[Queue, StoredCell | None]:
@@ -97,8 +93,6 @@ class OwnerScan:
         return found
 
     def _owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
-        """The owner of a queue; nobody when it is this member without knowing: its take was carried out after all, and nothing
-        followed.
-        """
+        """The owner of a queue; empty for this member itself, whose doubtful take was carried out."""
         owner = self._owned.owner_in(queue, stored)
         return "" if owner == self._context.member.id else owner

@@ -1,4 +1,4 @@
-"""The queues that one member owns: taken when they are free, given back when others have fewer, and taken from the dead."""
+"""The queues that one member owns: taken when free or their owner died, given back when others have fewer."""
 
 from __future__ import annotations
 
@@ -28,20 +28,18 @@ class RebalanceRound:
     """The result of looking around once."""
 
     record: GroupRecord
-    """The record as it was read: settings, positions, commands."""
+    """The record: settings, positions, commands."""
     taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)
-    """The newly taken queues."""
     drain: tuple[Queue, ...] = ()
-    """All queues to be given back: grant nothing more, let running handlers end, then `QueueKeeper.release`."""
+    """All queues to be given back: grant nothing more, let handlers end, then `QueueKeeper.release`."""
 
 
 class Ownership:
-    """The queues of one member of a consumer group. ``queues`` has the number of queues of each consumed topic.
+    """The queues of one member of a consumer group. ``queues`` has the number of queues of each consumed topic. ``key`` and ``begin`` give the keys
+    and first contents of their cells, as roles are leased in the same way.
 
-    ``key`` and ``begin`` give the keys and first contents of their cells: the roles that processes play are leased in the same way.
-
-    The consumer's loop calls `round`, does what it says, waits in `rest`, and begins again. After a round that raises `RetryError` or
-    `UnknownOutcome`, the next one tells everything that it changed.
+    The consumer's loop calls `round`, obeys it, waits in `rest`, and begins again. After a round that raised `RetryError` or `UnknownOutcome`, the
+    next one reports all its changes.
     """
 
     def __init__(
@@ -53,13 +51,13 @@ class Ownership:
         self._scan = OwnerScan(context, self._owned)
         self._neighbours = Neighbours(context)
         self._topics: Mapping[str, tuple[str, ...]] = {}
-        """The members that lived at the last scan, and the topics that each consumed."""
+        """The members that lived at the last scan, and their topics."""
         self._below_share = True
         self._round_s = -math.inf
         self._known_s: float | None = None
-        """The time when the others know that this member is leaving: infinite until its record says so. None while it stays."""
+        """The time when the others know that this member is leaving: infinite until its record is written. None: it stays."""
         self._pause = Backoff(_PAUSE_S)
-        """The waits after rounds that raised, or in which a dead member could not be fenced."""
+        """The waits after rounds that raised, or could not fence a dead member."""
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
@@ -68,15 +66,14 @@ class Ownership:
 
     @property
     def expected(self) -> frozenset[Queue]:
-        """The queues of others that may be released to it any moment, unless they have been so for long."""
+        """The queues that others may release to it any moment, unless this has lasted long."""
         return self._scan.pacing.expected(self._round_s) - self._owned.keepers.keys() if self._below_share else frozenset()
 
     def consume(self, queues: Mapping[str, int]) -> None:
-        """Consume other topics from the next round on. The caller is to release the queues of topics that are left out."""
+        """Consume other topics from the next round on. The caller must release the queues of former topics."""
         self._queues = dict(queues)
 
     def consumes(self, queue: Queue) -> bool:
-        """Whether a queue is of a topic that it consumes now."""
         return queue[0] in self._queues
 
     def wake(self) -> None:
@@ -84,7 +81,7 @@ class Ownership:
         self._context.woken.set()
 
     async def round(self) -> RebalanceRound:
-        """Look around once. Raises `LeaseLost` when the member has ended, and what ``groups`` and the table raise."""
+        """Look once. Raises `LeaseLost` when the member has ended, and what ``groups`` and the table raise."""
         context, owned = self._context, self._owned
         self._round_s = context.clock.monotonic_s()
         context.check_lease(owned.keepers.values())
@@ -111,7 +108,7 @@ class Ownership:
         return RebalanceRound(record, owned.take_unannounced(), drain)
 
     async def rest(self) -> None:
-        """Wait until a round may change something: it is time, a member died, a queue may have been released, or `wake` was called."""
+        """Wait until a round may change something: by time, a death, a possible release, or `wake`."""
         context, neighbours = self._context, self._neighbours
         await context.sleep(self._pause.next_s())
         end_s = self._round_s + context.beat_s
@@ -126,9 +123,8 @@ class Ownership:
         context.woken.clear()
 
     async def give_up(self) -> None:
-        """Begin to leave. Rounds take nothing more, and let all queues be drained as soon as the others know of it.
-
-        A queue that was released sooner would lie idle until then, so it is better to go on granting. May be repeated.
+        """Begin to leave; may be repeated. Rounds take nothing more, and drain all queues once the others know. A queue released sooner would lie
+        idle, so grants go on until then.
         """
         context = self._context
         if self._known_s is None:
@@ -142,7 +138,7 @@ class Ownership:
         self._known_s = min(self._known_s, known_s)
 
     async def leave(self) -> None:
-        """Release the queues that are still owned, in which nothing may be in flight, and leave. The others see it when this returns."""
+        """Release the owned queues, in which nothing may be in flight, and leave: the others see it on return."""
         try:
             if self._known_s is None:
                 await self.give_up()
@@ -159,7 +155,7 @@ class Ownership:
         return listed.topics if listed is not None and ALL not in listed.topics else tuple(self._queues)
 
     async def _even_out(self, topics: Mapping[str, tuple[str, ...]], record: GroupRecord) -> tuple[Queue, ...]:
-        """Take the free queues that are this member's to take. Returns the queues that it has too many of."""
+        """Take the free queues of this member's share. Returns those beyond it."""
         me, owned, scan = self._context.member.id, self._owned, self._scan
         if topics != self._topics:
             self._topics = topics

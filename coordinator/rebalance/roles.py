@@ -1,6 +1,4 @@
-"""Roles: work that one process does for a topic, such as its maintenance, leased like queues and shared by all processes that have the
-lake open.
-"""
+"""Roles: work that one process does for a topic, leased like queues among all processes with the lake open."""
 
 from __future__ import annotations
 
@@ -34,13 +32,13 @@ _PAUSE_S = 0.1
 _AGAIN_S = 5.0
 
 Play = Callable[[str, asyncio.Event], Awaitable[None]]
-"""A function that plays a role for a topic until the event is set, and then ends in order."""
+"""A function that plays a role for a topic until the event is set."""
 Report = Callable[[str, PenstockError], None]
 """A callback for errors, with the topic (or ``-``)."""
 
 
 class Players:
-    """The cell that lists the players of a role. It is a group's record, of which only the members are used."""
+    """The cell with the players of a role: a group's record, of which only the members are used."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -66,14 +64,14 @@ class OfferedRole:
 
     role: str = MAINTENANCE
     topics: Callable[[], Awaitable[Collection[str]]]
-    """The topics to play it for; asked once a minute."""
+    """The topics to play it for, read once a minute."""
     play: Play
     all_topics: bool = True
-    """Whether ``topics`` gives all topics of the lake. If not, only these are shared with other players of them."""
+    """Whether ``topics`` gives all topics of the lake. If not, only these are shared."""
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
-    """An event that is set when ``topics`` may give more than before."""
+    """Set when ``topics`` may give more than before."""
     heard: Callable[[GroupRecord], None] = lambda record: None
-    """A callback with the record of the players, whenever it was read: some three times a lease."""
+    """A callback for each reading of the players' record, some three times a lease."""
 
 
 async def run_roles(
@@ -88,13 +86,15 @@ async def run_roles(
     report: Report = lambda topic, error: None,
     patience_s: float = _PATIENCE_S,
 ) -> None:
-    """Play a role for a fair share of the topics until ``stop`` is set. Then end in order, and leave it to others.
+    """Play a role for a fair share of the topics until ``stop`` is set, then leave it to others.
 
-    ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so that a process that opens a lake
-    for a moment takes no part. At most one process plays a role for a topic, except that paused ones may go on: so two at once must be
-    harmless. A player that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed.
+    ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so a process that opens a lake for a moment takes
+    no part.
 
-    Faults of the table, and plays that end or raise, are reported, and tried again. When it is cancelled the plays are cancelled too.
+    A role of a topic has at most one player, except that paused ones may go on: so two at once must be harmless. A player that dies is replaced when
+    its lease has run out, which takes 75 s where nothing is consumed.
+
+    Faults of the table, and plays that end or raise, are reported, and tried again. Cancellation cancels the plays too.
     """
     await pause(stop, patience_s)
     while not stop.is_set():
@@ -125,10 +125,10 @@ async def stand_in(
     for_s: float,
     report: Report = lambda topic, error: None,
 ) -> None:
-    """Play a role for a topic that no player has yet, for so long or until ``stop`` is set. Then leave it to the players.
+    """Play a role for a topic without a player, for so long or until ``stop`` is set, then leave it to the players.
 
-    Nothing is played where a player that lives has the topic; one that died is replaced when its lease has run out. A player that comes
-    meanwhile waits for the end, as for any owner that lives. Raises `LeaseLost` when the member ended, and what the table raises.
+    Nothing is played while a live player has the topic; a dead one is replaced when its lease has run out. A later player waits for the end. Raises
+    `LeaseLost` when the member ended, and what the table raises.
     """
     key, end_s = role_key(topic, part.role), runtime.clock.monotonic_s() + for_s
     beats: dict[str, int] = {}
@@ -174,7 +174,7 @@ class _Player:
         self._plays: dict[Queue, _Playing] = {}
 
     async def live(self, member: SessionMember, stop: asyncio.Event, *, lease_s: float) -> None:
-        """Play until told to stop. Raises `LeaseLost`; its plays have ended then too."""
+        """Play until ``stop``. Raises `LeaseLost`, once its plays have ended."""
         context = MemberContext(
             cells=self._cells,
             groups=Players(self._cells, self._runtime),
@@ -238,7 +238,7 @@ class _Player:
 
 
 class _Playing:
-    """One role being played, after its former play in this process, until it is to be given back."""
+    """One role being played in this process, after any former play of it."""
 
     def __init__(self, topic: str, keeper: QueueKeeper, play: Play, report: Report, *, after: _Playing | None) -> None:
         self._topic = topic
@@ -256,7 +256,7 @@ class _Playing:
         self._stop.set()
 
     def break_off(self) -> None:
-        """Cancel it. The role is still to be given back."""
+        """Cancel it, without giving the role back."""
         self._task.cancel()
 
     async def end(self) -> None:

@@ -1,1 +1,1 @@
-"""Who the clients of a gateway are, what they may do, and how much of it."""
+"""The clients of a gateway: who they are, and what they may do."""

@@ -1,4 +1,4 @@
-"""Decides who calls, and whether they may do what they ask for. How a caller proves who it is, and what a request needs, is a protocol's."""
+"""The check of callers and their rights. The proof of identity and the rights of a request are a protocol's."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Right: TypeAlias = tuple[frozenset[Verb], str]
 """A name, and verbs of which any one will do."""
 
 _WRONG: Final = "the access key is not known, or the signature is not by its secret"
-"""One text for both, so that nobody can try out access keys."""
+"""One text for both, so that access keys cannot be tried out."""
 
 
 class PrincipalAuthorizer:
-    """Compares what callers prove and ask for with the principals of a lake, their grants and limits."""
+    """The principals of a lake, their grants and limits, by which callers are judged."""
 
     def __init__(self, cache: PrincipalCache, clock: Clock, limits: PrincipalLimits | None = None) -> None:
         self.limiter = PrincipalLimiter(limits or PrincipalLimits(), clock)
@@ -30,7 +30,6 @@ class PrincipalAuthorizer:
 
     @classmethod
     def of(cls, options: AccessOptions, read: Callable[[], Awaitable[AccessRecord]], clock: Clock) -> Self:
-        """An authorizer by a gateway's options, over the record that ``read`` gives."""
         limits = PrincipalLimits(options.calls_per_s, options.connections)
         return cls(PrincipalCache(read, options.keys, clock), clock, limits)
 
@@ -50,11 +49,11 @@ class PrincipalAuthorizer:
         return found[0].sealed
 
     async def check(self, principal: str, rights: Iterable[Right]) -> None:
-        """Return if a principal has these rights now. Raises `Unauthorized` for one that there is not, and `Forbidden`."""
+        """Return if a principal has these rights now. Raises `Unauthorized` for an unknown one, and `Forbidden`."""
         self._check(await self.cache.record(), principal, rights)
 
     async def check_again(self, principal: str, proof: str, rights: Iterable[Right]) -> None:
-        """The same later in a long call: what was revoked meanwhile ends it, also the credential that proved who calls."""
+        """The same later in a long call, which ends when its rights or the credential of its caller were revoked."""
         record = await self.cache.record()
         known, now_ms = record.principals.get(principal), self._clock.wall_ms()
         if known is None or not any(one.sealed == proof and one.valid_at(now_ms) for one in known.secrets):

@@ -1,4 +1,4 @@
-"""How much a principal may do: calls a second, and connections. Each gateway process counts its own."""
+"""The limits of a principal: calls a second, and connections. Each gateway process counts its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...log.errors import BackPressureError
 from ...log.runtime.runtime import Clock
 
 QUIET_S: Final = 30.0
-"""A connection without calls for this time is not counted any more: every SDK sends a heartbeat each 10 s."""
+"""A connection without calls for this time is not counted: every SDK sends a heartbeat each 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _Counted:
     tokens: float
     at_s: float
     peers: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    """The connections by when each was last heard of, the quietest first."""
+    """By connection, when it was last heard of; the quietest first."""
 
 
 class PrincipalLimiter:
@@ -40,7 +40,7 @@ class PrincipalLimiter:
         self._counted: dict[str, _Counted] = {}
 
     def add_connection(self, principal: str, peer: str) -> None:
-        """Count the connection of a call. Raises `BackPressureError` for a new one that is too many."""
+        """Count the connection of a call. Raises `BackPressureError` for one too many."""
         most = self._limits.connections
         if most is None:
             return
@@ -53,7 +53,7 @@ class PrincipalLimiter:
         peers.move_to_end(peer)
 
     def add_call(self, principal: str) -> None:
-        """Count a call. Raises `BackPressureError` when the principal calls too often."""
+        """Raises `BackPressureError` when the principal calls too often."""
         rate = self._limits.calls_per_s
         if rate is None:
             return

@@ -1,4 +1,4 @@
-"""The principals of a lake as a gateway knows them: the record, read again within seconds while calls come, and its secrets, opened."""
+"""The principals of a lake as a gateway knows them: the record, read again within seconds while calls come, and its secrets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger("penstock.gateway.access")
 audit_log = logging.getLogger("penstock.gateway.audit")
 
 FRESH_S: Final = 3.0
-"""A record of this age is read again beside the call that finds it so."""
+"""A record of this age is read again beside a call."""
 STALE_S: Final = 5.0
-"""A call waits for a younger record than this: nothing that was revoked holds for longer."""
+"""The age of a record for which calls wait: what was revoked holds no longer."""
 KEEP_S: Final = 300.0
-"""How long the gateway goes on by the record that it has while the table does not answer."""
+"""The time for which an old record serves while the table does not answer."""
 
 
 class PrincipalCache:
@@ -33,14 +33,14 @@ class PrincipalCache:
         self._clock = clock
         self._record = AccessRecord()
         self._read_s: float | None = None
-        """The time at which the record that is known was asked for."""
+        """The time at which the record was asked for."""
         self._reading: asyncio.Task[None] | None = None
         self._opened: dict[tuple[str, str], str] = {}
         self._unopened: set[tuple[str, str]] = set()
         self._failing = False
 
     async def record(self) -> AccessRecord:
-        """The record, at most `STALE_S` old; older only while the table does not answer. Raises what the table raises."""
+        """The record, at most `STALE_S` old unless the table does not answer. Raises what the table raises."""
         age_s = self._age_s()
         if age_s > FRESH_S and self._reading is None:
             self._reading = asyncio.ensure_future(self._refresh())
@@ -51,7 +51,7 @@ class PrincipalCache:
         return self._record
 
     def secrets(self, name: str, principal: Principal) -> Iterator[tuple[SealedSecret, str]]:
-        """The secrets of a principal that are valid now and that the key file opens."""
+        """The valid secrets of a principal that the key file opens."""
         now_ms = self._clock.wall_ms()
         for sealed in principal.secrets:
             text = self._open(name, principal, sealed) if sealed.valid_at(now_ms) else None
@@ -59,7 +59,6 @@ class PrincipalCache:
                 yield sealed, text
 
     async def close(self) -> None:
-        """End a reading that is under way."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -105,7 +104,6 @@ class PrincipalCache:
 
 
 def _tell_changes(before: AccessRecord, after: AccessRecord) -> None:
-    """Write what operators changed meanwhile into the audit log."""
     for change in after.history:
         if not before.has(change):
             audit_log.info("%s: access %s", change.by, change, extra={"fields": asdict(change)})

@@ -1,4 +1,4 @@
-"""Why a caller is refused, in no protocol's words. What is too much for one principal is a `BackPressureError`."""
+"""The refusals of callers, in no protocol's words. An exceeded limit is a `BackPressureError`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...log.errors import CallError
 
 
 class Unauthorized(CallError):
-    """A call does not prove whose it is. The text is for its caller."""
+    """A call without proof of its principal. The text is for its caller."""
 
     kind = "unauthorized"
 

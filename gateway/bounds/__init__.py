@@ -1,1 +1,1 @@
-"""What callers may hold of a gateway, and how often they make it say something. It knows no protocol."""
+"""The bounds of what callers hold of a gateway and make it log. No protocol is known here."""

@@ -1,4 +1,4 @@
-"""Work that takes memory, a few at a time: of one owner fewer than of all, so that nobody waits for all that another asked for."""
+"""Work that takes memory, a few at a time, and of one owner fewer than of all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def of(self, owner: str) -> AsyncIterator[None]:
-        """A block that begins when it is the owner's turn."""
+        """A block that begins at the owner's turn."""
         line = self._lines.setdefault(owner, _Line(asyncio.Semaphore(self._each)))
         line.waiting += 1
         try:

@@ -1,4 +1,4 @@
-"""Log lines that somebody else can cause at will: of each cause one in a while."""
+"""Log lines that callers can cause at will: of each cause one in a while."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 AGAIN_S: Final = 10.0
 _CAUSES_MAX: Final = 1_000
-"""So many causes are remembered. Beyond, the oldest is forgotten, and told again."""
+"""The number of causes that are remembered. The oldest beyond is forgotten, and logged again."""
 
 
 class LogThrottle:
@@ -18,7 +18,7 @@ class LogThrottle:
         self._told: OrderedDict[str, float] = OrderedDict()
 
     def is_due(self, cause: str, now_s: float) -> bool:
-        """Whether it was not told of late. It counts as told then."""
+        """Whether a line is due, which then counts as logged."""
         if now_s - self._told.get(cause, float("-inf")) < self._again_s:
             return False
         self._told[cause] = now_s

@@ -1,4 +1,4 @@
-"""What callers hold of a gateway: counted for each caller and for all together, whatever ids they choose."""
+"""The shares of a gateway that callers hold: counted for each caller and for all together."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ class Quota:
 
     what: str
     each: int
-    """The most that one caller holds."""
     all: int
-    """The most that all hold together."""
 
 
 @dataclass(slots=True)
@@ -26,28 +24,27 @@ class QuotaCounter:
     """Counts what is held now."""
 
     _held: dict[str, Counter[str]] = field(default_factory=dict)
-    """By what it is, and by who holds it."""
     _sums: Counter[str] = field(default_factory=Counter)
 
     def held(self, share: Quota, owner: str | None = None) -> int:
-        """How much an owner holds; None: all together."""
+        """The share of an owner; None: of all together."""
         return self._sums[share.what] if owner is None else self._held.get(share.what, Counter()).get(owner, 0)
 
     def check(self, share: Quota, owner: str, more: int = 0) -> None:
-        """Raise `BackPressureError` where an owner holds too much, or all do."""
+        """Raise `BackPressureError` where an owner or all exceed the share."""
         _check(f"{share.what}, of {owner}", self.held(share, owner) + more, share.each)
         _check(f"{share.what}, of all together", self.held(share) + more, share.all)
 
     @contextmanager
     def hold(self, share: Quota, owner: str, count: int) -> Iterator[None]:
-        """A block in which an owner holds so much more. Raises `BackPressureError` unless there is room for all of it."""
+        """A block in which an owner holds so much more. Raises `BackPressureError` without room for all of it."""
         self.check(share, owner, count)
         with self.take(share, owner, count):
             yield
 
     @contextmanager
     def take(self, share: Quota, owner: str, count: int) -> Iterator[None]:
-        """The same for what is there already, whether there is room or not."""
+        """The same for what is there already, without regard to room."""
         held = self._held.setdefault(share.what, Counter())
         held[owner] += count
         self._sums[share.what] += count

@@ -1,1 +1,1 @@
-"""RocketMQ 5's gRPC protocol, so that clients of any language use the lake with RocketMQ's own SDKs. `penstock gateway rocketmq` runs it."""
+"""RocketMQ 5's gRPC protocol, for RocketMQ's own SDKs of any language. `penstock gateway rocketmq` runs it."""

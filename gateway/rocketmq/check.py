@@ -1,6 +1,4 @@
-"""Checks a gateway as a client would use it: health, its route to a topic and the places that it names, a client's announcement, a heartbeat;
-and a message through a topic where that is asked for.
-"""
+"""A check of a gateway by what clients do: health, route, announcement, heartbeat and, if asked for, a message through a topic."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ class _Failed(Exception):
 
 
 class GatewayChecker:
-    """The checks, one after the other, as far as each allows the next."""
+    """The checks in turn, as far as each allows the next."""
 
     def __init__(self, target: CheckTarget, runtime: Runtime) -> None:
         self._target = target
@@ -72,7 +70,7 @@ class GatewayChecker:
         self._client_id = f"penstock-check@{runtime.new_id()}"
 
     async def run(self, *, send: bool = False) -> AsyncIterator[CheckFinding]:
-        """The findings as they are made. Without ``send`` nothing is written. It ends with the first problem that hides the rest."""
+        """The findings as they are made, up to the first problem that hides the rest. Without ``send`` nothing is written."""
         async with self._channel(self._target.place) as channel:
             connected = await self._step(
                 "connection", lambda: self._connect(channel), "Is it running, and is TLS used by both or none?"
@@ -192,7 +190,7 @@ class GatewayChecker:
         return f"durable in {(self._runtime.clock.monotonic_s() - started_s) * 1000:.1f} ms"
 
     async def _receive(self, channel: grpc.aio.Channel, body: bytes) -> str:
-        """Receive until the message comes that was sent; others stay as they were, until they are visible again."""
+        """Receive until the message that was sent comes. Others become visible again by themselves."""
         receive = pb.ReceiveMessageRequest(
             group=self._group(),
             message_queue=pb.MessageQueue(topic=self._topic(), id=-1),

@@ -34,13 +34,13 @@ _SWEEP_S = 5.0
 
 
 class Gateway:
-    """Serves RocketMQ's protocol for a lake. Use it in an ``async with`` block."""
+    """RocketMQ's protocol for a lake, served in an ``async with`` block."""
 
     def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, metrics: Metrics | None = None) -> None:
         self.options = options or GatewayOptions()
         self.lake = lake
         self.metrics = MemoryMetrics() if metrics is None else metrics
-        """It counts calls and clients, and what the library counts of the consumers and producers behind them."""
+        """Metrics of calls and clients, and the library's of the consumers and producers behind them."""
         self.clients = ClientRegistry(lake.runtime.clock)
         self.names = TopicDirectory(lake, self.options)
         self.peers = PeerRegistry(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
@@ -71,7 +71,6 @@ class Gateway:
         self._sweeper: asyncio.Task[None] | None = None
 
     def _rpcs(self) -> list[Rpc]:
-        """The RPCs of all rooms."""
         return [
             *self.streams.rpcs(),
             *SendService(self.lake, self.names, self.producers, self.transactions, self.calls.shares).rpcs(),
@@ -81,7 +80,6 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """The port that it listens at, once started."""
         return self.server.port
 
     async def start(self) -> None:
@@ -94,7 +92,7 @@ class Gateway:
         self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
-        """Drain: no new calls; those under way end."""
+        """Drain: refuse new calls, and let the others end."""
         await self.peers.leave()
         self.streams.end()
         self.consumers.end_polls()

@@ -1,1 +1,1 @@
-"""What surrounds a gateway of any protocol: its options, TLS, health, and the life of its process."""
+"""The process of a gateway of any protocol: options, TLS, and health."""

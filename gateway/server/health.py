@@ -1,7 +1,7 @@
-"""gRPC's health protocol, which load balancers and Kubernetes ask.
+"""gRPC's health protocol, for load balancers and Kubernetes.
 
-The service ``liveness`` is served as long as the process answers. Every other name, and none, means readiness: not served from the moment
-in which the gateway begins to stop.
+The service ``liveness`` is served as long as the process answers. Every other name, and none, means readiness, which ends when the gateway begins to
+stop.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HealthService(grpc.GenericRpcHandler):
         return _SERVING if self._is_ready or request == _LIVENESS else _NOT_SERVING
 
     async def _asked(self, requests: AsyncIterator[bytes]) -> bytes:
-        """The request. Nobody signs it, so few are read at once, and for a short time: of the others nothing is read, as if none had a name."""
+        """The request. As it is unsigned, few are read at once, and for a short time; the rest count as nameless."""
         if self._reading >= _READING_MAX:
             return b""
         self._reading += 1

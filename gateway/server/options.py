@@ -26,13 +26,13 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessOptions:
-    """How clients prove who they are, and how much each principal may do at one gateway process."""
+    """The proof of identity by clients, and the limits of principals at one gateway process."""
 
     keys: SealingKeys
     calls_per_s: float | None = None
     connections: int | None = None
     utc_only: bool = False
-    """Whether signatures must be made in UTC. SDKs sign their local time: without this it may be that of any zone."""
+    """Whether signatures must be made in UTC. SDKs sign their local time, in any zone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,13 +40,13 @@ class TlsOptions:
     """A port for TLS, beside the one without or instead of it."""
 
     certificate: Path
-    """PEM: the gateway's certificate, and behind it those that lead to its issuer's."""
+    """PEM: the gateway's certificate, followed by its chain."""
     key: Path
     """PEM: its private key."""
     port: int = 8443
     """0: any that is free."""
     own_port: int | None = None
-    """The second port of one of several processes that share the first one."""
+    """This process's own second port where several share the first one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,35 +54,34 @@ class GatewayOptions:
     """How a gateway is run."""
 
     host: str = "127.0.0.1"
-    """The address to listen at."""
     port: int = 8081
     """0: any that is free."""
     own_port: int | None = None
-    """A second port of this process alone, where several listen at ``port``; None: it is the only one there."""
+    """This process's own port where several share ``port``; None: there are no others."""
     advertise: Endpoint | None = None
-    """The one place of all gateways that clients are told, such as a load balancer's. None: each gateway's own."""
+    """The one place of all gateways for clients, such as a load balancer's. None: each gateway's own."""
     address: str | None = None
-    """The host by which clients reach this gateway, where that is not ``host``."""
+    """The gateway's host for clients, if not ``host``."""
     create_topics: bool = False
-    """Whether a topic that a client names is made when there is none."""
+    """Whether unknown topics of clients are made."""
     create_groups: DeliveryOrder | None = None
-    """The delivery order of consumer groups that are made when a client names one that there is not; None: none are made."""
+    """The delivery order of consumer groups made for clients; None: none are made."""
     drain: timedelta = field(default=timedelta(seconds=5))
-    """How long calls under way may last when the gateway stops."""
+    """The time for calls under way when the gateway stops."""
     first_check: timedelta = field(default=timedelta(seconds=60))
-    """When the sender of a transaction that it did not end is asked first, unless the message says when."""
+    """The time of the first check-back of a transaction, unless the message states it."""
     request_bytes_max: int = 32 * MIB
     """The largest request that is decoded."""
     access: AccessOptions | None = None
-    """None: everybody may do everything."""
+    """None: without signatures, and all is allowed."""
     tls: TlsOptions | None = None
     audit: bool = False
-    """Whether every call is in the audit log; otherwise those that are refused, or seldom."""
+    """Whether every call is in the audit log; otherwise refused and rare ones."""
     plaintext: bool = True
     """Whether ``port`` is served, without TLS."""
 
     def __post_init__(self) -> None:
-        """Raises `InvalidArgument` where clients would be told an address that leads nowhere."""
+        """Raises `InvalidArgument` for an address that leads clients nowhere."""
         told = self.advertise.host if self.advertise is not None else self.address or self.host
         if is_everywhere(told):
             raise InvalidArgument(
@@ -96,7 +95,7 @@ class GatewayOptions:
 
 
 def is_everywhere(host: str) -> bool:
-    """Whether a host means every address of the machine that listens there."""
+    """Whether a host means every address of the machine."""
     try:
         return not host or ipaddress.ip_address(host).is_unspecified
     except ValueError:

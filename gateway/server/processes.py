@@ -1,7 +1,6 @@
-"""Several processes of one gateway: Python runs in one core each.
+"""Several processes of one gateway, as Python runs in one core each.
 
-All listen at the shared port, and each at one of its own, by which routes name it. Each ends when its standard input does: so all end with
-the process that started them, whatever becomes of it.
+All listen at the shared port, and each at one of its own, which routes name. Each ends with its standard input, so with the process that started it.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ log = logging.getLogger("penstock.gateway")
 _AGAIN_S: Final = 1.0
 """The pause before a process that ended by itself is started again."""
 _PATIENCE: Final = timedelta(seconds=30)
-"""How long a process may take to end, beside its drain, before it is killed."""
+"""The time for a process to end, beside its drain, before it is killed."""
 _STDIN: Final = 0
 
 
 async def supervise(commands: Sequence[Sequence[str]], stop: asyncio.Event, *, drain: timedelta) -> None:
-    """Keep one process of each command running until ``stop`` is set, and return when all have ended."""
+    """Keep one process of each command running until ``stop`` is set, and return at their end."""
     await asyncio.gather(*(_keep(command, stop, drain) for command in commands))
 
 

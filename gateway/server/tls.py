@@ -1,4 +1,4 @@
-"""The gateway's certificate, read again when its files change: a renewed one needs no restart."""
+"""The gateway's certificate, read again when its files change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("penstock.gateway")
 
 
 class ReloadedCertificate:
-    """Gives gRPC the certificate at each handshake. gRPC calls it from a thread of its own."""
+    """The certificate for gRPC's handshakes, from a thread of gRPC."""
 
     def __init__(self, options: TlsOptions) -> None:
         """Raises `InvalidArgument` unless the files are a certificate and its key."""
@@ -25,12 +25,12 @@ class ReloadedCertificate:
         self._first = self._load()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """The credentials of a port with TLS. No client's certificate is asked for: clients sign their calls."""
+        """The credentials of a port with TLS. Clients need no certificate: they sign their calls."""
         changed: Any = self._changed  # gRPC takes None for "as before", and its stubs do not
         return grpc.dynamic_ssl_server_credentials(self._first, changed, require_client_authentication=False)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The certificate if its files changed; None: as before, also while they are no pair, as in the middle of a change."""
+        """The new certificate after a change; None: as before, also while the files are no pair amid a change."""
         try:
             stamp = self._stamp()
             if stamp == self._seen:
@@ -44,7 +44,7 @@ class ReloadedCertificate:
         return found
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """What changes when the files do, also when a link to them is put elsewhere, as Kubernetes does."""
+        """The identity of the files, changed also by a replaced link, as Kubernetes does it."""
         try:
             stats = [path.stat() for path in (self._options.certificate, self._options.key)]
         except OSError as error:

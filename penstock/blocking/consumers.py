@@ -106,19 +106,16 @@ class PullConsumer(ConsumerFace[AsyncPullConsumer]):
 
 
 class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
-    """A member of a consumer group that is given messages when it asks. ``lake.simple_consumer`` makes it.
+    """A member of a consumer group that receives messages on request. ``lake.simple_consumer`` makes it.
 
-    A received message is invisible to all others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
-    failed attempt, and the next caller of ``receive`` gets it. This repeats until the group's attempts are used up and its dead-letter
-    policy applies.
+    A received message is invisible to all others for a while. If it is not acknowledged in that time, that was a failed attempt, and the next
+    ``receive`` gets it, until the group's attempts are used up and its dead-letter policy applies.
 
-    ORDERLY: while a message of a message group is out, no later one of that group is handed out, except by the same ``receive``. Such
-    messages are to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT:
-    nothing waits.
+    ORDERLY: while a message of a message group is out, no later one of that group is handed out, except by the same ``receive``. Such messages are to
+    be acknowledged in order, and become visible together. CONCURRENT: nothing waits.
 
-    Use the consumer in a ``with`` block, or close it: that hands its queues over, and ends waiting receives with `ClosedError`.
-    Received messages stay invisible until their time is over, and can be acknowledged by their handles through another consumer of the
-    group.
+    Use the consumer in a ``with`` block, or close it: that hands its queues over, and ends waiting receives with `ClosedError`. Received
+    messages can still be acknowledged by their handles through another consumer of the group.
     """
 
     def receive(
@@ -130,93 +127,82 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         attempt_id: str | None = None,
         holder: str | None = None,
     ) -> list[MessageView]:
-        """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
-        ``await_duration``.
+        """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for ``await_duration``.
 
-        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
-        before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
-        was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given, unless it has an
-        attempt id: they stay out to that.
+        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable before
+        this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` is the number of the delivery.
 
-        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages
-        are out to it, the receive gives just these again, with the same handles and delivery attempts, however many they are. That counts as
-        no attempt, and their time goes on. It holds for what this consumer gave, for queues that it owns, whoever had them before, and for
-        what `deliveries` found. ``holder`` names who is given the messages, for `deliveries`.
+        Several receives may wait at once. A cancelled receive gives back its messages, unless it has an attempt id: they stay out to that.
 
-        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
-        consumer. With an attempt id raises a retry error when the table or the store does not tell what is out to it.
+        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages are out
+        to it, the receive gives just these again, with the same handles, delivery attempts and times, however many they are. It holds for messages
+        that this consumer gave, those of queues that it owns, and those that `deliveries` found. ``holder`` names the recipient, for `deliveries`.
+
+        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the consumer. With
+        an attempt id raises a retry error when the table or the store does not answer.
         """
         return self._portal.run(
             lambda: self._core.receive(max_messages, invisible_duration, await_duration, attempt_id=attempt_id, holder=holder)
         )
 
     def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
-        """All messages of the consumer's topics that are out to these holders, over all queues, whoever gave them and whoever owns the
-        queues.
+        """All messages of the consumer's topics that are out to these holders, over all queues and whichever process owns them.
 
-        For processes that receive for others, such as gateways: another one goes on for the holder, changes invisible durations by these
-        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell once, for all holders.
-
-        Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not tell.
+        For gateways: another one goes on for a holder by these handles, and repeats a receive by its attempt id. Reads every queue's cell once, for
+        all holders. Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not answer.
         """
         return self._portal.run(lambda: self._core.deliveries(*holders))
 
     def ack(self, *receipts: MessageView | str) -> None:
-        """Settle messages, given as such or by their receipt handles. Returns once that is durable. They never come back.
+        """Settle messages, given as such or by their receipt handles. Returns once that is durable.
 
-        Any process may acknowledge, whichever process received and whichever owns the queue by now. Messages acknowledged at the same time
-        are written together. If several are refused, the first refusal is raised, and the others are settled.
+        Any process may acknowledge, whichever received and whichever owns the queue. Messages acknowledged at the same time are written together. The
+        first of several refusals is raised, and the other messages are settled.
 
-        Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead`
-        of an earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for
-        a bad receipt handle.
-
-        Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. If they are acknowledged
-        again, `AlreadySettled` then says that the message is done, by the first try or because it was given up.
+        Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead` of an
+        earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for a bad receipt
+        handle. Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. Another try then raises
+        `AlreadySettled` for a message that is done or was given up.
         """
         self._portal.run(lambda: self._core.ack(*receipts))
 
     def ack_each(self, *receipts: MessageView | str) -> list[BaseException | None]:
-        """Do what `ack` does, and return the error of each receipt instead of raising the first: None where the message is settled.
-
-        For processes that acknowledge for others, such as gateways. A receipt that is none of this group is an error of its own, too. Raises
-        `ClosedError`.
+        """Do what `ack` does, for gateways, and return the error of each receipt: None where the message is settled. A receipt of another group is an
+        error of its own, too. Raises `ClosedError`.
         """
         return self._portal.run(lambda: self._core.ack_each(*receipts))
 
     def change_invisible_duration(
         self, receipt: ReceiptT, duration: Duration, *, holder: str | None = None, lets_go: bool = False
     ) -> ReceiptT:
-        """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
-        is good from now on.
+        """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt for later
+        calls.
 
-        An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
-        message group that were received together become visible together: a change for one is a change for all. For a message that is not
-        the first, only an extension is accepted.
+        An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. A change for one of the
+        messages of a message group that were received together is a change for all; for one that is not the first, only an extension is accepted.
 
-        ``holder`` makes it a renewal: only while the message is out to whom the receive named so. ``lets_go`` says that whoever holds the
-        message does nothing more about it: until it is handed out again, no `deliveries`, attempt id or renewal concerns it. Of messages
-        that become visible together the first one speaks for all, and another one lets nothing go.
+        ``holder`` makes it a renewal: only while the message is out to that holder. ``lets_go``: its holder is done with the message. Until it is
+        handed out again, no `deliveries`, attempt id or renewal concerns it. Of messages that become visible together only the first lets go.
 
-        Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a
-        duration out of range or a holder that is no name.
+        Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a duration out
+        of range or an invalid holder.
         """
         return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration, holder=holder, lets_go=lets_go))
 
     def dead_letter(self, receipt: MessageView | str) -> None:
         """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.
 
-        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy
-        ``park`` an ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from
-        the same receive are still out; if the group is parked, they are not.
+        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy ``park`` an
+        ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from the same receive stay
+        out, unless the group is parked.
 
-        Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises
-        `DeadLettersWait` when 1,000 dead letters of the queue wait to be written: the message is out as before.
+        Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises `DeadLettersWait`
+        when 1,000 dead letters of the queue wait to be written: the message is out as before.
         """
         self._portal.run(lambda: self._core.dead_letter(receipt))
 
     def statistics(self) -> ConsumerStatistics:
-        """How the consumer's queues stand; messages that are out count as in flight."""
+        """Counts of the consumer's queues; messages that are out count as in flight."""
         return self._core.statistics()
 
 

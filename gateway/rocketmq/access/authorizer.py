@@ -1,4 +1,4 @@
-"""Decides who may call what, by the signature of a call and the rights that its request needs."""
+"""The check of calls: their signatures, and the rights that their requests need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rights import rights_of
 from .signature import check_time, signature_of
 
 _FREE = frozenset({"Heartbeat", "NotifyClientTermination", "QueryAssignment", "QueryRoute", "Telemetry"})
-"""Calls that only keep a client alive are not counted: without them it would be lost, and come again."""
+"""Calls that only keep a client alive. They are not counted: a client that is refused them would come again."""
 
 
 class SignatureAuthorizer:
@@ -34,11 +34,11 @@ class SignatureAuthorizer:
         call.principal, call.proof = signature.access_key, proof
 
     async def allow(self, call: RpcCall, request: Message) -> None:
-        """Return if the principal may do what it asks for now. Raises `Unauthorized`, `Forbidden`, or `BackPressureError`."""
+        """Return if the principal has the request's rights now. Raises `Unauthorized`, `Forbidden`, or `BackPressureError`."""
         await self.principals.check(call.principal, rights_of(request))
         if call.rpc not in _FREE:
             self.principals.limiter.add_call(call.principal)
 
     async def check_again(self, call: RpcCall, request: Message) -> None:
-        """The same later in a long call, which is not counted again: what was revoked meanwhile ends it."""
+        """The same later in a long call, which is not counted again."""
         await self.principals.check_again(call.principal, call.proof, rights_of(request))

@@ -1,7 +1,7 @@
 """The signature MQv2-HMAC-SHA1, as RocketMQ's SDKs send it with every call. Pure.
 
-It signs the header ``x-mq-date-time`` and nothing else. SDKs write their *local* time there, although it ends in Z. So a time is taken that
-is within `SKEW` of the gateway's clock in some zone; with ``utc_only`` it must be UTC. Rust's SDK alone writes RFC 3339, with its zone.
+It signs the header ``x-mq-date-time`` and nothing else. SDKs write their *local* time there, although it ends in Z; Rust's alone writes RFC 3339. So
+a time is valid within `SKEW` of the gateway's clock in some zone; with ``utc_only`` it must be UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from ...access.refusals import Unauthorized
 
 SKEW: Final = timedelta(minutes=15)
 _WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
-"""The zones that there are."""
 _HEADER: Final = re.compile(
     r"MQv2-HMAC-SHA1 +Credential=(?P<key>[^,/\s]+)(?:/[^,\s]*)?, *SignedHeaders=(?P<headers>[^,\s]*), *Signature=(?P<hex>[0-9a-fA-F]{40})"
 )
@@ -36,17 +35,15 @@ class Signature:
     digest: bytes
 
     def is_by(self, secret: str) -> bool:
-        """Whether the holder of this secret made it."""
         return hmac.compare_digest(self.digest, digest_of(secret, self.date_time))
 
 
 def digest_of(secret: str, date_time: str) -> bytes:
-    """The digest that signs a time."""
     return hmac.digest(secret.encode(), date_time.encode(), hashlib.sha1)
 
 
 def signature_of(authorization: str, date_time: str) -> Signature:
-    """The signature in a call's headers. Raises `Unauthorized` where there is none of this kind."""
+    """The signature in a call's headers. Raises `Unauthorized` without one of this kind."""
     if not authorization:
         raise Unauthorized("the call is not signed: give the client an access key and a secret")
     found = _HEADER.fullmatch(authorization) if len(authorization) <= _CHARS_MAX else None

@@ -1,8 +1,7 @@
-"""The gateways of a lake, as one cell of its table: each names itself there, again and again.
+"""The gateways of a lake, as one cell of its table, in which each renews its entry.
 
-A gateway counts as dead when its number of renewals stands still for `DEAD_S` by the reader's own clock, as leases do; no two clocks are
-compared. Whoever renews takes dead ones out. Nothing must be right here: a wrong list sends clients to a gateway that does not answer, and
-they turn to its neighbour.
+A gateway counts as dead when its number of renewals stands still for `DEAD_S` by the reader's own clock, as leases do. Any renewal removes dead ones.
+A wrong list does no harm: a client turns from a gateway that does not answer to its neighbour.
 """
 
 from __future__ import annotations
@@ -30,25 +29,24 @@ class GatewayEntry(Struct, frozen=True):
 
     host: Named
     port: Annotated[int, Meta(ge=0, le=65535)]
-    """0: it has no port without TLS."""
+    """0: no port without TLS."""
     beat: Annotated[int, Meta(ge=0)] = 0
     tls_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """0: it has no port with TLS. Earlier gateways did not name it."""
+    """0: no port with TLS. Earlier gateways did not name it."""
     signed: bool | None = None
-    """Whether it asks its clients for signatures. None: an earlier gateway, which does not say."""
+    """None: an earlier gateway, of which it is unknown."""
 
     def endpoint(self, *, tls: bool) -> Endpoint | None:
-        """Where clients with TLS, or without, reach it; None: nowhere."""
+        """The place for clients with TLS, or without; None: there is none."""
         port = self.tls_port if tls else self.port
         return Endpoint(self.host, port) if port else None
 
     def trusts_as(self, other: GatewayEntry) -> bool:
-        """Whether clients of the other one may be sent here: both ask for signatures, or neither does, as far as is known."""
+        """Whether the other one's clients may be sent here: both ask for signatures, or neither does, as far as is known."""
         return None in (self.signed, other.signed) or self.signed == other.signed
 
 
 Gateways = Mapping[str, GatewayEntry]
-"""The gateways by their names."""
 _DECODER: Final = msgspec.json.Decoder(dict[Named, GatewayEntry])
 
 
@@ -68,7 +66,7 @@ def decode_gateways(data: bytes, *, where: str) -> Gateways:
 class _Sighting:
     beat: int
     since_s: float
-    """When this number of renewals was seen first."""
+    """The first sight of this number of renewals."""
     is_quiet: bool = False
     """Whether it was seen before."""
 
@@ -80,9 +78,7 @@ class GatewayLiveness:
         self._seen: dict[str, _Sighting] = {}
 
     def see(self, gateways: Gateways, now_s: float) -> frozenset[str]:
-        """Note what the list says now. Gives the gateways that may be gone since: they left, or for the first time did not renew since the
-        list was seen last.
-        """
+        """Note a new reading of the list. Returns gateways that may be gone: they left, or missed their first renewal."""
         before, self._seen = self._seen, {name: self._sighting(name, entry, now_s) for name, entry in gateways.items()}
         quiet = {name for name, one in self._seen.items() if one.is_quiet and not before[name].is_quiet}
         return frozenset(quiet | (before.keys() - self._seen.keys()))
@@ -94,16 +90,14 @@ class GatewayLiveness:
         return replace(known, is_quiet=True)
 
     def dead(self, now_s: float) -> frozenset[str]:
-        """The gateways that have not renewed for too long."""
         return frozenset(name for name, one in self._seen.items() if now_s - one.since_s >= DEAD_S)
 
 
 def renewed(gateways: Gateways, name: str, own: GatewayEntry, dead: frozenset[str]) -> Gateways:
-    """The list with one gateway's renewal, and without dead ones. The same again when it has that renewal already."""
+    """The list with one gateway's renewal, and without dead ones. It is unchanged if the renewal is in it already."""
     kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
     return kept | {name: own}
 
 
 def without(gateways: Gateways, name: str) -> Gateways:
-    """The list once a gateway has left."""
     return {one: entry for one, entry in gateways.items() if one != name}

@@ -1,4 +1,4 @@
-"""The live gateways, as this one knows them, and where each sends the clients of a topic."""
+"""The live gateways, and where each sends the clients of a topic."""
 
 from __future__ import annotations
 
@@ -25,44 +25,42 @@ log = logging.getLogger("penstock.gateway")
 BALANCED: Final = "penstock"
 """The broker's name of all gateways behind one address."""
 _NEIGHBOURS: Final = 2
-"""How many gateways clients are told for a topic: the one that serves it, and the one that would if it were gone."""
+"""The number of gateways in a topic's route: the one that serves it, and its successor."""
 _CODEC: Final = Codec[Gateways](encode_gateways, decode_gateways)
 
 
 class PeerRegistry:
-    """Says where clients find a topic. Behind one address of all gateways nothing need be known of them, and no cell is read or written."""
+    """The places where clients find a topic. Behind one address of all gateways no cell is read or written."""
 
     def __init__(self, options: GatewayOptions, name: str, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self.name = name
         self.own: GatewayEntry | None = None
-        """Where clients reach this gateway, once it listens."""
+        """This gateway's place for clients, once it listens."""
         self._others: Gateways = {}
         self._told: frozenset[str] = frozenset()
-        """Those of which was told that they serve on other terms."""
+        """Gateways on other terms that are logged already."""
         self._sightings = GatewayLiveness()
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.on_gone: list[Callable[[], None]] = []
-        """Each is called when another gateway left, or missed a renewal: long before it counts as dead."""
+        """Callbacks for another gateway that left, or missed a renewal: long before it counts as dead."""
 
     # --- Routes -----------------------------------------------------------------------------------------------------------------
 
     def live(self, *, tls: bool) -> Sequence[Peer]:
-        """The gateways that live and that clients with TLS, or without, reach; this one included.
+        """The live gateways that clients with TLS, or without, reach; this one included.
 
-        Of those that ask for signatures none leads to one that does not: it serves everybody, and would be sent signatures. Nor the other
-        way round, as such clients would be refused.
+        Signing clients are not sent to gateways without signatures, which serve everybody. The reverse holds too, as such clients would be refused.
         """
         own = {} if self.own is None else {self.name: self.own}
         known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
         return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
 
     def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
-        """The gateways for a topic, the one that serves it first, each with a neighbour to turn to.
-
-        ``asked`` is the place that the client was given. One gateway alone is reached there: nobody knows a better one.
+        """The gateways for a topic, the one that serves it first, each with a neighbour to turn to. ``asked``, the client's own address of the
+        gateway, is the place of a gateway that is alone.
         """
         if self._options.advertise is not None:
             return [pb.Broker(name=BALANCED, endpoints=endpoints_of([self._options.advertise]))]
@@ -77,7 +75,6 @@ class PeerRegistry:
     # --- The cell ---------------------------------------------------------------------------------------------------------------
 
     async def join(self, coordination: Coordination, own: GatewayEntry) -> None:
-        """Tell the others of this gateway from now on, and know of them."""
         self.own = own
         if self._options.advertise is not None:
             return
@@ -87,7 +84,6 @@ class PeerRegistry:
         self._renewing = asyncio.ensure_future(self._renew())
 
     async def leave(self) -> None:
-        """Tell the others that this gateway ends, so that they send no more clients."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)

@@ -1,7 +1,6 @@
-"""The clients that this gateway knows: what each announced, and when it was last heard of.
+"""The clients that this gateway knows: their announcements, and when each was last heard of.
 
-A client chooses its id, so it is known by that among the clients of its principal. What another principal says under the same id is of a client
-of its own.
+A client chooses its id, so it is known by that among the clients of its principal only.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from ..protocol.status import StatusError
 from ..server.calls import RpcCall
 
 LOST_S: Final = 30.0
-"""A client that was not heard of for this time is lost. Every SDK sends a heartbeat each 10 s."""
+"""A client is lost after this silence. Every SDK sends a heartbeat each 10 s."""
 
 _STOOD_STILL_S: Final = 10.0
-"""A process that did not look for so long was stopped itself. It looks at its clients each 5 s."""
+"""A gap between two looks at clients, otherwise 5 s, by which the process was stopped itself."""
 
 _PEERS_MAX: Final = 16
-"""The connections of one client that are remembered. A balancer that shares calls among more makes it be looked for again and again."""
+"""The connections of one client that are remembered. More, through a balancer, cost further scans of the cells."""
 
 CLIENTS_OF_ONE_MAX: Final = 10_000
 """The most clients of one principal; where nobody signs, of one address."""
@@ -34,17 +33,17 @@ Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
 
 @dataclass(slots=True)
 class AdoptionScans:
-    """When the cells of a consumer group and topic were looked through for what other gateways gave a client: at its connections."""
+    """The scans of a consumer group and topic's cells for a client's messages from other gateways: by connection."""
 
     by_peer: OrderedDict[str, Future[None]] = field(default_factory=OrderedDict)
-    """What was asked of the cells, by the connection that the client came by, the newest last."""
+    """The scans by the client's connection, the newest last."""
     used_s: float = 0.0
-    """When the client last asked for messages there."""
+    """The client's last request for messages there."""
     is_renewed: bool = False
-    """Whether that was as a push consumer does, whose messages stay invisible as long as it lives."""
+    """Whether the scan was a push consumer's, whose messages stay invisible as long as it lives."""
 
     def note(self, peer: str, asked: Future[None]) -> None:
-        """What fails is asked for again by the next receive, also if nobody waited for its end."""
+        """Keep a scan, unless it fails: the next receive repeats it then."""
 
         def ended(asked: Future[None]) -> None:
             if (asked.cancelled() or asked.exception() is not None) and self.by_peer.get(peer) is asked:
@@ -67,17 +66,16 @@ class GatewayClient:
     seen_s: float = 0.0
     client_type: int = pb.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
-    """The consumer group that it announced."""
     topics: frozenset[str] = frozenset()
-    """The topics that it announced to send to."""
+    """The topics that a producer announced."""
     send: Send | None = field(default=None, repr=False)
-    """Sends a command by its telemetry stream, while that is open."""
+    """Sends a command by the open telemetry stream."""
     adoption_scans: dict[tuple[str, str], AdoptionScans] = field(default_factory=dict, repr=False)
     """By consumer group and topic: it ends with the client."""
 
 
 class ClientRegistry:
-    """The live clients. It is memory only: nothing that must be right depends on it."""
+    """The live clients, in memory only: no guarantee depends on it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,9 +83,9 @@ class ClientRegistry:
         self._of_owner: Counter[str] = Counter()
         self._looked_s = clock.monotonic_s()
         self.on_lost: list[Callable[[GatewayClient], None]] = []
-        """Each is told of a client that ended, or was not heard of for `LOST_S`."""
+        """Callbacks for a client that ended, or was silent for `LOST_S`."""
         self.on_change: list[Callable[[GatewayClient], None]] = []
-        """Each is told of a client that announced itself, or whose stream ended."""
+        """Callbacks for a client that announced itself, or whose stream ended."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -99,11 +97,10 @@ class ClientRegistry:
         return list(self._known.values())
 
     def on_call(self, call: RpcCall) -> None:
-        """Note that a client lives."""
         self.of(call).seen_s = self._clock.monotonic_s()
 
     def of(self, call: RpcCall) -> GatewayClient:
-        """The client of a call, who may be new. Raises `StatusError` for one too many of its owner."""
+        """The client of a call, new or known. Raises `StatusError` for one too many of its owner."""
         known = self._known.get(call.client)
         if known is None:
             if self._of_owner[call.owner] >= CLIENTS_OF_ONE_MAX:
@@ -121,7 +118,6 @@ class ClientRegistry:
             told(client)
 
     def remove(self, client_id: str) -> None:
-        """Forget a client that says that it ends."""
         if (client := self._known.pop(client_id, None)) is not None:
             self._of_owner[client.owner] -= 1
             if not self._of_owner[client.owner]:
@@ -130,7 +126,7 @@ class ClientRegistry:
                 told(client)
 
     def extend_after_pause(self) -> None:
-        """Count all clients as heard of just now if this process was stopped: what they said meanwhile is not read yet."""
+        """Count all clients as heard of now if this process was stopped: their heartbeats are still unread."""
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s > _STOOD_STILL_S:
             for client in self._known.values():
@@ -138,7 +134,7 @@ class ClientRegistry:
         self._looked_s = now_s
 
     def sweep(self) -> None:
-        """Forget clients that were not heard of for too long."""
+        """Forget clients after `LOST_S`."""
         self.extend_after_pause()
         before_s = self._clock.monotonic_s() - LOST_S
         for client in self.all():
@@ -146,5 +142,5 @@ class ClientRegistry:
                 self.remove(client.id)
 
     def producers_of(self, topic: str) -> list[GatewayClient]:
-        """The clients with an open stream that announced to send to a topic."""
+        """The producers of a topic with an open stream."""
         return [one for one in self._known.values() if topic in one.topics and one.send is not None]

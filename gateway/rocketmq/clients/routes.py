@@ -1,8 +1,7 @@
-"""Which gateway serves what. Pure.
+"""The assignment of topics to gateways. Pure.
 
-Every gateway may serve every topic. But a topic's sends are cheapest where they meet, so all clients are told the same gateway for a
-topic, by rendezvous: each pair of a topic and a gateway has a number, and the gateway with the highest serves the topic. When one comes or
-goes, only the topics move that it gains or had.
+Every gateway may serve every topic, but a topic's sends are cheapest where they meet. So all clients get the same gateway for a topic, by rendezvous
+hashing: when a gateway comes or goes, only the topics that it gains or had move.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..protocol import rocketmq_pb2 as pb
 
 ANY_QUEUE = -1
 _MIXED_FIFO = (pb.FIFO, pb.NORMAL)
-"""What a FIFO topic takes that finds its message groups in a field: an SDK calls messages without a group NORMAL."""
+"""The types of a FIFO topic that finds its message groups in a field: SDKs call messages without a group NORMAL."""
 _TYPES = {
     MessageType.NORMAL: pb.NORMAL,
     MessageType.FIFO: pb.FIFO,
@@ -37,14 +36,13 @@ class Peer:
 
 
 def by_rendezvous(topic: str, peers: Sequence[Peer]) -> list[Peer]:
-    """The gateways, the one that serves the topic first, and behind it those that would if it were gone."""
+    """The gateways by their precedence for the topic: the first serves it."""
     return sorted(peers, key=lambda peer: (xxhash.xxh3_64_intdigest(f"{peer.name}\0{topic}".encode()), peer.name), reverse=True)
 
 
 def endpoints_of(places: Sequence[Endpoint]) -> pb.Endpoints:
-    """The places as clients are told them. SDKs connect to the first that answers.
-
-    All must be addresses of one kind for that; of names, or of several kinds, only the first is told.
+    """The places in the protocol's form. SDKs connect to the first that answers, if all are addresses of one kind. Of names, or of several kinds,
+    only the first is given.
     """
     schemes = [_scheme(place.host) for place in places]
     told = places if schemes[0] != pb.DOMAIN_NAME and len(set(schemes)) == 1 else places[:1]
@@ -59,14 +57,13 @@ def _scheme(host: str) -> pb.AddressScheme:
 
 
 def accepted_types(settings: TopicSettings) -> tuple[pb.MessageType, ...]:
-    """The types of messages that a topic takes."""
     if settings.message_type is MessageType.FIFO and settings.message_group is not None:
         return _MIXED_FIFO
     return (_TYPES[settings.message_type],)
 
 
 def route(resource: pb.Resource, settings: TopicSettings, broker: pb.Broker) -> list[pb.MessageQueue]:
-    """The queues of a topic, all at one gateway. SDKs choose among them as they like: the gateway chooses again by the message group."""
+    """The queues of a topic, all at one gateway. It chooses again among them by the message group."""
     types = accepted_types(settings)
     return [
         pb.MessageQueue(topic=resource, id=queue, permission=pb.READ_WRITE, broker=broker, accept_message_types=types)

@@ -53,7 +53,7 @@ class ClientService:
         return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
 
     async def query_assignment(self, request: pb.QueryAssignmentRequest, call: RpcCall) -> pb.QueryAssignmentResponse:
-        """One place to poll at each gateway: each owns its share of the group's queues."""
+        """One place to poll at each gateway, each with its share of the group's queues."""
         name, group = topic_of(request.topic), group_of(request.group)
         await self._names.topic(name)
         if await self._names.group(group) is None:
@@ -74,7 +74,6 @@ class ClientService:
         return pb.NotifyClientTerminationResponse(status=ok())
 
     async def telemetry(self, commands: AsyncIterator[pb.TelemetryCommand], call: RpcCall, send: Send) -> None:
-        """Answer each settings of a client, for as long as its stream is open."""
         client = self._clients.of(call)
         again: asyncio.Task[None] | None = None
         try:
@@ -112,7 +111,7 @@ class ClientService:
         return pb.TelemetryCommand(status=ok(), settings=answer)
 
     async def _body_bytes_max(self, topics: Iterable[str]) -> int:
-        """The largest body that one of a producer's topics takes: an SDK has one limit for all, and the gateway checks each."""
+        """The largest limit of a producer's topics: an SDK has one for all, and the gateway checks each."""
         found = [(await self._names.topic(topic)).settings.limits.body_bytes for topic in topics]
         return max(found, default=TopicLimits().body_bytes)
 
@@ -123,7 +122,6 @@ async def _send_again(send: Send, answer: pb.TelemetryCommand) -> None:
 
 
 async def _until(ending: asyncio.Event, commands: AsyncIterator[pb.TelemetryCommand]) -> AsyncIterator[pb.TelemetryCommand]:
-    """The commands until their end, or that of the gateway."""
     ended = asyncio.ensure_future(ending.wait())
     reading: asyncio.Future[pb.TelemetryCommand] | None = None
     try:

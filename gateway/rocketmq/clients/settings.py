@@ -1,4 +1,4 @@
-"""The settings that a client is told, as its SDK understands them. Pure."""
+"""The settings for a client, as its SDK understands them. Pure."""
 
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ _SENDING: Final = pb.RetryPolicy(
     exponential_backoff=pb.ExponentialBackoff(initial=timedelta(milliseconds=10), max=timedelta(seconds=1), multiplier=2),
 )
 _EXPONENTIAL_ONLY: Final = frozenset({pb.NODE_JS})
-"""SDKs that ignore a list of intervals: without this form their FIFO consumers would give up after one attempt."""
+"""SDKs that ignore a list of intervals: their FIFO consumers would give up after one attempt."""
 
 _ONE_BY_ONE: Final = frozenset({pb.GOLANG})
-"""SDKs whose FIFO consumers run the next message of a batch while one that failed waits for its retry."""
+"""SDKs whose FIFO consumers run on in a batch while a failed message waits for its retry."""
 
 
 def settings_for(asked: pb.Settings, *, body_bytes_max: int, group: GroupSettings | None) -> pb.Settings:
-    """The settings that answer what a client announced.
-
-    ``group`` is the record of its consumer group; None where there is none, and then an ORDERLY one is assumed: a client asks only once
-    whether it must keep order.
-    """
+    """The settings that answer a client's announcement. Without a record, ``group`` counts as ORDERLY: a client asks for its order only once."""
     answer = pb.Settings()
     answer.CopyFrom(asked)
     answer.metric.on = False
@@ -65,7 +61,7 @@ def _backoff(group: GroupSettings, *, exponential: bool) -> pb.RetryPolicy:
 
 
 def intervals_of(retry: RetryPolicy) -> Sequence[timedelta]:
-    """The intervals of a policy until they stay as they are, without what is random in them."""
+    """The intervals of a policy until they stay the same, without jitter."""
     if retry.schedule is Schedule.FIXED:
         return [retry.interval]
     intervals = [retry.delay(strikes, 0.0) for strikes in range(1, _INTERVALS_MAX + 1)]

@@ -1,4 +1,4 @@
-"""Carries out acknowledgements, those too that come before those of earlier messages of their message group, which RocketMQ takes."""
+"""Acknowledgements, also those before those of earlier messages of their message group, which RocketMQ takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AckProcessor:
         self._deliveries = deliveries
 
     async def ack_each(self, pooled: PooledConsumer, handles: Sequence[str]) -> list[BaseException | None]:
-        """Settle messages together, by handles of this group and topic. Gives why not, for each; None where it is acknowledged."""
+        """Settle messages of this group and topic together. Returns the error of each, or None."""
         ends = await pooled.consumer.ack_each(*handles)
         return [await self._on_end(pooled, handle, end) for handle, end in zip(handles, ends, strict=True)]
 
@@ -33,7 +33,7 @@ class AckProcessor:
         return end
 
     async def ack_next(self, pooled: PooledConsumer, handle: str) -> None:
-        """Carry out what was acknowledged too early, as an earlier message was settled, here or at another gateway."""
+        """Carry out early acknowledgements, after an earlier message was settled here or at another gateway."""
         while (early := self._deliveries.early_acks.pop_next(handle)) is not None:
             try:
                 await pooled.consumer.ack(early)
@@ -45,10 +45,9 @@ class AckProcessor:
             self._deliveries.settle(early)
 
     async def without_settled(self, pooled: PooledConsumer, messages: Sequence[MessageView]) -> list[MessageView]:
-        """What a client is given of these, which a receive gave: those that were acknowledged too early are settled now.
+        """The received messages for a client, without those that were acknowledged too early, which are settled now.
 
-        That is so when nothing is out any more before them, and this gateway did not hear of it: the earlier ones were given up, or settled
-        elsewhere. What comes again together with an earlier one is given, as by RocketMQ.
+        A message that comes again together with an earlier one is given, as by RocketMQ.
         """
         if not self._deliveries.early_acks:
             return list(messages)

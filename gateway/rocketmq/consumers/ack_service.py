@@ -28,7 +28,7 @@ class AckService:
         self._acks = acks
 
     async def ack_message(self, request: pb.AckMessageRequest, call: RpcCall) -> pb.AckMessageResponse:
-        """Settle messages: each entry has a status of its own."""
+        """Settle messages, each with a status of its own."""
         group, topic = group_of(request.group), topic_of(request.topic)
         if not 0 < len(request.entries) <= _ENTRIES_MAX:
             raise StatusError(
@@ -44,7 +44,7 @@ class AckService:
         return pb.AckMessageResponse(status=whole, entries=entries)
 
     async def _ack(self, pooled: PooledConsumer, texts: Sequence[str]) -> list[pb.Status]:
-        """The status of each acknowledgement. Those of a call are carried out together."""
+        """The status of each acknowledgement, carried out together."""
         ends: dict[str, BaseException | None] = {text: _refusal(text, pooled) for text in texts}
         good = [text for text, refusal in ends.items() if refusal is None]
         ends.update(zip(good, await self._acks.ack_each(pooled, good), strict=True))
@@ -53,7 +53,7 @@ class AckService:
     async def change_invisible_duration(
         self, request: pb.ChangeInvisibleDurationRequest, call: RpcCall
     ) -> pb.ChangeInvisibleDurationResponse:
-        """Let a message become visible at another time. The handle stays as it is. No gateway renews it any more."""
+        """Let a message become visible at another time. The handle stays the same, and is not renewed any more."""
         group, topic, duration = group_of(request.group), topic_of(request.topic), changed_duration_of(request)
         async with self._pool.of(group, topic) as pooled:
             _check(request.receipt_handle, pooled)
@@ -66,8 +66,7 @@ class AckService:
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
         """Give a message up, as if its attempts were used up.
 
-        Of a delivery that is over nothing is left to give up, and the answer says that all is well: SDKs would ask again for ever, and
-        handle nothing else of the queue.
+        A delivery that is over is answered with OK: SDKs would otherwise ask again for ever, and handle nothing else of the queue.
         """
         group, topic = group_of(request.group), topic_of(request.topic)
         async with self._pool.of(group, topic) as pooled:
@@ -85,7 +84,6 @@ class AckService:
 
 
 def _refusal(text: str, pooled: PooledConsumer) -> StatusError | None:
-    """Why a handle names no delivery of this group and topic; the consumer checks the rest."""
     try:
         _check(text, pooled)
     except StatusError as refusal:
@@ -94,5 +92,4 @@ def _refusal(text: str, pooled: PooledConsumer) -> StatusError | None:
 
 
 def _check(text: str, pooled: PooledConsumer) -> None:
-    """Raise `StatusError` for a handle that names no delivery of this group and topic."""
     receipt_of(text, group=pooled.group, topic=pooled.topic)

@@ -1,6 +1,6 @@
-"""What clients may hold of a gateway that ask for messages: open polls, and answers that they have not read. Beyond, they wait.
+"""The budget of receiving clients: open polls, and answers that they have not read. Beyond it they wait.
 
-It is counted three times: for the client, for its owner, who may have any number of clients by any ids, and for all.
+It is counted for the client, for its owner, who may have many clients, and for all.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ...bounds.quotas import Quota, QuotaCounter
 from ..server.calls import RpcCall
 
 OVERHEAD_BYTES: Final = 1_024
-"""What a message takes beside its body, about."""
+"""A message's size beside its body, about."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """How much, of one client, of one owner and of all. An answer that begins below these is given as a whole: at most 32 messages."""
+    """The limits of one client, one owner and all. An answer that begins below them is given as a whole: at most 32 messages."""
 
     client_polls: int = 256
     owner_polls: int = 10_000
@@ -48,7 +48,7 @@ class ReceiveBudget:
 
     @contextmanager
     def hold_poll(self, call: RpcCall) -> Iterator[None]:
-        """A block in which a client has one more open poll. Raises `BackPressureError` when there are too many, or when too little is read."""
+        """A block with one more open poll of a client. Raises `BackPressureError` at too many polls or unread answers."""
         self._check_held(call)
         of_client, of_owner = (
             Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),
@@ -59,7 +59,7 @@ class ReceiveBudget:
 
     @contextmanager
     def hold_messages(self, call: RpcCall, messages: list[MessageView]) -> Iterator[None]:
-        """A block in which a client reads messages. Raises `BackPressureError` when too little of others is read."""
+        """A block in which a client reads messages. Raises `BackPressureError` at too many unread ones of others."""
         self._check_held(call)
         size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
         with (

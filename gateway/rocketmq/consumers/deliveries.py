@@ -1,17 +1,15 @@
-"""What is out to the clients of this gateway: whether each client has what it was given, and when it is renewed. Pure.
+"""The deliveries of this gateway: whether each arrived, and when it is renewed. Pure.
 
-A push consumer states no invisible duration: its messages stay invisible as long as it lives. So the gateway that gave them, or that goes on
-for another one, renews their handles. Messages of a message group that were received together become visible together, so one handle of
-these is renewed for all: that of the first which was not settled beside this gateway.
+A push consumer states no invisible duration: its messages stay invisible as long as it lives. So the gateway that gave them, or its successor, renews
+their handles. Messages of a message group from one receive become visible together, by the handle of the first unsettled one.
 
-A connection may break with the answer of a receive on its way, or the client's time may be over. Most SDKs then repeat the receive with its
-attempt id, and get the messages again. The SDK for Java does so only when its time was over, and that for Go never: they ask with a new
-attempt id, and the former answer is lost. Without this memory the gateway would keep these messages from others as long as the client lives.
+An answer may be lost with its connection, or come too late. Most SDKs then repeat the receive with its attempt id. The SDK for Java does so only
+after a timeout, and that for Go never: a new attempt id means that the former answer is lost. Without this memory the gateway would keep its messages
+from others as long as the client lives.
 
-An answer arrived if its client settles one of its messages, or asks for more by the same connection, as a connection keeps order. An answer
-that broke off before its end is of no use to any SDK: it is lost if its client asks for other messages. An answer stays unconfirmed if its
-connection broke after it was written whole, or if it was written so late that its client may not have waited: a new attempt id says nothing
-then, as the client asks in the same way for the messages behind those that it handles.
+An answer arrived if its client settles one of its messages, or asks for more by the same connection. A broken answer is of no use to any SDK: it is
+lost if its client asks for other messages. An answer stays unconfirmed if its connection broke after it was written whole, or if it was written late:
+a client with the answer and one without it ask alike.
 """
 
 from __future__ import annotations
@@ -27,45 +25,41 @@ from .receive_parameters import RENEWED_FOR
 
 RENEWED_FOR_S: Final = RENEWED_FOR.total_seconds()
 RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
-"""A handle is renewed when its time is over in less than this: so a renewal that fails can be tried again a few times."""
+"""A handle is renewed with less than this left, so a failed renewal can be repeated a few times."""
 RENEW_MAX_S: Final = 3 * 3600.0
-"""A message is not kept from others for longer than this, as with RocketMQ: its handler hangs."""
+"""A message is kept from others for no longer, as with RocketMQ: its handler hangs."""
 RENEW_UNSEEN_MAX_S: Final = 120.0
-"""The same where it is not sure that the client has it, as another gateway gave it, or its connection broke; unless it settles some of it."""
+"""The same for a doubtful arrival, by another gateway or a broken connection, until the client settles some of it."""
 WAY_S: Final = 3.0
-"""How long an answer may be on its way. SDKs wait so much longer than they let a poll last."""
+"""The time that an answer takes to the client. SDKs wait so much longer than they let a poll last."""
 _UNCONFIRMED_MAX: Final = 64
-"""The unconfirmed receives of one client that are remembered. Of the oldest beyond nothing more is learnt."""
+"""The unconfirmed receives that are kept of one client; older ones stay unconfirmed."""
 
 GroupTopicKey = tuple[str, str]
-"""A consumer group, and a topic."""
 HandleRun = list[str]
 """The handles of messages that become visible together, in order."""
 
 
 @dataclass(slots=True, eq=False)
 class SentReceive:
-    """What one receive gave, until it is known whether its client has it."""
+    """The messages of one receive, until their arrival is known."""
 
     client_id: str
     attempt_id: str
     place: GroupTopicKey
     peer: str
-    """The connection that its answer went by; empty: nothing that comes by it shows that it arrived, as where another gateway gave it."""
+    """The connection of its answer; empty: unknown, so no request by it confirms the arrival, as for another gateway's."""
     handles: Collection[str]
     until_s: float = float("inf")
-    """How long its client waits for it, by this process's monotonic clock."""
+    """The end of its client's wait, by this process's monotonic clock."""
     is_repeated: bool = False
-    """Whether it gave what was out to the client before."""
+    """Whether its messages were out to the client before."""
     is_whole: bool = False
-    """Whether it was written to its end."""
     is_broken_off: bool = False
-    """Whether it ended before that."""
     is_late: bool = False
-    """Whether its client may have stopped waiting before it arrived, and goes on by a connection that is good."""
+    """Whether its client may have stopped waiting before it arrived, and goes on by a good connection."""
 
     def mark_written(self, now_s: float) -> None:
-        """Note that it was written to its end."""
         self.is_whole, self.is_late = True, now_s > self.until_s - WAY_S
 
 
@@ -76,40 +70,39 @@ class DeliveryLease:
     client_id: str
     place: GroupTopicKey
     together: tuple[int, str | None] | None
-    """The queue and message group of messages that become visible together; None: it is alone."""
+    """The queue and message group of messages that become visible together; None: alone."""
     offset: int
     due_s: float
     """When the message becomes visible, by this process's monotonic clock."""
     since_s: float
-    """When this gateway began to renew it, or to doubt that it arrived."""
+    """The beginning of its renewals, or of the doubt about its arrival."""
     is_seen: bool
-    """Whether it is taken for granted that the client has it."""
+    """Whether its arrival is taken for granted."""
     is_given_up: bool = False
-    """Whether it is not renewed any more. It stays known, or it would be adopted anew."""
+    """Whether renewals ended. It stays known, or it would be adopted anew."""
 
     def until_s(self) -> float:
-        """When it is no longer renewed."""
+        """The end of its renewals."""
         return self.since_s + (RENEW_MAX_S if self.is_seen else RENEW_UNSEEN_MAX_S)
 
 
 class Deliveries:
-    """The deliveries of this gateway by receipt handle and client, the receives that gave them, and what was acknowledged too early."""
+    """The deliveries of this gateway by receipt handle and client, their receives, and early acknowledgements."""
 
     def __init__(self, *, is_balanced: bool = False) -> None:
-        """``is_balanced``: whether a client that lost its connection may go on at another gateway by the same address, as behind a
-        balancer, which shares the calls of one client among connections.
+        """``is_balanced``: a client that lost its connection may go on at another gateway by the same address, as a balancer shares the calls of one
+        client among connections.
         """
         self.is_balanced = is_balanced
         self.early_acks = EarlyAcks()
         self._leases: dict[str, DeliveryLease] = {}
         self._of_client: defaultdict[str, set[str]] = defaultdict(set)
         self._receives: dict[str, OrderedDict[str, SentReceive]] = {}
-        """The unconfirmed ones, by client and attempt id."""
+        """Unconfirmed ones, by client and attempt id."""
         self._receive_of: dict[str, SentReceive] = {}
-        """The same by handle."""
 
     def __len__(self) -> int:
-        """The number of deliveries that are renewed."""
+        """The number of renewed deliveries."""
         return len(self._leases)
 
     # --- What clients are given, and whether they have it --------------------------------------------------------------------------
@@ -126,7 +119,7 @@ class Deliveries:
         now_s: float,
         until_s: float = float("inf"),
     ) -> SentReceive:
-        """Note what a client is given just now. Of what is known already its time goes on. ``until_s``: how long the client waits for it."""
+        """Note a client's new messages. The time of known ones goes on. ``until_s``: how long the client waits."""
         handles = [message.receipt_handle for message in messages]
         is_repeated = any(handle in self._leases for handle in handles)
         self._see(handles)
@@ -143,9 +136,8 @@ class Deliveries:
         now_s: float,
         due_s: float,
     ) -> int:
-        """Note what another gateway gave a client by one receive, and give the number of what was not known.
-
-        Whether it arrived shows only when one of its messages is settled.
+        """Note messages that another gateway gave a client by one receive, and return the number of new ones. Only an acknowledgement of one shows
+        that they arrived.
         """
         count = len(self._leases)
         self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
@@ -155,10 +147,9 @@ class Deliveries:
         return len(self._leases) - count
 
     def on_request(self, client_id: str, place: GroupTopicKey, attempt_id: str, peer: str, now_s: float) -> list[str]:
-        """Note what it shows of former receives that a client asks for messages now. Gives the handles of those that are lost.
+        """Judge former receives by a client's new request. Returns the handles of lost ones.
 
-        What is lost is renewed no longer, and comes when its time is over. That is not cut short: the client may be about to get it at
-        another gateway, by its attempt id.
+        Lost ones are renewed no longer. Their time is not cut short: the client may get them at another gateway by their attempt id.
         """
         lost: list[str] = []
         for receive in list(self._receives.get(client_id, OrderedDict()).values()):
@@ -178,15 +169,15 @@ class Deliveries:
         return lost
 
     def mark_broken(self, receive: SentReceive, now_s: float) -> None:
-        """Note that an answer ended before it was whole. Its client may ask for it again."""
+        """Note an incomplete answer. Its client may ask for it again."""
         receive.is_broken_off = True
         if self._receives.get(receive.client_id, OrderedDict()).get(receive.attempt_id) is receive:
             self._doubt(receive.handles, now_s)
 
     def on_stream_end(self, client_id: str, now_s: float) -> None:
-        """Doubt all that this gateway gave a client: its connection broke, and with it what was on its way.
+        """Doubt the arrival of all that this gateway gave a client whose connection broke.
 
-        Behind a balancer, whose own connection goes on, nothing that comes by that shows that these arrived any more.
+        A balancer's own connection goes on, but its later requests do not confirm these answers any more.
         """
         for receive in self._receives.get(client_id, OrderedDict()).values():
             if receive.peer:
@@ -196,13 +187,13 @@ class Deliveries:
     # --- Ends -----------------------------------------------------------------------------------------------------------------------
 
     def settle(self, handle: str) -> None:
-        """Renew a delivery no longer, as its client did something about it: so it has all of its receive."""
+        """End the renewals of a delivery. Its client has all messages of the same receive."""
         if (receive := self._receive_of.get(handle)) is not None:
             self._confirm(receive)
         self.forget(handle)
 
     def forget(self, handle: str) -> None:
-        """Renew a delivery no longer, though its client did nothing about it."""
+        """End the renewals of a delivery, without a sign that it arrived."""
         if (lease := self._leases.pop(handle, None)) is None:
             return
         handles = self._of_client[lease.client_id]
@@ -211,7 +202,7 @@ class Deliveries:
             del self._of_client[lease.client_id]
 
     def end_client(self, client_id: str) -> dict[GroupTopicKey, list[HandleRun]]:
-        """Forget all that is out to a client, and give what was still renewed."""
+        """Forget a client, and return its deliveries with renewals."""
         for receive in list(self._receives.get(client_id, OrderedDict()).values()):
             self._close(receive)
         handles = list(self._of_client.get(client_id, ()))
@@ -223,19 +214,19 @@ class Deliveries:
     # --- Renewing -------------------------------------------------------------------------------------------------------------------
 
     def client_of(self, handle: str) -> str | None:
-        """The client that a message is out to. None: it is not renewed."""
+        """The client of a delivery. None: it is not renewed."""
         return None if (lease := self._leases.get(handle)) is None else lease.client_id
 
     def clients(self) -> list[str]:
-        """The clients that messages are out to."""
+        """The clients with deliveries."""
         return list(self._of_client)
 
     def runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
-        """Those of the handles that are renewed, by what becomes visible together."""
+        """The renewed ones of these handles, by common visibility."""
         return self._runs(handle for handle, _ in self._known(handles))
 
     def due(self, now_s: float) -> dict[GroupTopicKey, list[HandleRun]]:
-        """What to renew now. What is no longer renewed is forgotten."""
+        """The handles to renew now. Those past their limit are forgotten."""
         for handle, lease in list(self._leases.items()):
             if lease.since_s + RENEW_MAX_S <= now_s:
                 self.forget(handle)
@@ -246,7 +237,7 @@ class Deliveries:
         )
 
     def mark_renewed(self, handle: str, due_s: float) -> None:
-        """Note that a handle was renewed, and what becomes visible with it."""
+        """Note the renewal of a handle, and of all with its visibility."""
         if (lease := self._leases.get(handle)) is None:
             return
         for other, one in self._known([handle] if lease.together is None else self._of_client[lease.client_id]):
@@ -283,7 +274,6 @@ class Deliveries:
         return receive
 
     def _close(self, receive: SentReceive) -> None:
-        """Learn nothing more of a receive."""
         receives = self._receives[receive.client_id]
         del receives[receive.attempt_id]
         if not receives:
@@ -297,12 +287,11 @@ class Deliveries:
         self._see(receive.handles)
 
     def _see(self, handles: Iterable[str]) -> None:
-        """Note that the client has these."""
         for handle, lease in self._known(handles):
             self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
 
     def _doubt(self, handles: Iterable[str], now_s: float) -> None:
-        """Note that the client may not have these. Of what was in doubt before, the time goes on."""
+        """Begin a doubt about arrivals. The time of former doubts goes on."""
         for handle, lease in self._known(handles):
             if lease.is_seen:
                 self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
@@ -313,7 +302,6 @@ class Deliveries:
                 yield handle, lease
 
     def _runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
-        """The handles by what becomes visible together."""
         found: defaultdict[GroupTopicKey, dict[object, HandleRun]] = defaultdict(dict)
         for handle in sorted(handles, key=lambda handle: (self._leases[handle].offset, handle)):
             lease = self._leases[handle]
@@ -323,7 +311,7 @@ class Deliveries:
 
 
 def handle_runs(messages: Iterable[MessageView], *, in_order: bool) -> list[HandleRun]:
-    """The handles of what one receive gave, by what becomes visible together."""
+    """The handles of one receive, by common visibility."""
     found: defaultdict[object, HandleRun] = defaultdict(list)
     for message in messages:
         found[_together(message, in_order=in_order) or message.receipt_handle].append(message.receipt_handle)

@@ -1,4 +1,4 @@
-"""Acknowledgements that came before those of earlier messages of their message group, which RocketMQ takes. Pure."""
+"""Acknowledgements before those of earlier messages of their message group, as RocketMQ takes them. Pure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from typing import Final
 from ....coordinator.queues.receipt_handle import ReceiptHandle
 
 _AHEAD_MAX: Final = 65_536
-"""The number of acknowledgements that are kept until earlier messages are settled. Beyond, the oldest are forgotten: these come again."""
+"""The number of early acknowledgements that are kept. The oldest beyond are forgotten: their messages come again."""
 
 _Lane = tuple[str, str, int, int]
 """Group, topic, queue and the number of the message group."""
 
 
 class EarlyAcks:
-    """They are kept until the earlier messages are settled, and then carried out. Of each message the last one counts.
+    """Acknowledgements that wait for those of earlier messages. Of each message the last one counts.
 
-    RocketMQ gives the messages again if an earlier one is not acknowledged in time, and so does the gateway.
+    The messages come again if an earlier one is not acknowledged in time, as with RocketMQ.
     """
 
     def __init__(self, most: int = _AHEAD_MAX) -> None:
         self._most = most
         self._kept: OrderedDict[str, tuple[_Lane, int]] = OrderedDict()
-        """By handle: the place of its message."""
+        """The place of each handle's message."""
         self._of_lane: dict[_Lane, dict[int, str]] = {}
-        """The handles by offset."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, handle: str) -> None:
-        """Keep an acknowledgement by this receipt handle."""
         lane, offset = _place(handle)
         if lane is None or handle in self._kept:
             return
@@ -42,14 +40,14 @@ class EarlyAcks:
             self._forget(*next(iter(self._kept.values())))
 
     def pop(self, handle: str) -> str | None:
-        """The acknowledgement of a message, as of whichever delivery it came. It is kept no longer."""
+        """Remove the acknowledgement of a message, of any of its deliveries."""
         if not self._kept:
             return None
         lane, offset = _place(handle)
         return None if lane is None or offset not in self._of_lane.get(lane, {}) else self._forget(lane, offset)
 
     def pop_next(self, handle: str) -> str | None:
-        """The next acknowledgement to carry out, after a message of its message group was settled. It is kept no longer."""
+        """Remove the next acknowledgement to carry out, after a message of its message group was settled."""
         if not self._kept:
             return None
         lane, _ = _place(handle)
@@ -65,7 +63,6 @@ class EarlyAcks:
 
 
 def _place(text: str) -> tuple[_Lane | None, int]:
-    """The message group of a delivery, if it has one, and the offset of its message."""
     handle = ReceiptHandle.decode(text)
     lane = None if handle.lane is None else (handle.group, handle.topic, handle.queue, handle.lane)
     return lane, handle.offset

@@ -1,4 +1,4 @@
-"""Keeps what push consumers hold invisible to others, as long as they live; and makes it visible when they do not."""
+"""The renewal of push consumers' deliveries: invisible to others as long as the consumers live, and visible after."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ log = logging.getLogger("penstock.gateway")
 
 ROUND_S: Final = 5.0
 GIVEN_UP: Final = timedelta(seconds=1)
-"""What a client held that ended becomes visible after this time."""
+"""The time until a gone client's messages become visible."""
 _SILENT_S: Final = 12.0
-"""A client whose stream has ended, and that says nothing for this time, is gone: it would send a heartbeat each 10 s."""
+"""The silence after which a client without a stream is gone: live ones send a heartbeat each 10 s."""
 
 
 class LeaseRenewer:
-    """Renews by receipt handle, beside the owner of the queue where that is another process."""
+    """Renewals by receipt handle, also of queues that another process owns."""
 
     def __init__(
         self, pool: ConsumerPool, deliveries: Deliveries, acks: AckProcessor, clients: ClientRegistry, clock: Clock
@@ -42,7 +42,7 @@ class LeaseRenewer:
         self._clients = clients
         self._clock = clock
         self._streams: dict[str, Send] = {}
-        """The telemetry stream of each client, while it is open."""
+        """The open telemetry stream of each client."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_looking = False
         self._look_once_more = False
@@ -50,9 +50,9 @@ class LeaseRenewer:
         clients.on_change.append(self._on_change)
 
     async def adopt(self, pooled: PooledConsumer, client_id: str, peer: str, *, is_renewed: bool) -> None:
-        """Go on for a client with what other gateways gave it, when it comes by a new connection.
+        """Go on for a client with other gateways' deliveries, when it comes by a new connection.
 
-        ``is_renewed``: whether its messages are kept invisible as long as it lives. Otherwise it only becomes known which queues gave it some.
+        ``is_renewed``: its messages stay invisible as long as it lives. Otherwise only their queues are noted.
         """
         client = self._clients.get(client_id)
         if client is None:  # it said goodbye beside this call
@@ -78,10 +78,7 @@ class LeaseRenewer:
                 log.info("%d messages of topic %s are renewed on for client %s", count, pooled.topic, delivered.holder)
 
     def adopt_all(self) -> None:
-        """Go on for all push consumers that poll here with what a gateway gave them that may be gone. Nobody need ask for that.
-
-        Another gateway that lives is not disturbed: both renew until the messages are settled.
-        """
+        """Go on for all push consumers here with the deliveries of a gateway that may be gone. A live one is not disturbed: both renew."""
         self._look_once_more = True
         if not self._is_looking:
             self._is_looking = True
@@ -97,7 +94,6 @@ class LeaseRenewer:
             self._is_looking = False
 
     def _pollers(self) -> dict[GroupTopicKey, list[str]]:
-        """The push consumers that asked for messages here of late, by consumer group and topic."""
         after_s = self._clock.monotonic_s() - LOST_S
         found: defaultdict[GroupTopicKey, list[str]] = defaultdict(list)
         for client in self._clients.all():
@@ -116,7 +112,7 @@ class LeaseRenewer:
             )
 
     async def renew(self, handles: Iterable[str]) -> None:
-        """Renew at once what a client is given again: other gateways see by that that it arrived here."""
+        """Renew a repeated receive at once: other gateways see by that that it arrived here."""
         await asyncio.gather(*(self._renew(place, runs) for place, runs in self._deliveries.runs(handles).items()))
 
     def _on_change(self, client: GatewayClient) -> None:
@@ -128,7 +124,7 @@ class LeaseRenewer:
             self._deliveries.on_stream_end(client.id, self._clock.monotonic_s())
 
     async def round(self) -> None:
-        """Renew what is due, and look for clients that are gone."""
+        """Renew due handles, and find clients that are gone."""
         self._clients.extend_after_pause()
         now_s = self._clock.monotonic_s()
         for client_id in self._deliveries.clients():
@@ -166,9 +162,8 @@ class LeaseRenewer:
                 return
 
     def _on_lost(self, client: GatewayClient) -> None:
-        """A client said that it ends, or was silent for long. What it holds becomes visible soon in the first case.
-
-        A client that is silent here may live at another gateway, which renews by now: what it holds is left to its end.
+        """A client ended, or was silent for long. The messages of one that ended become visible soon. A silent one may live at another gateway, so
+        its messages keep their time.
         """
         self._streams.pop(client.id, None)
         if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
@@ -187,9 +182,9 @@ class LeaseRenewer:
         return task
 
     async def give_back(self, group: str, topic: str, held: Sequence[HandleRun], *, holder: str | None = None) -> None:
-        """Make messages visible soon that nobody handles. What fails comes by itself, when its time is over.
+        """Make messages visible soon. A failure is harmless: they come when their time is over.
 
-        ``holder``: the client that held them. What it let go at another gateway comes when it said.
+        ``holder``: the client that held them. Messages that it let go at another gateway are left out.
         """
         for handle in chain.from_iterable(held):
             self._deliveries.forget(handle)
@@ -198,7 +193,6 @@ class LeaseRenewer:
                 await asyncio.gather(*(_give_back(pooled, together, holder) for together in held))
 
     async def close(self) -> None:
-        """Return when what was begun has ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 

@@ -29,10 +29,10 @@ def message_of(
 ) -> pb.Message:
     """A message for a client. ``resource`` is the topic as the client names it, ``topic_type`` what the topic takes.
 
-    ``attempts_max``: the last attempt that SDKs know of. A message that was out with an earlier one of its message group comes more often,
-    when that one was given up, as its own attempts did not fail.
+    ``attempts_max``: the last attempt for SDKs. More follow for a message that was out with an earlier one of its message group, when that one was
+    given up.
 
-    The digest is of the body: SDKs give a message whose digest is missing or wrong to the dead letters, or fail.
+    The digest is of the body: SDKs dead-letter a message with a missing or wrong digest, or fail.
     """
     body = view.content
     properties = pb.SystemProperties(
@@ -67,7 +67,7 @@ def message_of(
 
 
 def _set(timestamp: Timestamp, moment: datetime) -> None:
-    """What ``FromDatetime`` does, at a sixth of its cost."""
+    """A ``FromDatetime`` at a sixth of its cost."""
     since = moment - _EPOCH
     timestamp.seconds, timestamp.nanos = since.days * 86_400 + since.seconds, since.microseconds * 1_000
 
@@ -91,7 +91,7 @@ def _type_of(view: MessageView, topic_type: MessageType) -> pb.MessageType:
 
 
 def delivered_at(wall_ms: int) -> pb.ReceiveMessageResponse:
-    """The last frame of an answer: when it was given."""
+    """The last frame of an answer: its time."""
     frame = pb.ReceiveMessageResponse()
     frame.delivery_timestamp.FromMilliseconds(wall_ms)
     return frame

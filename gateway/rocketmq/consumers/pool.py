@@ -1,4 +1,4 @@
-"""The consumers of this gateway: one for each consumer group and topic that clients receive from, opened on demand."""
+"""The consumers of this gateway: one for each consumer group and topic, opened on demand."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .filters import check_agreement
 log = logging.getLogger("penstock.gateway")
 
 IDLE_S: Final = 30.0
-"""A consumer that nobody uses for this time is closed, and its queues go to others."""
+"""A consumer unused for this time is closed, and its queues go to others."""
 _SETTINGS_S: Final = 10.0
-"""The settings of a group are read again when they are older than this, or when a client does not agree with them."""
+"""The age at which the settings of a group are read again; a client that disagrees with them has them read at once."""
 
 
 @dataclass(slots=True)
@@ -37,13 +37,11 @@ class PooledConsumer:
     consumer: SimpleConsumer
     settings: GroupSettings
     read_s: float
-    """When the settings were read."""
     users: int = 0
     used_s: float = 0.0
 
     @property
     def place(self) -> tuple[str, str]:
-        """Its group and topic."""
         return self.group, self.topic
 
     @property
@@ -63,7 +61,6 @@ class ConsumerPool:
     """Opens consumers when they are needed, and closes those that are not."""
 
     def __init__(self, lake: Lake, names: TopicDirectory, metrics: Metrics | None = None) -> None:
-        """``metrics`` counts as that of the library's own consumers does."""
         self._lake = lake
         self._metrics = metrics
         self._names = names
@@ -78,8 +75,9 @@ class ConsumerPool:
     async def of(self, group: str, topic: str, filter: str | None = None) -> AsyncIterator[PooledConsumer]:
         """The consumer of a group on a topic, open as long as the block.
 
-        ``filter``: what the client states, which must be what the group has. A group that has none yet on a topic takes it. None: nothing is
-        stated. Raises `StatusError` for a group or topic that there is not, or that does not fit, and what joining the group raises.
+        ``filter``: the client's, which must be the group's. A group without one on a topic takes it. None: not stated.
+
+        Raises `StatusError` for an unknown or unfit group or topic, and what joining the group raises.
         """
         pooled = await self._opened(group, topic, filter)
         pooled.users += 1
@@ -143,7 +141,6 @@ class ConsumerPool:
         check_agreement(filter, pooled.settings.filter_of(pooled.topic), group=pooled.group, topic=pooled.topic)
 
     def sweep(self) -> None:
-        """Begin to close consumers that nobody needs."""
         before_s = self._clock.monotonic_s() - IDLE_S
         for key, place in list(self._places.items()):
             pooled = place.pooled
@@ -154,7 +151,6 @@ class ConsumerPool:
                 self._close(pooled.consumer)
 
     def _close(self, consumer: SimpleConsumer) -> None:
-        """Begin to close a consumer."""
         closing = asyncio.ensure_future(_closed(consumer))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

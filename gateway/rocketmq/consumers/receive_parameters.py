@@ -1,4 +1,4 @@
-"""What a receive or a change of an invisible duration asks for, checked. Pure."""
+"""The parameters of a receive or a change of an invisible duration, checked. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RENEWED_FOR: Final = timedelta(seconds=60)
 POLL_DEFAULT: Final = timedelta(seconds=20)
 POLL_MAX: Final = timedelta(seconds=20)
 _RESERVE_S: Final = 0.5
-"""A poll ends so long before the client gives up waiting: its answer must get there."""
+"""The time left for an answer's way, before the client gives up waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class ReceiveParameters:
     invisible: timedelta
     poll: timedelta
     is_renewed: bool
-    """Whether the gateway keeps the messages invisible as long as the client lives."""
+    """Whether the messages stay invisible as long as the client lives."""
     attempt_id: str | None
 
     @property
     def is_named(self) -> bool:
-        """Whether its cells are to know to whom the messages went, so that another gateway can go on."""
+        """Whether cells name the client as holder, so that another gateway can go on."""
         return self.is_renewed or self.attempt_id is not None
 
 
 def receive_parameters_of(request: pb.ReceiveMessageRequest, remaining_s: float | None) -> ReceiveParameters:
-    """What a request asks for. ``remaining_s`` is the time that the client still waits. Raises `StatusError`."""
+    """The parameters of a request. ``remaining_s``: how long the client still waits. Raises `StatusError`."""
     if request.batch_size <= 0:
         raise StatusError(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
     invisible = RENEWED_FOR
@@ -51,7 +51,7 @@ def receive_parameters_of(request: pb.ReceiveMessageRequest, remaining_s: float 
 
 
 def changed_duration_of(request: pb.ChangeInvisibleDurationRequest) -> timedelta:
-    """The duration that a change asks for: from 0, which ends the delivery. Raises `StatusError`."""
+    """The duration of a change, from 0, which ends the delivery. Raises `StatusError`."""
     return _invisible(request.invisible_duration, least=timedelta(0))
 
 
@@ -88,5 +88,5 @@ def _poll(request: pb.ReceiveMessageRequest | pb.PullMessageRequest, remaining_s
 
 
 def poll_of(request: pb.PullMessageRequest, remaining_s: float | None) -> timedelta:
-    """How long a pull may wait for messages. Raises `StatusError`."""
+    """The longest wait of a pull. Raises `StatusError`."""
     return _poll(request, remaining_s)

@@ -57,7 +57,6 @@ class ReceiveService:
         self._stopping = False
 
     async def receive_message(self, request: pb.ReceiveMessageRequest, call: RpcCall) -> AsyncIterator[pb.ReceiveMessageResponse]:
-        """Give messages, as soon as there are any, or say that there are none."""
         group, resource = group_of(request.group), request.message_queue.topic
         topic = topic_of(resource)
         wanted = receive_parameters_of(request, call.remaining_s)
@@ -99,7 +98,7 @@ class ReceiveService:
     async def _receive(
         self, pooled: PooledConsumer, wanted: ReceiveParameters, call: RpcCall, until_s: float
     ) -> tuple[list[MessageView], SentReceive | None]:
-        """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
+        """The messages of a receive, and for a push consumer the record of it until they arrived."""
         if not wanted.is_named:
             return await self._poll(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
         client_id = call.client
@@ -132,7 +131,7 @@ class ReceiveService:
         return messages, sent
 
     async def _poll(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
-        """The messages of a receive. When the gateway stops, nobody waits for new ones."""
+        """The messages of a receive. A stop of the gateway ends the wait."""
         if not self._stopping:
             poll = asyncio.ensure_future(receive(await_duration=wanted.poll))
             self._polls.add(poll)
@@ -160,5 +159,5 @@ class ReceiveService:
         task.add_done_callback(self._undoing.discard)
 
     async def close(self) -> None:
-        """Return when what was begun after calls has ended."""
+        """Return when work after calls has ended."""
         await asyncio.gather(*self._undoing, return_exceptions=True)

@@ -58,7 +58,6 @@ class ConsumerService:
         yield rpc("UpdateOffset", self._offsets.update_offset)
 
     async def start(self) -> None:
-        """Begin to renew."""
         self._rounds = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
@@ -75,7 +74,7 @@ class ConsumerService:
         self._receives.end_polls()
 
     async def close(self) -> None:
-        """Let other gateways have the queues. What is out to clients stays theirs."""
+        """Hand the queues over to other gateways. Deliveries stay their clients'."""
         if self._rounds is not None:
             self._rounds.cancel()
             with suppress(asyncio.CancelledError):

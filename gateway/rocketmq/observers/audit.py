@@ -1,4 +1,4 @@
-"""The audit log: a line for each call that says who did what to which topics, groups and messages, and what became of it."""
+"""The audit log: a line for each call with its caller, topics, groups, messages and outcome."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _REFUSED: Final = frozenset({pb.UNAUTHORIZED, pb.FORBIDDEN, pb.TOO_MANY_REQUESTS
 _ACTS: Final = frozenset(
     {"Telemetry", "NotifyClientTermination", "UpdateOffset", "RecallMessage", "ForwardMessageToDeadLetterQueue"}
 )
-"""Calls that are always told: who came and went, and what is seldom done."""
+"""Calls that are always logged: clients that came and went, and rare commands."""
 
 
 class AuditLog:
-    """Writes the lines. ``every``: of all calls; otherwise of refused ones and of `_ACTS`."""
+    """The lines, with ``every`` of all calls; otherwise of refused ones and of `_ACTS`."""
 
     def __init__(self, *, every: bool = False) -> None:
         self._every = every
@@ -44,7 +44,6 @@ class AuditLog:
 
 
 def _names(request: Message | None) -> list[str]:
-    """The topics and groups of a request, as far as they are any."""
     if request is None:
         return []
     try:

@@ -17,7 +17,7 @@ _LANGUAGES = frozenset(pb.Language.keys())
 
 
 class GatewayCounters:
-    """Counts every answer, and tells the clients of the moment to who asks."""
+    """Counts of answers, and the number of clients."""
 
     def __init__(self, metrics: Metrics, clients: ClientRegistry, is_up: Callable[[], bool]) -> None:
         self._metrics = metrics
@@ -26,7 +26,7 @@ class GatewayCounters:
         self._latencies: dict[tuple[str, int], Histogram] = {}
         self._received: dict[str, Counter] = {}
         self.end = metrics.watch(lambda: list(self._samples()))
-        """Tell no more of this gateway."""
+        """Ends the samples of this gateway."""
 
     def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         latency = self._latencies.get((call.rpc, code))
@@ -48,7 +48,6 @@ class GatewayCounters:
 
 
 def code_name(code: int) -> str:
-    """The name of a status code, or its number."""
     try:
         return pb.Code.Name(pb.Code.ValueType(code))
     except ValueError:
@@ -63,5 +62,5 @@ def _type_name(client_type: int) -> str:
 
 
 def _language(stated: str) -> str:
-    """A language that the protocol knows: a client's own text must not make more and more series."""
+    """A language of the protocol. A client's own text would make series without end."""
     return stated if stated in _LANGUAGES else "OTHER"

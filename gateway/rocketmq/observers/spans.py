@@ -1,4 +1,4 @@
-"""A span of OpenTelemetry for each call, in the trace that its client states. Needs ``penstock[opentelemetry]`` and an SDK that is set up."""
+"""A span of OpenTelemetry for each call, in its client's trace. Needs ``penstock[opentelemetry]`` and a configured SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FINE = frozenset({pb.OK, pb.MESSAGE_NOT_FOUND, pb.MULTIPLE_RESULTS})
 
 
 class CallSpans:
-    """Makes a span when a call has been answered: nothing of the library's work below it has spans of its own."""
+    """A span for each answered call. The library's work within it has no spans."""
 
     def __init__(self, clock: Clock, tracer: Tracer) -> None:
         self._clock = clock
@@ -55,7 +55,7 @@ class CallSpans:
 
 
 def spans(clock: Clock) -> CallSpans | None:
-    """Spans by the process's tracer. None where OpenTelemetry is not installed, or no SDK is set up: then they would cost and go nowhere."""
+    """Spans by the process's tracer. None without OpenTelemetry or a configured SDK."""
     try:
         from opentelemetry import trace
     except ImportError:

@@ -1,4 +1,4 @@
-"""What clients send, as Penstock's messages: checked in RocketMQ's order, refused in its words. Pure."""
+"""Clients' messages as Penstock's, checked in RocketMQ's order and refused in its words. Pure."""
 
 from __future__ import annotations
 
@@ -78,13 +78,12 @@ _OF_THE_SYSTEM: Final = frozenset(
         "BORN_TIMESTAMP",
     }
 )
-"""The names of properties that RocketMQ keeps for itself."""
+"""The property names that RocketMQ reserves."""
 
 
 def message_of(sent: pb.Message, settings: TopicSettings, *, now_ms: int) -> Message:
-    """The message that a client sent to a topic with these settings. In a topic with a schema it has its body still.
-
-    Raises `StatusError` with RocketMQ's codes and words for whatever its own servers refuse.
+    """A client's message to a topic with these settings. A row for a schema is still its body. Raises `StatusError` with the codes and words of
+    RocketMQ's own servers.
     """
     system, limits = sent.system_properties, settings.limits
     body = _body(sent, limits.body_bytes)
@@ -129,7 +128,7 @@ def _body(sent: pb.Message, most: int) -> bytes:
 
 
 def _check_digest(body: bytes, stated: pb.Digest) -> None:
-    """The digest is of the body as it was sent, packed or not. Digests of a kind that is not known, and empty ones, say nothing."""
+    """The digest is of the sent body, packed or not. Unknown kinds and empty digests are not checked."""
     if not stated.checksum or (found := checksum(stated.type, body)) is None:
         return
     if found.lstrip("0") != stated.checksum.upper().lstrip("0"):
@@ -140,7 +139,7 @@ def _check_digest(body: bytes, stated: pb.Digest) -> None:
 
 
 def _unpack(body: bytes, most: int) -> bytes:
-    """A compressed body, unpacked up to one byte more than is allowed."""
+    """An unpacked body, up to one byte more than is allowed."""
     unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
         unpacked = unpacking.decompress(body, most + 1)
@@ -152,7 +151,6 @@ def _unpack(body: bytes, most: int) -> bytes:
 
 
 def _checked_properties(properties: Mapping[str, str], most: int) -> int:
-    """The size of a message's properties. Raises for what they must not be."""
     if len(properties) > most:
         raise StatusError(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"too many user properties, max is {most}")
     size_bytes = 0
@@ -218,7 +216,7 @@ def _due(system: pb.SystemProperties, most: timedelta, now_ms: int) -> datetime:
 
 
 def type_of(system: pb.SystemProperties) -> pb.MessageType:
-    """The type of a message, by what it has; what it says of itself counts for transactions alone, as with RocketMQ."""
+    """The type of a message, by its fields. Its stated type counts for transactions alone, as with RocketMQ."""
     if system.message_type == pb.TRANSACTION:
         return pb.TRANSACTION
     if system.HasField("delivery_timestamp"):

@@ -1,4 +1,4 @@
-"""The producers of this gateway: one for each topic, shared by all clients that send to it."""
+"""The producers of this gateway: one for each topic, shared by all clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCER_OPTIONS: Final = ProducerOptions(
     memory_bytes=128 * MIB,
     delivery_timeout=timedelta(seconds=30),
 )
-"""Every call waits for its message, and what gathers while an append is on its way is batch enough: nothing waits for more."""
+"""No linger: every call waits for its message, and the messages that come during an append are batch enough."""
 
 
 @dataclass(slots=True)
@@ -38,13 +38,12 @@ class ProducerPool:
     """Opens producers when they are needed."""
 
     def __init__(self, lake: Lake, metrics: Metrics | None = None) -> None:
-        """``metrics`` counts the sends."""
         self._lake = lake
         self._metrics = MemoryMetrics() if metrics is None else metrics
         self._open: dict[str, _Open] = {}
 
     async def of(self, topic: str) -> Producer:
-        """The producer of a topic that can be sent with. Raises what opening one raises."""
+        """A working producer of the topic. Raises what opening one raises."""
         now_s = self._lake.runtime.clock.monotonic_s()
         known = self._open.get(topic)
         if known is None:
@@ -64,7 +63,7 @@ class ProducerPool:
         return replace(PRODUCER_OPTIONS, on_batch=sends_counted(self._metrics, topic=topic))
 
     def on_failure(self, topic: str, producer: Producer, error: PenstockError) -> None:
-        """Note that a send failed. A producer that can send nothing more is replaced by the next call."""
+        """Note a failed send. The next call replaces a broken producer."""
         known = self._open.get(topic)
         is_over = isinstance(error, ReopenError) or producer.statistics().failed
         if is_over and known is not None and known.holds(producer):
@@ -75,7 +74,6 @@ class ProducerPool:
             del self._open[topic]
 
     async def close_idle(self) -> None:
-        """Close the producers that nobody used for long."""
         before_s = self._lake.runtime.clock.monotonic_s() - IDLE_S
         for topic, known in list(self._open.items()):
             if known.used_s < before_s and known.producer.done():

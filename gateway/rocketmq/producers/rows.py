@@ -14,9 +14,8 @@ from ..protocol.status import StatusError
 
 
 async def with_row(topic: Topic, message: Message) -> Message:
-    """The message with its body's JSON as the row. Raises `StatusError` for what is no row of the topic's schema, as it is now.
-
-    It is judged before it joins others: a row that does not fit would take the batch of other clients with it.
+    """The message with its body's JSON as the row. Raises `StatusError` for one that does not fit the topic's schema: within a batch it would fail
+    those of other clients.
     """
     try:
         return _with_row(topic, message)

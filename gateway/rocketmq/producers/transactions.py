@@ -1,7 +1,7 @@
-"""Transactions: half messages, their ends, and the questions to their senders.
+"""Transactions: half messages, their ends, and check-backs.
 
-RocketMQ's clients name no producer group: theirs is the topic's name. A transaction's id tells any gateway all it needs to end it; the
-one that began it remembers it only to be quicker.
+RocketMQ's clients name no producer group: the topic's name stands for it. Any gateway can end a transaction by its id; the one that began it is only
+quicker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..server.rpcs import Rpc, rpc
 log = logging.getLogger("penstock.gateway")
 
 _REMEMBERED_MAX: Final = 10_000
-"""How many transactions that began here are remembered."""
+"""The number of own transactions that are remembered."""
 
 
 class GatewayTransactions:
@@ -52,7 +52,7 @@ class GatewayTransactions:
         yield rpc("EndTransaction", self.end_transaction)
 
     async def begin(self, topic: str, sent: pb.Message, message: Message) -> str:
-        """The id of a new transaction, once its message is durable, and visible to nobody."""
+        """The id of a new transaction, once its half message is durable."""
         asked = sent.system_properties.orphaned_transaction_recovery_duration
         first_check = timedelta(seconds=asked.seconds) if asked.seconds else self._first_check
         transaction = Transaction(self._lake.transactions, topic, first_check=first_check)
@@ -100,7 +100,7 @@ class GatewayTransactions:
     # --- Check-backs ------------------------------------------------------------------------------------------------------------
 
     def _on_change(self, client: GatewayClient) -> None:
-        """Answer for the topics of producers with an open stream here, and for no others."""
+        """Answer for the topics of producers with an open stream here only."""
         for topic in client.topics | self._checkings.keys():
             asks, known = bool(self._clients.producers_of(topic)), self._checkings.get(topic)
             if asks and known is None and not self._lake.checks(topic):
@@ -115,10 +115,10 @@ class GatewayTransactions:
         task.add_done_callback(self._ends.discard)
 
     async def _ask(self, transaction: CheckedTransaction) -> TransactionResolution:
-        """Send the question to one of the topic's producers. Its answer comes as a call of its own, to any gateway.
+        """Send a check-back to one of the topic's producers. Its answer comes as a call of its own, to any gateway.
 
-        A native producer group may have the topic's name, and messages for others: these are not shown, as nobody here need have a right to
-        them.
+        A native producer group of the topic's name may have messages for other topics: these are not shown, as the clients' rights to them are
+        unknown.
         """
         topic = transaction.producer_group
         if not transaction.messages or any(one.topic != topic for one in transaction.messages):
@@ -130,7 +130,7 @@ class GatewayTransactions:
         return TransactionResolution.UNKNOWN
 
     async def _is_asked(self, client: GatewayClient, asked: pb.TelemetryCommand) -> bool:
-        """Whether a client could be sent a question: its right, or its stream, may have ended just now."""
+        """Whether a check-back was sent to a client. Its right or stream may have ended."""
         if client.send is None:
             return False
         try:
@@ -152,7 +152,6 @@ class GatewayTransactions:
 
 
 def question(transaction: str, half: MessageView) -> pb.TelemetryCommand:
-    """The command that asks a producer what became of a transaction, with its message."""
     body = half.content
     system = pb.SystemProperties(
         tag=half.tag,

@@ -1,8 +1,7 @@
-"""The counts and lengths of a request's fields, bounded before it is decoded. Pure.
+"""The bounds of a request's fields, checked before it is decoded. Pure.
 
-Decoding makes an object of each element, also of an empty one, which takes two bytes on its way: so what a request may hold is looked at in its
-bytes. Every field has a bound, and `_LONGER` and `_MORE` name those that differ from the usual ones. A request of `SMALL_BYTES` keeps
-all of them by its size.
+Decoding makes an object of each element, even of an empty one of two bytes. So the encoded request is checked. `_LONGER` and `_MORE` have the bounds
+other than the usual ones. A request of `SMALL_BYTES` keeps all of them by its size.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from . import rocketmq_pb2 as pb
 from .status import StatusError
 
 SMALL_BYTES: Final = 1_024
-"""Requests of this size are not looked at: no field of theirs can exceed its bound."""
+"""Requests up to this size are not checked: no field of theirs can exceed its bound."""
 TEXT_BYTES: Final = 4_096
 COUNT: Final = 1_024
 FIELDS_MAX: Final = 262_144
-"""The most fields of a request, those of all its messages together."""
+"""The most fields of a request, over all its messages."""
 _LONGER: Final[Mapping[tuple[str, str], int | None]] = {
     ("Message", "body"): None,
     ("UserPropertiesEntry", "key"): None,
@@ -32,7 +31,7 @@ _LONGER: Final[Mapping[tuple[str, str], int | None]] = {
     ("SystemProperties", "message_group"): None,
     ("FilterExpression", "expression"): 16_384,
 }
-"""The longest values in bytes. None: as long as the request, as topics have limits of their own for it."""
+"""The longest values in bytes. None: as long as the request, as topics have limits of their own."""
 _MORE: Final[Mapping[tuple[str, str], int]] = {
     ("Message", "user_properties"): 16_384,
     ("SystemProperties", "keys"): 16_384,
@@ -41,7 +40,6 @@ _MORE: Final[Mapping[tuple[str, str], int]] = {
 _VARINT, _FIXED_64, _DELIMITED, _FIXED_32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX: Final = 10
 _MORE_BYTES: Final = 0x80
-"""A byte of a varint from here on is not its last."""
 
 
 @dataclass(slots=True)
@@ -50,11 +48,11 @@ class FieldBound:
 
     name: str
     count: int | None
-    """The most elements. None: it is no list and no message, and its last value counts."""
+    """The most elements. None: a single field, whose last value counts."""
     length: int | None
     """The longest value in bytes. None: as long as the request."""
     fields: dict[int, FieldBound] = field(default_factory=dict)
-    """Of a message: what is allowed of its fields, by their numbers."""
+    """The bounds of a message's fields, by their numbers."""
     is_message: bool = False
 
 
@@ -86,15 +84,15 @@ def _requests() -> Iterator[Descriptor]:
 
 _MADE: Final[dict[str, dict[int, FieldBound]]] = {}
 BOUNDS: Final[Mapping[str, dict[int, FieldBound]]] = {request.name: _fields_of(request, _MADE) for request in _requests()}
-"""What is allowed of each request, by its name."""
+"""The bounds of each request, by its name."""
 
 
 class _Malformed(ValueError):
-    """These bytes are no message: the decoder says so in its own words."""
+    """Bytes that are no message; the decoder raises the error."""
 
 
 def check_bounds(request: str, data: bytes) -> None:
-    """Raise `StatusError` where a request has more in a field than is allowed. What is no request at all is left to its decoder."""
+    """Raise `StatusError` for a request that exceeds a bound. Malformed requests are left to the decoder."""
     if len(data) <= SMALL_BYTES:
         return
     try:

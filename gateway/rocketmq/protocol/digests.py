@@ -1,4 +1,4 @@
-"""The digests of message bodies, in the protocol's form: hexadecimal digits in upper case. Pure."""
+"""The digests of message bodies, as upper-case hexadecimal digits. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _CHECKSUMS: Final[Mapping[int, Callable[[bytes], str]]] = {
 
 
 def checksum(kind: int, body: bytes) -> str | None:
-    """The checksum of a body by a `DigestType`; None for a kind that is not known."""
+    """The checksum of a body by a `DigestType`; None for an unknown kind."""
     found = _CHECKSUMS.get(kind)
     return None if found is None else found(body)
 
 
 def digest_of(body: bytes) -> pb.Digest:
-    """The digest that a message has on its way to a client."""
     return pb.Digest(type=_MD5, checksum=checksum(_MD5, body))

@@ -1,4 +1,4 @@
-"""The names of message headers that keep what the protocol has and Penstock has no field for."""
+"""The message headers for protocol fields that Penstock lacks."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The metadata that every SDK sends with a call: who calls, in which language, and by which credentials."""
+"""The metadata of a call: caller, language, and credentials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CallMetadata:
-    """What a call says of its caller; empty texts where it says nothing."""
+    """The caller's fields in a call; empty texts where absent."""
 
     client_id: str = ""
     language: str = ""
@@ -38,6 +38,6 @@ class CallMetadata:
 
 
 def metadata_of(pairs: Iterable[tuple[str, str | bytes]] | None) -> CallMetadata:
-    """The fields among a call's metadata. Of a name that occurs twice the last one counts."""
+    """The fields of a call's metadata. The last of a repeated name counts."""
     found = {_FIELDS[name]: value for name, value in pairs or () if name in _FIELDS and isinstance(value, str)}
     return CallMetadata(**found)

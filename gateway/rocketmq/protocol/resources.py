@@ -1,7 +1,7 @@
-"""Names of topics and consumer groups, as clients give them: with a namespace or without.
+"""Clients' names of topics and consumer groups, with a namespace or without.
 
-The topic X of the namespace N is the lake's topic ``N--X``, and the same for groups. No namespace has ``--`` inside or ``-`` at its end, so
-no two pairs are one name. The dead letters of the group G of N are those of ``N--G``, and in topic ``%DLQ%G`` of N.
+The topic X of the namespace N is the lake's topic ``N--X``, and the same for groups. No namespace has ``--`` inside or ``-`` at its end, so names are
+unique. The dead letters of the group G of N are those of ``N--G``, and in topic ``%DLQ%G`` of N.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NAMESPACE: Final = re.compile(r"[a-zA-Z0-9_]+(?:-[a-zA-Z0-9_]+)*")
 
 
 def topic_of(resource: pb.Resource) -> str:
-    """The lake's name of a topic. Raises `StatusError` for what is no topic's name."""
+    """The lake's name of a topic. Raises `StatusError` for an invalid one."""
     return _named(resource, "topic", pb.ILLEGAL_TOPIC, TOPIC_NAME_CHARS_MAX)
 
 
 def group_of(resource: pb.Resource) -> str:
-    """The lake's name of a consumer group. Raises `StatusError` for what is no group's name."""
+    """The lake's name of a consumer group. Raises `StatusError` for an invalid one."""
     return _named(resource, "group", pb.ILLEGAL_CONSUMER_GROUP, _GROUP_CHARS_MAX)
 
 

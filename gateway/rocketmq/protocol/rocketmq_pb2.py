@@ -1,6 +1,5 @@
-"""The messages of RocketMQ's protocol, from `rocketmq.proto` as `make protocol` compiled it.
-
-They live in a pool of their own: an official SDK in the same process registers the same names in the default one.
+"""The messages of RocketMQ's protocol, compiled from `rocketmq.proto` by `make protocol`. Their pool is their own: official SDKs register the same
+names in the default one.
 """
 
 from pathlib import Path

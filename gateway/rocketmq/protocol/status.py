@@ -1,4 +1,4 @@
-"""Statuses: RocketMQ's codes for what Penstock raises. A business failure is a status in the answer; the call itself succeeds."""
+"""RocketMQ's codes for Penstock's errors. A business failure is a status in the answer of a successful call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CODES: tuple[tuple[type[PenstockError], pb.Code], ...] = (
     (InvalidArgument, pb.BAD_REQUEST),
     (RetryError, pb.INTERNAL_SERVER_ERROR),
 )
-"""The code of each kind of error; the first that fits counts. The store's own refusals are nothing that a client could mend."""
+"""The code of each kind of error; the first that fits counts. The store's refusals are none of the client's making."""
 
 
 class StatusError(Exception):
@@ -55,7 +55,7 @@ class ClientGone(Exception):
 
 
 def status(code: pb.Code, message: str = "") -> pb.Status:
-    """A status. Programs look for the name of a refused handle's code in its text, as RocketMQ's own suite does."""
+    """A status. Its text has the name of a refused handle's code, for which RocketMQ's own suite looks."""
     name = pb.Code.Name(code)
     if code == pb.INVALID_RECEIPT_HANDLE and name not in message:
         message = f"{name}: {message}" if message else name
@@ -67,12 +67,11 @@ def ok() -> pb.Status:
 
 
 def code_of(error: PenstockError) -> pb.Code:
-    """The code of an error of the library; `INTERNAL_SERVER_ERROR` for one that no call can cause or mend."""
+    """The code of a library's error; `INTERNAL_SERVER_ERROR` for one that no call can cause or mend."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), pb.INTERNAL_SERVER_ERROR)
 
 
 def status_of(error: BaseException) -> pb.Status:
-    """The status that tells a client of an error."""
     if isinstance(error, StatusError):
         return status(error.code, error.message)
     if isinstance(error, PenstockError):

@@ -1,4 +1,4 @@
-"""The one place around every call: who calls, whether it is admitted, and the status of whatever goes wrong."""
+"""The frame of every call: its caller, its admission, and the status of its errors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .rpcs import Rpc
 log = logging.getLogger("penstock.gateway")
 
 _OURS = frozenset({pb.INTERNAL_SERVER_ERROR, pb.INTERNAL_ERROR})
-"""The codes that say that the gateway or the store failed, and not the caller."""
+"""The codes of failures of the gateway or the store."""
 _CHECK_AGAIN_S = 3.0
-"""A streamed answer that began later than this after its request was allowed is checked again."""
+"""A streamed answer that begins later than this after the first check is checked again."""
 CALLS_OF_A_CONNECTION: Final = 2_048
-"""The most calls under way by one connection. Fewer than the streams that gRPC lets it have, so that the rest is told so."""
+"""The most calls under way by one connection: fewer than gRPC's streams, so that the next is refused with a status."""
 _PACKED: Final = b"\x1f\x8b"
 """How gzip begins, and no request: there is no field like that."""
 _CLIENT_ID_CHARS_MAX: Final = 512
@@ -48,9 +48,9 @@ class RpcCall:
     metadata: CallMetadata
     peer: str
     remaining_s: float | None = None
-    """The time that the client still waits; None: for ever."""
+    """The rest of the client's wait; None: without end."""
     principal: str = ""
-    """The name behind its credentials; empty where nobody asks for any."""
+    """The name of its credentials; empty without signatures."""
     proof: str = ""
     """The credential that proved it."""
     is_tls: Callable[[], bool] = field(default=lambda: False, repr=False)
@@ -58,29 +58,29 @@ class RpcCall:
 
     @property
     def client(self) -> str:
-        """The client that calls. It chose its id, so that is one among those of its principal, and no other's."""
+        """The client of the call, by its chosen id among those of its principal."""
         stated = self.metadata.client_id
         return f"{self.principal}/{stated}" if self.principal else stated
 
     @property
     def owner(self) -> str:
-        """Whose share of the gateway the call takes: its principal's; where nobody signs, that of the address that it comes from."""
+        """The owner of the call's share of the gateway: its principal; without signatures, its address."""
         return self.principal or self.peer.rpartition(":")[0]
 
 
 class CallAuthorizer(Protocol):
-    """Decides who may call what. All methods raise `StatusError`, `Unauthorized`, `Forbidden` or `BackPressureError`."""
+    """The check of calls. All methods raise `StatusError`, `Unauthorized`, `Forbidden` or `BackPressureError`."""
 
     async def admit(self, call: RpcCall) -> None:
-        """Name the principal of a call, by its headers alone. Asked before its request is decoded."""
+        """Name the principal of a call by its headers, before its request is decoded."""
         ...
 
     async def allow(self, call: RpcCall, request: Message) -> None:
-        """Return if the principal may do what it asks for."""
+        """Return if the principal has the request's rights."""
         ...
 
     async def check_again(self, call: RpcCall, request: Message) -> None:
-        """Return if it still may: a call that lasts ends when its right does."""
+        """Return if a long call still has its rights."""
         ...
 
 
@@ -105,10 +105,10 @@ class TooManyCalls(StatusError):
 
 
 class CallObserver(Protocol):
-    """Is told of every answer. A client that ends its call before has none."""
+    """An observer of answers. A call that its client cancels has none."""
 
     def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
-        """``request`` is None where it was not looked at. Of a two-way call each request is told."""
+        """``request`` is None where it was not decoded. A two-way call has an answer for each request."""
         ...
 
 
@@ -119,20 +119,19 @@ class CallRunner:
     clock: Clock
     request_bytes_max: int
     on_call: Callable[[RpcCall], None] = lambda call: None
-    """Told of every admitted call: its client lives."""
+    """Called for each admitted call: its client lives."""
     access: CallAuthorizer = field(default_factory=AllowAny)
     observers: list[CallObserver] = field(default_factory=list)
     shares: QuotaCounter = field(default_factory=QuotaCounter)
-    """What callers hold of this gateway."""
     calls_of_a_connection: int = CALLS_OF_A_CONNECTION
     _calls: dict[str, int] = field(default_factory=dict)
-    """The calls under way, by connection."""
+    """The number of calls under way, by connection."""
     _told: LogThrottle = field(default_factory=LogThrottle)
 
     def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """The handler that gRPC is given for an RPC: bytes in, bytes out.
+        """An RPC's handler for gRPC: bytes in, bytes out.
 
-        To gRPC every request is a stream, though most are one message: it is read when its call is admitted, and a stranger's never.
+        Every request is a stream, of mostly one message, and read only once its call is admitted.
         """
         if rpc.is_two_way:
             return grpc.stream_stream_rpc_method_handler(self._two_way(rpc))
@@ -242,7 +241,7 @@ class CallRunner:
 
     @contextmanager
     def _under_way(self, call: RpcCall) -> Iterator[None]:
-        """A block in which a connection has one more call. Raises `StatusError` when it has too many: they would keep others waiting."""
+        """A block with one more call of a connection. Raises `StatusError` at too many."""
         count = self._calls.get(call.peer, 0)
         if count >= self.calls_of_a_connection:
             raise TooManyCalls(
@@ -263,7 +262,7 @@ class CallRunner:
             observer.on_answer(call, request, code, took_s, size_bytes)
 
     def _refusal(self, call: RpcCall, error: Exception) -> pb.Status:
-        """The status of an error, which is logged: a caller's mistakes by a line, the gateway's own failures as such."""
+        """The status of an error, which is logged: the caller's as a line, the gateway's own as a failure."""
         refusal = status_of(error)
         who = f"{call.rpc} of client {call.metadata.client_id or '?'} at {call.peer} (request {call.metadata.request_id or '?'})"
         if isinstance(error, TooManyCalls):
@@ -286,7 +285,7 @@ class CallRunner:
         await self.access.admit(call)
 
     async def _decode(self, rpc: Rpc, call: RpcCall, data: bytes) -> Message:
-        """A request of an admitted call. Raises `StatusError`."""
+        """Raises `StatusError`."""
         most = self.request_bytes_max if rpc.name in _LARGE else min(self.request_bytes_max, _OTHERS_BYTES_MAX)
         if len(data) > most:
             raise StatusError(pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {most} of this gateway")
@@ -319,7 +318,7 @@ def _is_tls(context: Any) -> bool:  # noqa: ANN401 - gRPC's
 
 
 async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC's
-    """Send one answer of a stream. Raises `ClientGone`."""
+    """Raises `ClientGone`."""
     try:
         await context.write(answer.SerializeToString())
     except grpc.aio.BaseError as error:
@@ -327,14 +326,14 @@ async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC'
 
 
 async def _read(requests: AsyncIterator[bytes]) -> bytes:
-    """The request of a call that has one. Raises `StatusError`."""
+    """Raises `StatusError`."""
     async for data in requests:
         return data
     raise StatusError(pb.BAD_REQUEST, "the call has no request")
 
 
 def facts_of(call: RpcCall) -> dict[str, object]:
-    """What a call says of its caller, for programs that read logs; without credentials."""
+    """The caller's fields of a call, for log records; without credentials."""
     said = call.metadata
     return {
         "rpc": call.rpc,
@@ -349,6 +348,6 @@ def facts_of(call: RpcCall) -> dict[str, object]:
 
 
 def unknown(name: str) -> bytes:
-    """The answer to an RPC that is not served here: each of the protocol's answers has its status in the first field."""
+    """The answer to an unserved RPC: each of the protocol's answers has its status in the first field."""
     refusal = status(pb.NOT_IMPLEMENTED, f"this gateway has no {name}")
     return pb.HeartbeatResponse(status=refusal).SerializeToString()

@@ -1,4 +1,4 @@
-"""RPCs by their names in the protocol. A room of the gateway gives its own; the server runs them."""
+"""RPCs by their names in the protocol."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SERVICE: Final[str] = _SERVICE.full_name
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """An RPC, and the function that answers it.
+    """An RPC, and its handler.
 
-    ``async def handle(request, call) -> answer`` answers a single one. For a streamed answer it is an asynchronous generator. A two-way RPC
-    is ``async def handle(requests, call, send)``. Each may raise `StatusError` or any `PenstockError`.
+    A single answer: ``async def handle(request, call) -> answer``; a streamed one: an asynchronous generator. A two-way RPC: ``async def
+    handle(requests, call, send)``. Each may raise `StatusError` or any `PenstockError`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Rpc:
 
 
 def rpc(name: str, handle: Callable[..., Any]) -> Rpc:
-    """The RPC of this name in the protocol. Raises `KeyError` for one that the protocol does not have."""
+    """The RPC of this name. Raises `KeyError` for an unknown one."""
     method = _SERVICE.methods_by_name[name]
     request: type[Message] = getattr(pb, method.input_type.name)
     answer: type[Any] = getattr(pb, method.output_type.name)
@@ -39,7 +39,7 @@ def rpc(name: str, handle: Callable[..., Any]) -> Rpc:
 
 
 def by_name(rpcs: Iterable[Rpc]) -> dict[str, Rpc]:
-    """The RPCs by name. Raises `ValueError` when two have one name."""
+    """Raises `ValueError` for a repeated name."""
     found: dict[str, Rpc] = {}
     for one in rpcs:
         if one.name in found:

@@ -18,11 +18,11 @@ from .rpcs import SERVICE, Rpc
 _ANSWER_BYTES_MAX = 130 * MIB
 """The largest message that gRPC gives, as RocketMQ's proxy does."""
 STREAMS_OF_A_CONNECTION = 4_096
-"""The most calls by one connection that gRPC itself takes: a client with more waits for the answers to earlier ones."""
+"""gRPC's own limit of calls by one connection: further ones wait for the answers to earlier ones."""
 _PENDING, _PENDING_MAX = 16_384, 32_768
-"""The calls of all connections that wait for this process. Beyond, gRPC ends some of them, and beyond the second all."""
+"""The waiting calls of all connections. Beyond the first number gRPC ends some of them, and beyond the second all."""
 _IDLE_MS = 120_000
-"""A connection without calls is closed after this time. Every SDK sends a heartbeat each 10 s."""
+"""A connection without calls for this time is closed. Every SDK sends a heartbeat each 10 s."""
 _PING_MS = 10_000
 _TRANSPORT = (
     ("grpc.max_send_message_length", _ANSWER_BYTES_MAX),
@@ -38,7 +38,7 @@ _TRANSPORT = (
 
 
 class _Service(grpc.GenericRpcHandler):
-    """The protocol's service: RPCs by their names, and a status for those that are not served."""
+    """The protocol's service: RPCs by name, and a status for unserved ones."""
 
     def __init__(self, calls: CallRunner, rpcs: Mapping[str, Rpc]) -> None:
         self._handlers = {f"/{SERVICE}/{name}": calls.handler(rpc) for name, rpc in rpcs.items()}
@@ -75,13 +75,13 @@ class RpcServer:
         self._tls = None if options.tls is None else ReloadedCertificate(options.tls)
         self.port = 0
         self.own_port = 0
-        """The port by which clients reach this process and no other."""
+        """This process's own port."""
         self.tls_port = 0
-        """The port with TLS; 0: there is none."""
+        """0: no port with TLS."""
         self.own_tls_port = 0
 
     async def start(self) -> None:
-        """Return once clients can connect. Raises `InvalidArgument` when the port cannot be had."""
+        """Return once clients can connect. Raises `InvalidArgument` for an unavailable port."""
         options = self._options
         if options.plaintext:
             self.port = self.own_port = self._listen(options.port)
@@ -110,6 +110,6 @@ class RpcServer:
             ) from error
 
     async def stop(self) -> None:
-        """Take no more calls, and return when those under way have ended or their time is over."""
+        """Refuse new calls, and return when the others ended or their time is over."""
         self.health.is_ready = False
         await self._server.stop(self._options.drain.total_seconds())
