@@ -1,4 +1,1 @@
-"""What every command and the demo share: the session, output, values, endings and words of the command line.
-
-No command is here.
-"""
+"""The frame of every command and the demo. No command is here."""

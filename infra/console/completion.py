@@ -1,7 +1,6 @@
 """Names of the lake for the shell's TAB: topics, consumer groups, message ids.
 
-A shell's line has no room for an error, and nobody wants to wait there. So what cannot be looked up within `PATIENCE_S` is not
-completed, and nothing is written; the command itself tells what is wrong.
+A shell's line has no room for an error. So names that take longer than `PATIENCE_S` or fail are left out; the command itself reports the reason.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 3.0
 NAMES_MAX = 100
-"""The most names that are offered. Longer lists help nobody, and each name is a request."""
+"""The most offered names, a request each."""
 _TOPICS_LOOKED_AT = 8
 _QUEUES_LOOKED_AT = 16
 _IDS_OF_A_TOPIC = 50
 _ID_COLUMNS = ["store_timestamp", "message_id"]
 _OF_OUR_OWN = "%"
-"""The first character of topics that Penstock makes: offered to those who began to write one."""
+"""The first character of Penstock's own topics, offered only after it."""
 
 Names: TypeAlias = list[CompletionItem]
 Look: TypeAlias = "Callable[[ObjectStore], Awaitable[Names]]"
@@ -48,7 +47,7 @@ def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> Names:
 
 
 def message_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> Names:
-    """The ids of the newest messages, for ``shell_complete``: of the command's topic, of its group's dead letters, or of some topics."""
+    """Newest ids of the command's topic, its group's dead letters, or some topics, for ``shell_complete``."""
     topic, group = _stated(ctx, "topic"), _stated(ctx, "group")
     if ctx.command_path.startswith("penstock dlq") and group:
         topic = f"%DLQ%{group}"
@@ -58,7 +57,7 @@ def message_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> Name
 
 
 def rejoin_words(words: Sequence[str], cursor: int) -> tuple[list[str], int]:
-    """The words of a line as they were written, and the number of the word at the cursor: bash splits words at ``:`` and ``=`` too."""
+    """The words of a line as written, and the number of the word at the cursor: bash splits words at ``:`` and ``=`` too."""
     joined: list[str] = []
     glue = False
     at = cursor
@@ -74,7 +73,6 @@ def rejoin_words(words: Sequence[str], cursor: int) -> tuple[list[str], int]:
 
 
 def rejoin_words_of_bash() -> None:
-    """Let click see the words of the line that bash completes as they were written."""
     if os.environ.get("_PENSTOCK_COMPLETE") == "bash_complete":
         line = os.environ.get("COMP_WORDS", "")
         plain = not {"'", '"', "\\"} & {*line}
@@ -84,14 +82,14 @@ def rejoin_words_of_bash() -> None:
 
 
 def _stated(ctx: click.Context, name: str) -> str | None:
-    """The value of a parameter that stands before the cursor. Where an option waits for its value, click has not named the arguments."""
+    """Where an option waits for its value, click has not named the arguments."""
     found: str | None = ctx.params.get(name)
     first = next((one for one in ctx.command.params if isinstance(one, click.Argument)), None)
     return ctx.args[0] if found is None and ctx.args and first is not None and first.name == name else found
 
 
 def _given(ctx: click.Context, option: str) -> str | None:
-    """The value of ``--lake`` or ``--coordination``, wherever it stands on the line, also behind the cursor; else the environment's."""
+    """The value of ``--lake`` or ``--coordination`` anywhere on the line, else the environment's."""
     found: str | None = ctx.find_root().params.get(option)
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
     for word, following in zip(words, [*words[1:], ""], strict=True):

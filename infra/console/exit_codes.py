@@ -1,4 +1,4 @@
-"""The end of a command that did not simply succeed: the exit code, and one message that says what to do."""
+"""The end of a failed command: the exit code, and one message with the remedy."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ EXIT_CODES = {
 }
 _STDOUT = 1
 _OF_THE_LAKE = ("topic_not_found", "group_not_found")
-"""Errors by kind that often mean another lake than the one that was opened, so they name it."""
+"""Errors that often mean a wrong lake, so they name it."""
 
 
 def ending(error: BaseException, session: CommandSession) -> int:
-    """Say on stderr what went wrong. Returns the exit code."""
+    """Show an error on stderr. Returns the exit code."""
     if session.debug and not isinstance(error, SystemExit | Interrupted | click.exceptions.Exit):
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
@@ -63,7 +63,7 @@ def ending(error: BaseException, session: CommandSession) -> int:
 
 
 def _abandon_output() -> None:
-    """Discard standard output, so that the interpreter does not complain when it flushes at the end."""
+    """Discard standard output, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
@@ -78,7 +78,7 @@ def _json(document: Mapping[str, object]) -> str:
 
 
 def _lines(text: str) -> str:
-    """Foreign text for a terminal: its lines after the first are indented, so that none looks like one of ours."""
+    """Foreign text for a terminal: further lines are indented, to differ from the command's own."""
     from ...log.escapes import escaped
 
     return "\n  ".join(map(escaped, text.split("\n")))
@@ -98,7 +98,7 @@ def _library_error(error: BaseException, session: CommandSession) -> int:
 
 
 def exit_code(errors: Sequence[PenstockError]) -> int:
-    """The exit code of a command with these errors: damage counts most, then errors that need a change, then errors that may pass."""
+    """Damage counts most, then errors that need a change, then passing ones."""
     from ...log.errors import AccessLost, CallError, DataDamaged, RetryError
 
     for kind, code in ((DataDamaged, DAMAGED), (AccessLost, REFUSED), (CallError, WRONG_CALL), (RetryError, RETRY)):
@@ -108,7 +108,6 @@ def exit_code(errors: Sequence[PenstockError]) -> int:
 
 
 def show(error: PenstockError, *, as_json: bool, lake: str | None = None) -> None:
-    """Show an error on stderr, in the words of the command line, with the ``lake`` if given."""
     facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed")}
     facts |= {"lake": lake, "hint": error.hint}
     known = {name: _plain(value) for name, value in facts.items() if value is not None}

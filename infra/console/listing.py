@@ -8,7 +8,7 @@ _ANY_LENGTH = 1000
 
 
 class CommandGroup(click.Group):
-    """Lists its commands with the first sentence of each; click cuts it off at the end of a line."""
+    """Lists its commands with their first sentences, which click would cut at the end of a line."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

@@ -1,4 +1,4 @@
-"""The options ``--log-format`` and ``--log-level`` of commands that run for long."""
+"""The options ``--log-format`` and ``--log-level`` of long commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of commands: tables and sentences for people, JSON lines for programs, progress on stderr for people who watch."""
+"""The output of commands: tables and sentences for people, JSON lines for programs, progress on stderr."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Columns: TypeAlias = "Mapping[str, str | Callable[[Any], object]]"
-"""What people see of a dataclass: by each heading the field, with dots where it is in another, or a function that makes the value."""
+"""A dataclass's columns for people: by heading, the field, with dots for nested ones, or a function of the value."""
 
 _WIDTH_IN_PIPES = 200
 
 
 def say(text: str) -> None:
-    """Write text, and the end of its line, to standard output."""
     write_text(text + "\n")
 
 
 def write_text(text: str) -> None:
-    """Write text to standard output as it is, all of it."""
     with writing_output():
         raw = getattr(sys.stdout, "buffer", None)
         if not isinstance(raw, io.RawIOBase):
@@ -50,7 +48,7 @@ def write_text(text: str) -> None:
 
 
 def program() -> str:
-    """The way in which a shell finds this program again: by its name, or by the path of this call if that is not on the PATH."""
+    """This program for a shell: its name, or the path of this call if that is not on the PATH."""
     called = sys.argv[0]
     if os.path.basename(called) != "penstock":  # it was called as a module, or by a test
         return "penstock"
@@ -59,7 +57,7 @@ def program() -> str:
 
 
 def note(text: str) -> None:
-    """Write a sentence beside the output, to stderr."""
+    """Write a sentence to stderr."""
     click.echo(text, err=True)
 
 
@@ -69,7 +67,6 @@ def emit(value: object) -> None:
 
 
 def json_line(value: object) -> str:
-    """A value as JSON, and the end of its line."""
     return escaped_json(json.dumps(value, ensure_ascii=False, default=json_value)) + "\n"
 
 
@@ -93,28 +90,24 @@ def records(session: CommandSession, found: Sequence[object], columns: Columns, 
 
 
 def rows(found: Iterable[object], columns: Columns, *, title: str | None = None) -> None:
-    """Write dataclasses as a table for people."""
     table(tuple(columns), (cells(one, columns) for one in found), title=title)
 
 
 def record_grid(found: Iterable[object], columns: Columns) -> Table:
-    """Dataclasses as a table, to be drawn elsewhere."""
     return grid(tuple(columns), (cells(one, columns) for one in found))
 
 
 def facts(heading: tuple[str, str], one: object, columns: Columns) -> None:
-    """Write what is known of something for people, a fact a line. What is None is left out."""
+    """Write facts for people, one a line, without None."""
     known = [(name, value) for name, value in zip(columns, cells(one, columns), strict=True) if value is not None]
     table(heading, [(name, format_value(value)) for name, value in known])
 
 
 def cells(one: object, columns: Columns) -> list[object]:
-    """The values of a dataclass that people see."""
     return [field(one) if callable(field) else attrgetter(field)(one) for field in columns.values()]
 
 
 def draw(part: Table | str) -> None:
-    """Write a table or a sentence to standard output."""
     if isinstance(part, str):
         say(part)
         return
@@ -126,7 +119,6 @@ def draw(part: Table | str) -> None:
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table, to be drawn elsewhere."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -143,7 +135,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 @contextmanager
 def refreshed() -> Iterator[Callable[[Sequence[Table | str]], None]]:
-    """Draw tables and sentences again and again: in place on a terminal, otherwise one after the other. Call the yielded function with them."""
+    """Draw tables and sentences again and again by the yielded function: in place on a terminal, otherwise in turn."""
     if not sys.stdout.isatty():
 
         def follow(parts: Sequence[Table | str]) -> None:
@@ -169,7 +161,7 @@ def width() -> int:
 
 
 def fit_width(text: str, cells: int) -> str:
-    """Text in exactly ``cells`` cells, with an ellipsis where it was cut."""
+    """Text in exactly ``cells`` cells, with an ellipsis after a cut."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= cells:
@@ -178,7 +170,6 @@ def fit_width(text: str, cells: int) -> str:
 
 
 def format_value(value: object) -> str:
-    """A value for people."""
     match value:
         case None:
             return "-"
@@ -195,7 +186,7 @@ def format_value(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without characters that would steer a terminal."""
+    """Text without characters that steer a terminal."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "·" for char in text)
 
 
@@ -226,13 +217,12 @@ def size_text(size_bytes: float) -> str:
 
 
 def fields(record: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass
-    """The fields of a dataclass, for `emit`."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
 @contextmanager
 def progress(doing: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while the block runs, if a person watches. Call the yielded function with the progress."""
+    """A bar on stderr while the block runs, if a person watches. The yielded function takes the progress."""
     if not stderr_is_terminal():
         yield lambda done: None
         return

@@ -1,4 +1,4 @@
-"""What a process hears from the one that started it: lines on standard input."""
+"""The parent process's lines on standard input."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import NoReturn
 
 
 class ParentInput:
-    """The lines, one after another. The end of standard input ends this process, whatever it does: its parent is gone.
+    """The lines, one after another. The end of standard input ends this process: its parent is gone.
 
-    This does not read `sys.stdin`. Its buffer takes lines that nobody asks it for, and a daemon thread would still hold its lock while the
-    interpreter ends.
+    `sys.stdin` is not read: its buffer takes more lines, and a daemon thread would still hold its lock while the interpreter ends.
     """
 
     def __init__(self) -> None:
         self._heard = b""
 
     def next(self) -> str:
-        """The next line, without its end."""
         while b"\n" not in self._heard:
             self._heard += os.read(0, 65_536) or self._gone()
         line, _, self._heard = self._heard.partition(b"\n")

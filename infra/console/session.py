@@ -1,4 +1,4 @@
-"""The common part of all commands: their lake, the signals that end them, and options that several of them take."""
+"""The common part of all commands: their lake, their signals, and shared options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _NUDGE = signal.SIGURG
-"""A signal that means nothing to anybody else; ignored unless handled."""
+"""A signal without other meaning; ignored unless handled."""
 _NUDGES, _NUDGE_S = 6, 0.05
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or SIGTERM was received, or the reader of our output has seen enough."""
+    """Ctrl-C, SIGTERM, or the end of the output's reader."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -45,7 +45,7 @@ class OutputFailed(Exception):
 
 @contextmanager
 def writing_output() -> Iterator[None]:
-    """A block that writes to standard output. Raises `OutputFailed`, or `BrokenPipeError` when its reader has seen enough."""
+    """A block that writes to standard output. Raises `OutputFailed`, or `BrokenPipeError` when its reader is gone."""
     try:
         yield
     except BrokenPipeError:
@@ -57,8 +57,8 @@ def writing_output() -> Iterator[None]:
 class Signals:
     """Ctrl-C and SIGTERM while a command runs. Each raises `Interrupted`; inside `held` only the second one does.
 
-    A command that must end in order holds the signals, and looks at ``received`` between two steps. It marks with `interruptible` where it
-    waits for something that may never come.
+    A command that must end in order holds the signals, and looks at ``received`` between two steps. `interruptible` marks its waits that may never
+    end.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,6 @@ class Signals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Take the signals over for as long as the block runs."""
         if threading.current_thread() is not threading.main_thread():  # the thread that started this one handles them
             yield
             return
@@ -90,10 +89,8 @@ class Signals:
                 signal.signal(number, handler)
 
     def _nudge(self, heard: int) -> None:
-        """Wake the main thread out of a blocking call until it has run the handler.
-
-        The main thread may otherwise sleep on: the kernel may give the signal to another thread, and a read that has half a line reads on.
-        Each pause is longer than the one before: a wait that a nudge begins anew must come to its end, or no handler runs.
+        """Wake the main thread out of a blocking call until it has run the handler. It may sleep on: the kernel may give the signal to another
+        thread, and a read of half a line reads on. The pauses grow: a wait that a nudge begins anew must come to its end, or no handler runs.
         """
         main = threading.main_thread().ident
         assert main is not None, "it runs"
@@ -146,30 +143,28 @@ class CommandSession:
     signals: Signals
     url: str | None = None
     url_is_default: bool = False
-    """Whether the environment named the lake, not the call."""
     coordination: str | None = None
-    """The table of consumer groups; None: the lake's default."""
+    """None: the lake's default."""
     refusal_timeout: timedelta = timedelta(minutes=5)
     debug: bool = False
     as_json: bool = False
     abandoned: bool = False
-    """Whether a thread was left behind that may never end: the process does not wait for it."""
+    """Whether a thread that may never end was left behind: the process does not wait for it."""
 
     @property
     def lake_url(self) -> str:
-        """The lake's URL. Raises a usage error when none was given."""
+        """Raises a usage error without a lake."""
         if not self.url:
             raise click.UsageError("Which lake? Give --lake URL, or set PENSTOCK_LAKE.")
         return self.url
 
     @property
     def lake_shown(self) -> str:
-        """The lake for people: a folder by its whole path, as a relative one depends on where the command was called."""
+        """The lake for people: a folder by its whole path, as a relative one depends on the working directory."""
         url = self.lake_url
         return url if "://" in url else os.path.abspath(os.path.expanduser(url))
 
     def connect(self, *, read_only: bool = False) -> Lake:
-        """Open the lake for synchronous calls."""
         from ...lake import connect
 
         return connect(
@@ -181,13 +176,12 @@ class CommandSession:
         )
 
     def open_store(self) -> ObjectStore:
-        """Open the lake's store alone: commands that only list what is stored need not load the lake."""
+        """Open the store alone, for commands that only list it."""
         from ...log.stores.open import open_store
 
         return open_store(self.lake_url)
 
     def open_async(self, *, read_only: bool = False) -> AsyncLake:
-        """Open the lake on the running event loop."""
         from ...aio import connect
 
         return connect(
@@ -211,7 +205,7 @@ def json_option(command: F) -> F:
 
 
 def group_options(command: F) -> F:
-    """Add ``--coordination`` to the common options, for commands about consumer groups."""
+    """The common options and ``--coordination``, for commands about consumer groups."""
     option = click.option(
         "--coordination",
         metavar="URL",
@@ -233,13 +227,13 @@ def exit_code_option(command: Callable[..., bool]) -> Callable[..., int]:
 
 
 def confirm_options(command: F) -> F:
-    """Add ``--yes`` and ``--dry-run`` to a command that destroys."""
+    """``--yes`` and ``--dry-run``, for a command that destroys."""
     command = click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")(command)
     return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Return when the user agrees; otherwise nothing is done and the command ends."""
+    """Return when the user agrees; otherwise the command ends."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 
@@ -262,5 +256,4 @@ def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def stderr_is_terminal() -> bool:
-    """Whether a person watches."""
     return sys.stderr.isatty()

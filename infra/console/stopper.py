@@ -1,4 +1,4 @@
-"""The way of a signal to a command's event loop, which runs in a thread of its own."""
+"""A signal's way to a command's event loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Stopper:
-    """Sets an event of another thread's loop, even if told before there is one."""
+    """Sets an event of another thread's loop, even before there is one."""
 
     def __init__(self) -> None:
         self._set: Callable[[], object] | None = None

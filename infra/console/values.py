@@ -77,7 +77,7 @@ class SizeParam(ParamType[int]):
 
 
 _LOOKS_LIKE_MS = 10**12
-"""Numbers from here on are milliseconds since 1970 rather than offsets: no queue has a million millions of messages."""
+"""Numbers from here on are milliseconds since 1970 rather than offsets, as no queue is that long."""
 
 
 class PositionParam(ParamType["int | datetime | str"]):
@@ -118,7 +118,6 @@ class InstantParam(ParamType[datetime]):
 
 
 def parse_instant(text: str) -> datetime | None:
-    """The time that a text gives, or None."""
     try:
         if text.startswith("+") and (ahead := parse_duration(text[1:])) is not None:
             return datetime.now(UTC) + ahead
@@ -128,7 +127,6 @@ def parse_instant(text: str) -> datetime | None:
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """The duration that a text gives, or None."""
     if not re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", text):
         return None
     try:

@@ -27,7 +27,7 @@ SHELL = {
     "stop them first, or force it": "stop them first, or give --force",
     "reset all queues, or start a consumer first": "leave --queue out, or start a consumer first",
 }
-"""The library's words, and those that say the same here."""
+"""The library's words, and their counterparts here."""
 
 
 def in_shell(hint: str) -> str:

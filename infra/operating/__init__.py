@@ -1,1 +1,1 @@
-"""What operators look at and do, for the command line and the web console alike."""
+"""The operators' views and actions, for the command line and the web console alike."""

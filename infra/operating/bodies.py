@@ -1,4 +1,4 @@
-"""Bodies as people and programs get them. Pure."""
+"""Bodies of messages, for people and programs. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _DEPTH_MAX = 20
 _GROWTH_MAX = 8
-"""The most times by which the layout may lengthen a text; a text of brackets alone is shown as it came."""
+"""The layout's limit of growth; a text of brackets alone is shown as it came."""
 
 
 class BodyKind(StrEnum):
@@ -32,7 +32,6 @@ class BodyExcerpt:
     kind: BodyKind
     size_bytes: int
     text: str
-    """The beginning as text; in hexadecimal digits where it is none."""
     is_whole: bool
 
     @property
@@ -41,7 +40,6 @@ class BodyExcerpt:
 
 
 def body_of(content: bytes | None, *, most: int | None) -> BodyExcerpt:
-    """The first ``most`` bytes of a body; None: all of it."""
     if content is None:
         return BodyExcerpt(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
     text, is_text, is_whole = beginning(content, most=4 * len(content) if most is None else most)
@@ -59,9 +57,7 @@ def body_of_message(message: MessageView, *, most: int | None) -> BodyExcerpt:
 
 
 def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:
-    """The first ``most`` bytes as text, whether they are text, and whether that is all. Other bytes, a quarter as many, are in
-    hexadecimal digits.
-    """
+    """The first ``most`` bytes as text, whether they are text, and whether that is all. Other bytes, a quarter as many, are in hexadecimal digits."""
     head, is_whole = content[:most], len(content) <= most
     try:
         return _decoded(head, is_cut=not is_whole), True, is_whole
@@ -72,7 +68,7 @@ def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:
 
 
 def _decoded(head: bytes, *, is_cut: bool) -> str:
-    """The text of bytes. The last character of a cut text may be missing. Raises `UnicodeDecodeError`."""
+    """The text of bytes, of which a cut may leave out the last character. Raises `UnicodeDecodeError`."""
     try:
         return head.decode()
     except UnicodeDecodeError as error:
@@ -92,7 +88,7 @@ def _is_document(text: str) -> bool:
 
 
 def laid_out(text: str) -> str:
-    """A JSON document in lines; numbers keep their digits, and doubled names stay."""
+    """A JSON document in lines, with digits and repeated names as they are."""
     parts: list[str] = []
     depth = length = at = 0
     while at < len(text):

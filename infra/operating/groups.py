@@ -22,10 +22,10 @@ class GroupSettingsView:
     delivery_order: str
     retry: RetryPolicy
     max_attempts: int | None
-    """The deliveries until a message is given up; None: any number."""
+    """None: any number."""
     dead_letter_policy: str
     filters: dict[str, str]
-    """What is taken of a topic, by its name."""
+    """The filters by topic."""
 
     @staticmethod
     def of(settings: GroupSettings) -> GroupSettingsView:
@@ -57,9 +57,9 @@ class GroupLag:
     group: str
     topic: str
     lag: int
-    """The messages that are not settled."""
+    """Unsettled messages."""
     age: timedelta
-    """The age of the oldest of them."""
+    """The age of the oldest unsettled message."""
     parked: int
 
 
@@ -70,7 +70,7 @@ class GroupProgress:
     group: str
     settings: GroupSettingsView
     members: tuple[str, ...]
-    """The members that joined, some of them perhaps dead by now; the first of very many."""
+    """Members that joined, some perhaps dead; the first of very many."""
     members_total: int
     topics: tuple[str, ...]
     lag: int
@@ -78,15 +78,13 @@ class GroupProgress:
     lost_letters: int
     queues_total: int
     queues: tuple[QueueProgress, ...]
-    """All queues, or those with the greatest lag of very many."""
+    """All, or those with the greatest lag of very many."""
 
     def of_topic(self, topic: str) -> Sequence[QueueProgress]:
-        """The queues of a topic."""
         return [one for one in self.queues if one.topic == topic]
 
 
 def progress_of(found: GroupDescription, *, queues: int | None = None, members: int | None = None) -> GroupProgress:
-    """How far a group is, with at most so many queues and members."""
     listed = found.queues
     if queues is not None and len(listed) > queues:
         listed = tuple(sorted(listed, key=lambda one: -one.lag)[:queues])
@@ -105,7 +103,6 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
 
 
 def lags_of(found: GroupDescription) -> list[GroupLag]:
-    """How far a group is behind, topic by topic."""
     whole = progress_of(found)
     return [
         GroupLag(

@@ -1,4 +1,4 @@
-"""What dead letters are chosen by, in the command line and the console alike."""
+"""The conditions on dead letters, for the command line and the console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: which queues of them there are, which letters are chosen, and what is told of them."""
+"""Dead letters: their queues, the selection of letters, and their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 NO_DEAD_LETTER = "no dead letter"
-"""What stands for the reason and the origin of a message that somebody sent into the dead-letter queue."""
+"""The reason and origin of a message that was sent straight into the dead-letter queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,6 @@ class DeadLetterQueue:
     group: str
     topic: str
     messages: int
-    """The letters that are kept."""
     last_stored: datetime | None
     retention: timedelta | None
     """None: for ever."""
@@ -36,7 +35,7 @@ class DeadLetterQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterOrigin:
-    """Where a dead letter comes from, and why it is one."""
+    """A dead letter's origin and reason."""
 
     topic: str
     queue: int
@@ -58,9 +57,8 @@ class LetterRow:
     keys: tuple[str, ...]
     body_bytes: int
     origin: LetterOrigin | None
-    """None: it does not say."""
     redrive: str
-    """Whether it was sent back: no, sent, on its way."""
+    """no, sent, on its way."""
 
     @property
     def reason(self) -> str:
@@ -68,8 +66,6 @@ class LetterRow:
 
 
 async def dead_letter_queues(lake: Lake) -> list[DeadLetterQueue]:
-    """The dead-letter queues of a lake, by group."""
-
     async def look(topic: str) -> DeadLetterQueue:
         found = await lake.describe_topic(topic)
         return DeadLetterQueue(
@@ -84,7 +80,7 @@ async def dead_letter_queues(lake: Lake) -> list[DeadLetterQueue]:
 
 
 def letter_row(letter: MessageView, redrive: str) -> LetterRow:
-    """A dead letter, and whether it was sent back. Pure."""
+    """A dead letter with the outcome of its redrive. Pure."""
     origin = origin_of(letter.properties)
     return LetterRow(
         offset=letter.offset,
@@ -109,7 +105,7 @@ def condition(
     reason: str | None = None,
     offsets: Collection[int] = (),
 ) -> Callable[[MessageView], bool] | None:
-    """The condition that all given options hold; None for no condition."""
+    """The conjunction of all given options, if any."""
     allowed = TagFilter.parse(tags).tags
     if all(one is None for one in (topic, message_group, key, message_id, allowed, reason)) and not offsets:
         return None
@@ -128,20 +124,18 @@ def condition(
 
 
 def is_of(properties: Mapping[str, str], topic: str | None, reason: str | None) -> bool:
-    """Whether a dead letter with these properties comes from this topic, and its reason holds this text; None: any."""
+    """Whether a letter has this topic, and this text in its reason; None: any."""
     return (topic is None or properties.get(ORIGIN_TOPIC) == topic) and (
         reason is None or reason.lower() in properties.get(REASON, "").lower()
     )
 
 
 def letter_document(letter: MessageView) -> dict[str, object]:
-    """A dead letter as JSON values."""
     origin = origin_of(letter.properties)
     return {**message_document(letter), "origin": None if origin is None else origin._asdict()}
 
 
 def redriven_sentence(group: str, report: RedriveReport, *, dry_run: bool) -> str:
-    """What a redrive did, or would do."""
     to = ", ".join(f"{count:,} to {topic}" for topic, count in sorted(report.topics.items()))
     done = "would go back" if dry_run else "sent back"
     parts = [f"{report.sent:,} dead letters of {group} {done}{f' ({to})' if dry_run and to else ''}"]

@@ -1,4 +1,4 @@
-"""The life of a message in words and in time, the same in every output. Pure."""
+"""The life of a message in words and in time, for every output. Pure."""
 
 from __future__ import annotations
 
@@ -15,39 +15,35 @@ from ...log.read.places import PublishedRow
 from .bodies import BodyExcerpt, body_of, body_of_message
 
 _BODY_BYTES = 64 * 1024
-"""The most bytes of a body that are shown."""
 _HEADER_BYTES = 1024
 
 
 class LifeEvent(NamedTuple):
-    """Something that happened to a message, or is to happen."""
+    """An event of a message, past or to come."""
 
     time: datetime
     what: str
     why: str = ""
-    """The reason, as a consumer told it."""
+    """The consumer's reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeEventRow:
-    """Something that happened to the message, or is to happen."""
+    """An event of the message, past or to come."""
 
     time: datetime
     what: str
     why: str | None
-    """The reason, as a consumer told it."""
     is_ahead: bool
-    """Whether it is still to come."""
     since: timedelta | None
-    """The time since the event before; None: it is the first."""
+    """Time since the event before; None: the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDelivery(GroupTrace):
-    """How the message stands in a consumer group now."""
+    """The state of the message in a consumer group."""
 
     what: str
-    """The same in words."""
 
     @property
     def is_parked(self) -> bool:
@@ -56,7 +52,7 @@ class GroupDelivery(GroupTrace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessagePlace:
-    """Where a message is to be, while nobody sees it."""
+    """The destination of an invisible message."""
 
     topic: str
     queue: int
@@ -65,7 +61,7 @@ class HalfMessagePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTransaction:
-    """The transaction in which the message was sent."""
+    """The message's transaction."""
 
     id: str
     decision: str
@@ -87,7 +83,7 @@ class MessageTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFacts:
-    """What a dead letter says."""
+    """A dead letter's properties."""
 
     group: str
     topic: str
@@ -109,7 +105,7 @@ class HeaderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageCopy:
-    """One place where the message is stored."""
+    """A stored copy of the message."""
 
     topic: str
     queue: int
@@ -122,14 +118,13 @@ class MessageCopy:
     stored: datetime
     due: datetime | None
     entry: int | None
-    """The entry of the log. None: it is trimmed; the table has the message."""
+    """None: the log is trimmed, and the table has the message."""
     published: PublishedRow | None
-    """Its place in the topic's table; None: it is in the log only."""
+    """None: in the log only."""
     delay: DelayTrace | None
-    """What becomes of it, where it is delayed."""
     transaction: MessageTransaction | None
     redriven_from: int | None
-    """The offset of the dead letter from which it was sent back here."""
+    """The offset of its dead letter."""
     dead_letter: DeadLetterFacts | None
     groups: tuple[GroupDelivery, ...]
     members: tuple[MemberTrace, ...]
@@ -147,17 +142,15 @@ class MessageLife:
     events: tuple[LifeEventRow, ...]
     places: tuple[MessageCopy, ...]
     transaction: MessageTransaction | None
-    """The transaction in which it was sent, while nobody sees it."""
+    """The transaction while it is undecided."""
     gathered: DelayTrace | None
-    """The topic for which it waits, when it is only among delayed messages."""
+    """The delay of a message that is only in a timer log."""
     topics: tuple[str, ...]
-    """The topics that were looked through."""
     unread: tuple[str, ...]
-    """What could not be read. There may be more of the message there."""
+    """Unreadable places, which may have more of the message."""
 
 
 def life_of(found: Trace, now: datetime) -> MessageLife:
-    """A trace as all outputs show it."""
     events = events_of(found)
     times = [one.time for one in events]
     return MessageLife(
@@ -234,7 +227,7 @@ def _transaction(one: TransactionTrace | None) -> MessageTransaction | None:
 
 
 def events_of(found: Trace) -> list[LifeEvent]:
-    """What is known to have happened to a message, or to come, the earliest first."""
+    """The known events of a message, past and to come, the earliest first."""
     return sorted(dict.fromkeys(_events(found)))
 
 
@@ -274,7 +267,6 @@ def _of_place(one: StoredTrace) -> Iterator[LifeEvent]:
 
 
 def delivery_state_text(one: GroupTrace) -> str:
-    """How a message stands in a consumer group."""
     return _FATES[one.fate](one)
 
 
@@ -305,7 +297,6 @@ DELAYS = {
 
 
 def redrive_text(redrive: str) -> str:
-    """What became of a dead letter."""
     return {"no": "it was not sent back", "sent": "it was sent back"}.get(redrive, "it is on its way back")
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def message_document(message: MessageView) -> dict[str, object]:
-    """A message as JSON values."""
     found = {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
     for name in ("key", "headers", "value"):  # most messages have none of them
         del found[name]
@@ -25,7 +24,7 @@ def message_document(message: MessageView) -> dict[str, object]:
 
 
 def body_fields(body: bytes | None) -> dict[str, object]:
-    """A body as JSON values; ``body_base64`` tells whether it is text or base64."""
+    """A body as JSON values, or as ``body_base64`` if it is no text."""
     if body is None:
         return {"body": None, "body_base64": False}
     try:
@@ -35,10 +34,8 @@ def body_fields(body: bytes | None) -> dict[str, object]:
 
 
 def key_fields(key: bytes | None) -> dict[str, object]:
-    """A key as JSON values."""
     return {"key_base64": None if key is None else base64.b64encode(key).decode()}
 
 
 def header_list(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, object]]:
-    """Headers as JSON values."""
     return [{"key": name, "value_base64": None if value is None else base64.b64encode(value).decode()} for name, value in headers]

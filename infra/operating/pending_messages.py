@@ -1,4 +1,4 @@
-"""Messages of a topic that are not in it yet: they wait for their delivery time, or for the outcome of their transaction."""
+"""Messages on their way to a topic: delayed ones, and half messages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class WaitingMessages:
 
     messages: int
     exact: bool
-    """Whether the count is exact. Otherwise it includes messages that were recalled and whose time is over."""
+    """Otherwise the count includes recalled messages whose time is over."""
     next_due: datetime | None
-    """None: nothing waits, or too much was sent lately to be searched."""
+    """None: nothing waits, or too much was sent lately for a search."""
 
     @property
     def count_text(self) -> str:
@@ -43,19 +43,18 @@ class TopicWaiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingTransactions:
-    """The transactions with messages to a topic that are under way."""
+    """The open transactions with messages to a topic."""
 
     open: int
     messages: int
-    """The messages of the open ones to this topic."""
+    """Messages of the open ones."""
     oldest: datetime | None
-    """When the first of the open ones was begun."""
     not_finished: int
-    """Transactions that are decided, and not carried out everywhere."""
+    """Decided transactions that are not carried out everywhere."""
 
 
 async def waiting_messages(lake: Lake, topic: str, kind: MessageType) -> WaitingMessages | None:
-    """The messages that wait for a topic. None: it is not of type DELAY, or the timer log itself."""
+    """None: not of type DELAY, or a timer log."""
     from ...coordinator.timers.cell.cell import timer_cells
     from ...coordinator.timers.waiting_count import count_waiting
     from ...log.message.message import from_us
@@ -68,7 +67,6 @@ async def waiting_messages(lake: Lake, topic: str, kind: MessageType) -> Waiting
 
 
 async def waiting_by_topic(lake: Lake) -> list[TopicWaiting]:
-    """The topics for which messages wait."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def count(name: str) -> list[TopicWaiting]:
@@ -83,7 +81,7 @@ async def waiting_by_topic(lake: Lake) -> list[TopicWaiting]:
 
 
 async def pending_transactions(lake: Lake, topic: str, kind: MessageType) -> PendingTransactions | None:
-    """The transactions to a topic that are under way. None: it is not of type TRANSACTION."""
+    """None: not of type TRANSACTION."""
     from ...coordinator.transactions.statistics import open_transactions_of
 
     if kind is not MessageType.TRANSACTION:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...log import WaitingMessage
 
 LATE = timedelta(minutes=1)
-"""The time after which a message that is due and still waits is said to be late. Timers take a second or two."""
+"""The time after which a due message that still waits is late. Timers take a second or two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +27,15 @@ class DelayedMessage:
     properties: dict[str, str]
     producer: str
     queue: int | None
-    """The queue that its sender named."""
     sent: datetime
     due: datetime
     late: timedelta | None
-    """The time since it was due; None: it is not late."""
+    """None: not late."""
     body: BodyExcerpt
     recall_handle: str
 
 
 def delayed_of(message: WaitingMessage, now: datetime, *, body_bytes: int | None = None) -> DelayedMessage:
-    """A message that waits, with the beginning of its body."""
     return DelayedMessage(
         topic=message.topic,
         message_id=message.message_id,
@@ -56,5 +54,5 @@ def delayed_of(message: WaitingMessage, now: datetime, *, body_bytes: int | None
 
 
 def late_by(due: datetime, now: datetime) -> timedelta | None:
-    """The time since a message was due; None: it is not late."""
+    """None: not late."""
     return now - due if now - due >= LATE else None

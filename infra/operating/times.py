@@ -1,4 +1,4 @@
-"""Times by the lake's clock, without what reads messages: the command line starts quickly. Pure."""
+"""Times by the lake's clock. No readers of messages are imported, so the command line starts quickly. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ if TYPE_CHECKING:
 
 
 def time_of(ms: int) -> datetime:
-    """A time in milliseconds since 1970."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def now_of(lake: Lake) -> datetime:
-    """The time by the lake's clock."""
     return time_of(lake.runtime.clock.wall_ms())

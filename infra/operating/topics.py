@@ -1,4 +1,4 @@
-"""Topics: their settings, and what is stored of one."""
+"""Topics: their settings and contents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class TopicSettingsView:
 
     message_type: str
     typed: bool
-    """Whether its messages are rows of a schema."""
     queues: int
     retention: timedelta | None
     """None: for ever."""
@@ -43,7 +42,7 @@ class TopicSettingsView:
     limits: TopicLimitsView
     iceberg: bool
     message_group: str | None
-    """The field from which a row's message group comes."""
+    """The field of a row's message group."""
     tag: str | None
     keys: tuple[str, ...]
     bloom: tuple[str, ...]
@@ -88,12 +87,12 @@ class StoredQueue:
     table_bytes: int
     """The size of its files in the table."""
     share: float | None
-    """Its part of the messages stored last, 0 to 1."""
+    """Its part of the newest messages, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotMessageGroup:
-    """A message group with many of the messages stored last."""
+    """A message group with many of the newest messages."""
 
     message_group: str
     messages: int
@@ -107,12 +106,12 @@ class StoredSchemaVersion:
     version: int
     since: datetime
     changes: tuple[str, ...]
-    """What it changed, in words; empty for the first."""
+    """Its changes in words; empty for the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesOverTime:
-    """The number of messages stored in each of some equal slots of time."""
+    """Counts of stored messages in equal slots of time."""
 
     start: datetime
     end: datetime
@@ -128,32 +127,30 @@ class StoredTopic:
     created: datetime
     last_stored: datetime | None
     entries: int
-    """The entries of the log."""
     messages: int
     table_bytes: int
-    """The size of the files of the topic's table. What only the log has yet is not counted."""
+    """The size of the table's files, without the log."""
     schema_version: int | None
     schema: str | None
-    """The fields in SQL."""
     schema_history: tuple[StoredSchemaVersion, ...]
-    """The versions of the schema, the newest first; the last 100 are remembered."""
+    """The last 100 versions, the newest first."""
     queues: tuple[StoredQueue, ...]
-    """All queues, or the hottest of very many."""
+    """All, or the hottest of very many."""
     hottest_groups: tuple[HotMessageGroup, ...]
     sampled: int
-    """The number of the newest messages that shares are of."""
+    """The number of newest messages behind shares."""
     over_time: MessagesOverTime | None
-    """The number of the newest messages in equal slots of time. None: they are too few."""
+    """None: too few messages."""
     named_producers: dict[str, int]
-    """The last sequence of each named producer that was seen within 30 days."""
+    """Their last sequences of the last 30 days."""
     waiting: WaitingMessages | None = None
-    """The messages that wait for their time. None: it is no topic of type DELAY, or they were not asked for."""
+    """None: not of type DELAY, or not requested."""
     transactions: PendingTransactions | None = None
-    """The transactions that are under way. None: it is no topic of type TRANSACTION, or they were not asked for."""
+    """None: not of type TRANSACTION, or not requested."""
 
 
 async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending: bool = False) -> StoredTopic:
-    """A topic. Of more than ``queues`` queues only the hottest are listed. Raises `TopicNotFound`."""
+    """A topic, with at most ``queues`` queues, the hottest. Raises `TopicNotFound`."""
     found, schema = await lake.describe_topic(name), await lake.topic_schema(name)
     versions = () if schema is None else await lake.schema_history(name)
     kind = found.settings.message_type
@@ -174,7 +171,7 @@ def stored_topic_of(
     waiting: WaitingMessages | None,
     transactions: PendingTransactions | None,
 ) -> StoredTopic:
-    """The same of what was read. Pure."""
+    """The same of read values. Pure."""
     time = found.over_time
     listed = found.queues if queues is None or len(found.queues) <= queues else found.hottest_queues
     return StoredTopic(

@@ -1,4 +1,4 @@
-"""Transactions of producer groups: which there are, and what is told of them."""
+"""Transactions of producer groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...log import MessageView
 
 Found: TypeAlias = "tuple[str, TransactionRow]"
-"""A producer group, and a transaction of one of its members."""
 
 _DECIDERS = {
     "owner": "its sender",
@@ -32,19 +31,18 @@ _DECIDERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDestination:
-    """The messages that one topic gets."""
+    """The messages for one topic."""
 
     topic: str
     messages: int
     entry: int | None
     """The entry that made them visible."""
     gone: bool
-    """Whether the topic was deleted since, and they with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledMessages:
-    """The messages of a consumer group that a commit settles."""
+    """A consumer group's messages that a commit settles."""
 
     group: str
     topic: str
@@ -62,7 +60,7 @@ class TransactionSummary:
     transaction: str
     producer_group: str
     state: str
-    """The decision: open, committed, rolled_back."""
+    """open, committed, rolled_back."""
     begun: datetime
     age: timedelta
     finished: datetime | None
@@ -70,7 +68,6 @@ class TransactionSummary:
     decided_by: str | None
     """owner, checker, operator, checks (too many of them), age or acks."""
     checks: int
-    """The questions to its checker."""
     next_check: datetime | None
     messages: int
     topics: tuple[TransactionDestination, ...]
@@ -82,14 +79,12 @@ class TransactionSummary:
 
     @property
     def state_text(self) -> str:
-        """The state in words."""
         if self.is_open:
             return "open" if self.settles is None else "committing"
         return "committed, not finished" if self.state == "committed" and self.finished is None else self.state.replace("_", " ")
 
     @property
     def decider_text(self) -> str | None:
-        """The one who decided, in words."""
         return None if self.decided_by is None else _DECIDERS[self.decided_by]
 
     @property
@@ -99,7 +94,7 @@ class TransactionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage:
-    """A message that nobody sees yet."""
+    """An invisible message."""
 
     topic: str
     queue: int
@@ -116,11 +111,11 @@ class TransactionDetails(TransactionSummary):
     """One transaction in full."""
 
     half_messages: tuple[HalfMessage, ...]
-    """Its messages, as far as they are not visible yet, and were asked for."""
+    """Its invisible messages, if requested."""
 
 
 async def rows_of(lake: Lake, groups: Sequence[str]) -> list[Found]:
-    """The transactions of these producer groups, or of all, the oldest first. Raises `InvalidArgument` for a group that never had any."""
+    """The transactions of these producer groups, or of all, the oldest first. Raises `InvalidArgument` for an unknown group."""
     from ...coordinator.transactions.ids import check_producer_group
 
     service = lake.transactions
@@ -142,14 +137,14 @@ async def rows_of(lake: Lake, groups: Sequence[str]) -> list[Found]:
 
 
 def sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -> str:
-    """A sentence about the messages whose topics are there."""
+    """The messages of existing topics."""
     there = [one for one in row.destinations if one.topic not in gone]
     topics = [one.topic if (entry := _entry_of(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
     return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
 
 
 def missing_topics_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
-    """A sentence about the messages whose topics are gone."""
+    """The messages of deleted topics."""
     lost = sum(one.messages for one in row.destinations if one.topic in gone)
     return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
 
@@ -157,7 +152,7 @@ def missing_topics_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
 async def details_of(
     lake: Lake, transaction: str, *, messages: int | None = None, shown: int | None = None, body_bytes: int | None = None
 ) -> TransactionDetails:
-    """A transaction with its first ``shown`` messages; none where there are more than ``messages``. Raises `TransactionNotFound`."""
+    """A transaction with its first ``shown`` messages; none of more than ``messages``. Raises `TransactionNotFound`."""
     group, row = await lake.transactions.find(transaction)
     summary = summary_of(group, row, now_of(lake), await lake.transactions.gone(row))
     halves = await half_messages(lake, row, messages=messages, shown=shown, body_bytes=body_bytes)
@@ -167,7 +162,7 @@ async def details_of(
 async def half_messages(
     lake: Lake, row: TransactionRow, *, messages: int | None, shown: int | None, body_bytes: int | None
 ) -> tuple[HalfMessage, ...]:
-    """The first messages of a transaction, as far as they are not visible yet; none of one that has more than ``messages``."""
+    """The first invisible messages; none of more than ``messages``."""
     if row.is_finished or (messages is not None and row.messages > messages):
         return ()
     return tuple(_half(one, body_bytes) for one in (await lake.transactions.messages(row.id))[:shown])
@@ -187,7 +182,7 @@ def _half(message: MessageView, body_bytes: int | None) -> HalfMessage:
 
 
 def summary_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> TransactionSummary:
-    """A transaction; ``gone``: the topics that were deleted since. Pure."""
+    """A transaction; ``gone``: its deleted topics. Pure."""
     acks = row.acks
     return TransactionSummary(
         transaction=row.id,
@@ -216,10 +211,8 @@ def summary_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[s
 
 
 def age_of(row: TransactionRow, now: datetime) -> timedelta:
-    """The time since a transaction began."""
     return max(timedelta(), now - time_of(row.created_ms))
 
 
 def _entry_of(destination: Destination) -> int | None:
-    """The entry that made the messages visible, where it is known."""
     return destination.linked.entry if destination.linked else None

@@ -1,4 +1,4 @@
-"""The check of everything that a topic has stored."""
+"""The check of a topic's stored data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...log.verify import Finding, VerifyReport, verify
 
 
 async def verify_findings(lake: LogLake, name: str, record: TopicRecord) -> VerifyReport:
-    """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
+    """The findings. Damage that ends one topic's check is a finding, and the other topics are checked."""
     try:
         return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
     except (DataDamaged, NewerFormatError) as error:
@@ -16,6 +16,5 @@ async def verify_findings(lake: LogLake, name: str, record: TopicRecord) -> Veri
 
 
 def finding_of(error: PenstockError) -> Finding:
-    """An error that ended a check, as a finding."""
     kind = "foreign" if isinstance(error, ForeignObject) else "damaged"
     return Finding(kind, error.object or "-", f"{error.message}. {error.hint}" if error.hint else error.message)

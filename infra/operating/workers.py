@@ -1,4 +1,4 @@
-"""What is told of workers. Pure."""
+"""Workers in words. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def consumption_text(member: ListedMember) -> str:
-    """A member's part. One without a group only maintains topics, and lets delayed messages go."""
+    """A member's consumption; without a group it only maintains topics, and lets delayed messages go."""
     if not member.group:
         return "upkeep"
     return f"{member.group}: {' '.join(member.topics)}" if member.topics else member.group

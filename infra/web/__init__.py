@@ -1,1 +1,1 @@
-"""The web console: pages over a lake, the same as JSON, and actions with a preview."""
+"""The web console: pages over a lake, as HTML and JSON, and actions with a preview."""

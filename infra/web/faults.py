@@ -1,4 +1,4 @@
-"""Parts of a page that may fail by themselves, and errors as viewers get them."""
+"""Parts of a page that may fail alone, and errors for viewers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..json_values import UNTOLD
 T = TypeVar("T")
 
 PATIENCE_S = 20.0
-"""The time that a part of a page may take, so that a store that stands still does not hold up the rest."""
+"""The longest time of a part, so that a hanging store does not hold up the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class ErrorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorResponse(ErrorView):
-    """The answer to a program's request that failed."""
+    """The answer to a program's failed request."""
 
     error: str
 
@@ -59,14 +59,14 @@ def problem_of(error: PenstockError) -> ErrorResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePart(Generic[T]):
-    """A part of a page: its value, or why there is none."""
+    """A part of a page: its value, or its fault."""
 
     value: T | None = None
     fault: ErrorView | None = None
     error: PenstockError | None = field(default=None, metadata=UNTOLD)
 
     def check_asked(self) -> None:
-        """Raise an error of what was asked for. Other errors are the part's own."""
+        """Raise an error of the query. Other errors are the part's own."""
         if isinstance(self.error, CallError) and isinstance(self.error, ValueError | LookupError):
             raise self.error
 

@@ -1,4 +1,4 @@
-"""The JSON schemas of dataclasses: what pages show is what programs get. Pure."""
+"""The JSON schemas of dataclasses. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JsonSchemas:
         self._kinds: dict[str, Any] = {}
 
     def of(self, kind: Any) -> Json:  # noqa: ANN401 - a type, or what typing makes of several
-        """The schema of a type; that of a dataclass is put among the components."""
+        """A dataclass's schema is put among the components."""
         if kind in _PLAIN:
             return _PLAIN[kind]
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -79,7 +79,7 @@ def _bound(hint: Any, bound: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - types
 
 
 def _title(kind: Any) -> str:  # noqa: ANN401 - a type
-    """The name of a type among the components: ``Part_GroupRow_list``."""
+    """Such as ``Part_GroupRow_list``."""
     origin, arguments = typing.get_origin(kind), [one for one in typing.get_args(kind) if one is not ...]
     if origin is None:
         return getattr(kind, "__name__", str(kind))

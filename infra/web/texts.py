@@ -1,4 +1,4 @@
-"""Values as a page shows them: foreign text is harmless and visible. Pure."""
+"""Values on pages: foreign text is harmless and visible. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Printable characters that are drawn as nothing: fillers, blanks, and selectors of variants.
-
-Any number of selectors hides a text behind one letter; so the honest ones of emoji are shown too.
+"""Printable characters without a picture: fillers, blanks, and selectors of variants. Selectors can hide a text behind one letter; so the honest ones
+of emoji are shown too.
 """
 _PICTURES = 0x2400
 _DELETE = "\x7f"
 
 
 def visible(text: str) -> str:
-    """Foreign text whose every character can be seen: controls as their pictures, other unseen ones by their number."""
+    """Foreign text, with controls as pictures, and other unseen characters by number."""
     if not text.isprintable():
         text = "".join(char if char in _KEPT or char.isprintable() else _picture(char) for char in text)
     return text if text.isascii() else _BLANK.sub(lambda match: _numbered(match[0]), text)

@@ -31,7 +31,7 @@ _ELSEWHERE = ("sqlserver", "oracle", "db2", "cassandra", "vitess", "spanner")
 
 
 class _Databases(click.Group):
-    """The databases that are captured; of others that Debezium knows it says what to do."""
+    """The databases that are captured, and advice for Debezium's others."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _ELSEWHERE:
@@ -131,7 +131,7 @@ def postgres(
 
 
 def _check_password(dsn: str) -> None:
-    """Refuse a password on the command line, where everybody on the machine can read it."""
+    """Refuse a password on the command line, which is visible to all of the machine."""
     context = click.get_current_context()
     if context.get_parameter_source("dsn") is not click.core.ParameterSource.COMMANDLINE:
         return
@@ -189,7 +189,7 @@ def _opened(session: CommandSession, dsn: str, topic: str, options: PostgresOpti
 
 
 class _TopicSchema:
-    """The schema of the topic that a capture writes, for the capture's thread."""
+    """The schema of a capture's topic, for its thread."""
 
     def __init__(self, portal: Portal, lake: Lake, topic: str) -> None:
         self._portal, self._lake, self._topic = portal, lake, topic

@@ -1,4 +1,4 @@
-"""`penstock capture debezium`, `mariadb`, `mysql`, `signal` and `jars`: other databases, by Debezium's own engine."""
+"""`penstock capture debezium`, `mariadb`, `mysql`, `signal` and `jars`, by Debezium's engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ EPILOG = (
 
 
 def source_options(command: F) -> F:
-    """What all captures take whose state is in the lake."""
     options = (
         click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
         click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic."),
@@ -195,14 +194,12 @@ def _capture(session: CommandSession, properties: dict[str, str], topic: str, dr
 
 
 def place_text(progress: SourceProgress) -> str:
-    """Where in the source's log a capture is, for the end of a line."""
     return f"; at {progress.position}" if progress.position else ""
 
 
 def _spare_imports() -> None:
-    """Exempt from Python's collection of garbage what is in memory when a capture begins: modules, which stay.
-
-    Each of Java's collections has JPype run Python's, which holds up all of Python while it looks through everything: some 45 ms.
+    """Exempt the present objects, mostly modules, from Python's garbage collection. Each of Java's collections has JPype run Python's, which stops
+    Python for some 45 ms.
     """
     gc.collect()
     gc.freeze()
@@ -235,9 +232,8 @@ def _opened(
 def opened_topic(
     session: CommandSession, topic: str, options: SourceCaptureOptions, states: type[States], *, body_bytes: int = BODY_BYTES
 ) -> Iterator[CaptureResources[States]]:
-    """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
-
-    ``states``: what keeps the capture's state. ``body_bytes``: the limit of a topic that is made.
+    """A capture's topic, made if missing, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema. ``states``:
+    the keeper of the capture's state. ``body_bytes``: the limit of a new topic.
     """
     from ....log import InvalidArgument
 

@@ -14,7 +14,7 @@ from .capture_topic import CaptureOutput, answer
 
 _URL = "PENSTOCK_MONGODB"
 _BODY_BYTES = 68 * 1024 * 1024
-"""A document has at most 16 MiB, which as a JSON text within JSON may take four times as much."""
+"""A document has at most 16 MiB, which as JSON text within JSON may take four times as much."""
 
 
 @click.command(epilog=EPILOG)

@@ -1,4 +1,4 @@
-"""What all captures' commands have in common: the wait for the database, the topic, and the lines printed."""
+"""The common part of captures' commands: database, topic, and printed lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound="CaptureProgress")
 
 BODY_BYTES = 16 * 1024 * 1024
-"""The limit of a topic that a capture makes."""
+"""The limit of a capture's new topic."""
 _LINE_EVERY_S = 10.0
 
 patience_option = click.option(
@@ -38,7 +38,7 @@ patience_option = click.option(
 
 
 def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOptions) -> T:
-    """The first answer of a database, which may just be starting again. A signal ends the wait at once: nothing has begun."""
+    """The first answer of a database, which may just be starting. A signal ends the wait at once."""
     from ....cdc.capture.runner import first_answer
 
     return session.signals.interruptible(lambda: first_answer(ask, options.patience_s, now_s=time.monotonic, pause=time.sleep))
@@ -46,7 +46,6 @@ def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOption
 
 @contextmanager
 def opened_lake(session: CommandSession) -> Iterator[tuple[Portal, Lake]]:
-    """The lake and the loop that it runs in, until the block ends."""
     from ....log.runtime.portal import Portal
 
     async def opened() -> Lake:
@@ -64,7 +63,7 @@ def opened_lake(session: CommandSession) -> Iterator[tuple[Portal, Lake]]:
 
 
 async def made_topic(lake: Lake, topic: str, *, body_bytes: int, schema: TopicSchema | None = None) -> TopicRecord:
-    """The topic's record. It is made when there is none."""
+    """The topic's record, made if missing."""
     from ....log import MessageType, TopicLimits, TopicNotFound, TopicSettings
 
     try:
@@ -78,19 +77,17 @@ class CaptureOutput(Generic[P]):
     """The lines printed during a capture."""
 
     def __init__(self, session: CommandSession, topic: str, place: Callable[[P], str]) -> None:
-        """``place`` says where a capture is, for the end of a line."""
+        """``place``: a capture's place, for the end of a line."""
         self._session, self._topic, self._place = session, topic, place
         self._started_s = self._line_s = time.monotonic()
         self._before = 0
 
     def tell(self, progress: P) -> None:
-        """Print a line now and then."""
         now_s = time.monotonic()
         if now_s - self._line_s >= _LINE_EVERY_S:
             self._line(progress, now_s)
 
     def end(self, progress: P) -> None:
-        """Print the total."""
         self._line_s, self._before = self._started_s, 0
         self._line(progress, time.monotonic())
 

@@ -163,13 +163,13 @@ def _document(cut: Cut) -> Mapping[str, object]:
 
 
 def _line(cut: Cut) -> tuple[str, str, str]:
-    """Places, the time of the newest change, and when it was recorded."""
+    """Places, the time of the newest change, and that of the cut."""
     places = ", ".join(f"{place} ({name})" for name, place in sorted(cut.places.items()))
     committed = "" if cut.source_us is None else _time(cut.source_us)
     return places, committed, _time(1000 * cut.at_ms)
 
 
 def _time(at_us: int) -> str:
-    """A time for people and programs, to the microsecond where that says more: it names the cut."""
+    """A time to the microsecond where needed: it names the cut."""
     exact = "microseconds" if at_us % 1000 else "milliseconds"
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec=exact).replace("+00:00", "Z")

@@ -27,7 +27,7 @@ _UNTOLD = (
 def retype_targets(
     session: CommandSession, topic: str, options: SyncOptions, *, s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
 ) -> int:
-    """Say what would be done, ask, and do it. ``options``: those of the sync. Returns the exit code."""
+    """Show the plan, confirm it, and carry it out. ``options``: the sync's. Returns the exit code."""
     from ....change_data import retype
 
     retyped = partial(retype, session.lake_url, topic, options, coordination=session.coordination)

@@ -36,7 +36,6 @@ _TAIL_BYTES = 4_000
 
 
 def _read_config(context: click.Context, _param: click.Parameter, path: Path | None) -> SyncFile | None:
-    """Take the file's settings for defaults."""
     if path is None:
         return None
     from .sync_file import read_file
@@ -115,7 +114,7 @@ class _Job:
         self._noise = noise
 
     def stop(self) -> None:
-        """Ask the process to end after the batch under way. May be called by a signal handler."""
+        """End the process after the batch under way. May be called by a signal handler."""
         assert self.process.stdin is not None
         try:
             os.write(self.process.stdin.fileno(), b"stop\n")
@@ -128,7 +127,7 @@ class _Job:
             yield json.loads(line)
 
     def tail(self) -> str:
-        """The last lines that Spark wrote."""
+        """Spark's last lines."""
         size = self._noise.seek(0, os.SEEK_END)
         self._noise.seek(max(0, size - _TAIL_BYTES))
         return self._noise.read().decode(errors="replace").strip()
@@ -279,7 +278,6 @@ def _show_status(session: CommandSession, topic: str, name: str) -> int:
 
 
 def _s3(into: str) -> dict[str, Any] | None:
-    """Spark's S3 settings when the targets lie there."""
     parts = urlsplit(into)
     if parts.scheme not in ("s3", "s3a"):
         return None

@@ -1,4 +1,4 @@
-"""The error that ended a sync's process, as one of ours. It has a module of its own, as the parent process unpickles it by its name."""
+"""The error of a sync's process, as a Penstock error. This module is its own, as the parent process unpickles the error by its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SyncFailed(RetryError):
 
 
 def as_ours(error: Exception, into: str) -> PenstockError:
-    """An error of a sync into this folder that can travel, with the traceback as a note for ``--debug``. Our errors stay as they are."""
+    """A picklable error of a sync into this folder, with the traceback as a note for ``--debug``. Penstock errors stay as they are."""
     if isinstance(error, PenstockError):
         return error
     observed = f"{_name(error)}: {_said(error)}"
@@ -41,7 +41,7 @@ def as_ours(error: Exception, into: str) -> PenstockError:
 
 
 def ended(code: int, tail: str, into: str) -> SyncFailed:
-    """The error for a sync's process that ended and said nothing. ``tail``: the last lines of its standard error."""
+    """The error for a sync's process that ended without one. ``tail``: the last lines of its standard error."""
     how = f"exit code {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
     last = tail.rpartition("\n")[2]
     ours = SyncFailed(
@@ -56,7 +56,7 @@ def ended(code: int, tail: str, into: str) -> SyncFailed:
 
 
 def _name(error: Exception) -> str:
-    """The name of an error. Spark names its errors by conditions."""
+    """Spark names its errors by conditions."""
     condition = None
     with suppress(AttributeError):
         condition = error.getCondition()  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ def _name(error: Exception) -> str:
 
 
 def _said(error: Exception) -> str:
-    """The text of an error. For a page of Spark's it is the last line that is no call; for others it is all, in a line and without colours."""
+    """The text of an error: of Spark's pages the last line that is no call, of others all, in a line and without colours."""
     text = str(error)
     if type(error).__module__.startswith(("pyspark", "py4j")):
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]

@@ -36,14 +36,14 @@ class SyncFile:
     """The content of a file."""
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """The values of the command's options, by their names in the command."""
+    """The command's values, by its own names of them."""
     rename: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The options of tables, by name or pattern and by the options' names in `TableOptions`."""
 
 
 def read_file(path: Path, params: Iterable[click.Parameter]) -> SyncFile:
-    """Read a file. ``params``: the options of the command. Raises `InvalidArgument`, which names the line and the option."""
+    """Read a file. ``params``: the options of the command. Raises `InvalidArgument` with the line and the option."""
     try:
         text = path.read_text("utf-8")
         found = tomllib.loads(text)
@@ -101,7 +101,6 @@ class _Reader:
         return found
 
     def _checked(self, keys: Sequence[str], table: str, options: Mapping[str, Any]) -> None:
-        """Check some options of a table."""
         try:
             TableOptions(**options).checked(table)
             TableDeclarations.of({table: options.get("columns", {})}, None)
@@ -127,7 +126,7 @@ class _Reader:
         return InvalidArgument(message, operation="sync", object=where, expected=expected, observed=shown, hint=hint)
 
     def _line(self, keys: Sequence[str]) -> int:
-        """The number of the line that says a key: each key is looked for from the line of the one before it on."""
+        """Each key is searched from the line of the one before."""
         number = 0
         for key in keys:
             word = re.compile(rf"(?<![\w*-]){re.escape(key)}(?![\w*-])")

@@ -1,8 +1,7 @@
-"""The side of `penstock sync` that does the work, mostly by Spark. It is a process of its own, which gets its task and the word to stop by
-lines on standard input.
+"""The working side of `penstock sync`, mostly Spark, with its task and the stop as lines on standard input.
 
-It is a process of its own because Spark takes over the signals of its process, and writes much. Its standard output is for reports, one
-JSON object a line; Spark's output goes to standard error. It ends when its parent does.
+It is a process of its own because Spark takes over the signals of its process, and writes much. Its standard output is for reports, one JSON object a
+line; Spark's output goes to standard error. It ends when its parent does.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from .sync_options import options_from
 
 
 def main() -> int:
-    """Sync, and tell the parent."""
     reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     lock = threading.Lock()

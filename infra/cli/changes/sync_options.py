@@ -25,22 +25,20 @@ _OF_COMMAND: Mapping[str, tuple[OptionField, object]] = {
     ),
     "interval": (OptionField(Period(), "The time between the beginnings of two batches."), timedelta(seconds=5)),
 }
-"""Options in whose place `SyncOptions` has others."""
+"""Options that replace those of `SyncOptions`."""
 SETTINGS: Mapping[str, OptionType] = {
     name: one.type for name, (one, _) in {**_OF_SYNC, **_OF_COMMAND}.items() if one.in_file and not isinstance(one.type, ByName)
 }
-"""The settings of a file, by the names of their options."""
 
 
 def sync_options(command: F) -> F:
-    """The command with all options of a sync."""
     for name, (one, default) in reversed([*_OF_SYNC.items(), *_OF_COMMAND.items()]):
         command = click.option(_flag(name, one), name, help=one.help, metavar=one.metavar, **_form(one.type, default))(command)
     return command
 
 
 def _flag(name: str, one: OptionField) -> str:
-    """The option's name on the command line, in the singular where it may be repeated."""
+    """The option on the command line, in the singular if repeatable."""
     return f"--{(name.removesuffix('s') if _is_repeated(one.type) else name).replace('_', '-')}"
 
 
@@ -67,14 +65,14 @@ def _form(type_: OptionType, default: Any) -> dict[str, Any]:  # noqa: ANN401 - 
 
 
 def values_of(given: Mapping[str, Any], rename: Mapping[str, str], tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The values of a sync's options, as JSON takes them. ``given``: as click parsed it; the others are the file's."""
+    """The values of a sync's options, as JSON takes them. ``given``: click's; the others are the file's."""
     values: dict[str, Any] = {name: _value(name, one, given[name], default) for name, (one, default) in _OF_SYNC.items()}
     values["trigger"] = "available_now" if given["once"] else given["interval"].total_seconds()
     return {**values, "rename": {**rename, **values["rename"]}, "table_options": tables}
 
 
 def options_from(values: Mapping[str, Any]) -> SyncOptions:
-    """The options of these values. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     return SyncOptions(
         **{**values, "table_options": {table: TableOptions(**one) for table, one in values["table_options"].items()}}
     )

@@ -1,4 +1,4 @@
-"""`penstock sync --dry-run`: what would become of each table, by a look at the topic and at the targets."""
+"""`penstock sync --dry-run`: the outcome for each table, by a look at the topic and at the targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _WHAT = {
 
 
 def show_preview(session: CommandSession, topic: str, options: SyncOptions, engine: str) -> int:
-    """Show what a sync would do."""
     from ....cdc.delta.tables import DeltalakeTargets
     from ....cdc.sync.plan import SyncPlan
     from ....cdc.sync.preview import preview

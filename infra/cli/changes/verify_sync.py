@@ -122,7 +122,6 @@ def _key_of(source: Rows, target: DeltaRows) -> Sequence[str]:
 
 
 def _show_not_compared(session: CommandSession, table: str, error: InvalidArgument) -> None:
-    """Show a table that cannot be compared: the others are compared all the same."""
     if session.as_json:
         output.emit({"table": table, "equal": False, "error": error.kind, "message": str(error)})
     else:
@@ -156,6 +155,6 @@ def _lines(difference: RowDifference) -> list[tuple[str, ...]]:
 
 
 def _value(value: object) -> str:
-    """A value as text in which people tell NULL, an empty text and a number's text apart."""
+    """A value as text that parts NULL, an empty text and a number's text."""
     text = "NULL" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
     return text if len(text) <= _VALUE_CELLS else text[: _VALUE_CELLS - 1] + "…"

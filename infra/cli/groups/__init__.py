@@ -1,1 +1,1 @@
-"""Commands about consumer groups: consuming, where groups stand, parked and dead messages, and the processes behind them."""
+"""Commands about consumer groups: consuming, progress, parked and dead messages, and processes."""

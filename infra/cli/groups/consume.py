@@ -153,5 +153,5 @@ def command(
 
 
 def _threads(threads: int, most: int | None) -> int:
-    """The number of threads: more threads than messages would wait in vain."""
+    """The number of threads, at most one for each message."""
     return threads if most is None else min(threads, most)

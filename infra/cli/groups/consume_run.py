@@ -1,4 +1,4 @@
-"""The work of `penstock consume`: its listener, and when the command ends."""
+"""The listener of `penstock consume`, and the command's end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _SHORT_S, _LOOK_S = 0.02, 0.25
 _QUEUES_COME_S = 20.0
-"""How long a consumer that owns no queue yet waits for those of one that died: the longest lease, and a quarter more."""
+"""The wait of a consumer without queues for those of a dead one: the longest lease, and a quarter more."""
 
 
 class ConsumeRun:
-    """The listener, and the events that the main thread waits for meanwhile."""
+    """The listener, and events for the main thread."""
 
     def __init__(self, handle: Callable[[Any], object], *, one_by_one: bool, most: int | None) -> None:
         self._handle = handle
@@ -37,17 +37,16 @@ class ConsumeRun:
         self.gate = MessageLimiter(most)
         self._error: BaseException | None = None
         self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """One item whenever something may have ended. Its ``put`` may be called by a signal handler."""
+        """One item for each possible end. Its ``put`` may be called by a signal handler."""
         self._started_s = self._active_s = time.monotonic()
         self._ended = threading.Event()
         self.listener: Callable[..., object] = self._named(handle)
 
     def wake(self) -> None:
-        """Look again whether to end."""
         self._events.put(None)
 
     def _named(self, handle: Callable[[Any], object]) -> Callable[..., object]:
-        """The listener, under the name of the user's function: errors and the log name it."""
+        """The listener, under the user's name for errors and the log."""
 
         def listen(given: Any) -> object:  # noqa: ANN401 - a message, or a list
             return self._listen(given)
@@ -101,7 +100,7 @@ class ConsumeRun:
     # --- In the main thread -------------------------------------------------------------------------------------------------------
 
     def wait(self, consumer: PushConsumer, stopped: Callable[[], bool], until_idle: timedelta | None) -> None:
-        """Wait until the command is to end: stopped, finished, failed or idle."""
+        """Wait for the command's end: stopped, finished, failed or idle."""
         threading.Thread(target=self._watch, args=(consumer,), name="penstock-consume", daemon=True).start()
         idle_s = None if until_idle is None else until_idle.total_seconds()
         while not (stopped() or self.gate.finished or self._error is not None):
@@ -113,7 +112,7 @@ class ConsumeRun:
                 continue
 
     def end(self, consumer: PushConsumer) -> None:
-        """Let running handlers end. Raises the error that ended the command."""
+        """Raises the error that ended the command."""
         if consumer.error is None and (self.gate.limited or self._error is not None):
             consumer.drain()
             self.give_back()
@@ -122,7 +121,7 @@ class ConsumeRun:
             raise self._error
 
     def give_back(self) -> None:
-        """Release messages that wait to be let in, or that were not processed: the consumer gives them back."""
+        """Release unprocessed messages, which the consumer gives back."""
         self.gate.close()
         self._ended.set()
 
@@ -144,5 +143,5 @@ class ConsumeRun:
 
 
 def _has_work(one: QueueStatistics) -> bool:
-    """Whether anything is to be done now. Messages that were fetched and are about to be granted are neither ready nor in flight."""
+    """Fetched messages about to be granted are neither ready nor in flight."""
     return one.ready_messages > 0 or one.inflight_messages > 0 or one.lag_messages > one.waiting_messages + one.parked_groups

@@ -31,7 +31,6 @@ def command() -> None:
 
 
 def chosen(function: F) -> F:
-    """The options that choose dead letters."""
     for option in reversed(
         (
             click.option("--topic", shell_complete=completion.topics, help=LETTER_FILTERS["topic"]),

@@ -71,7 +71,6 @@ for _one in (describe, lag, parked, release, skip):
 
 
 def changeable(function: F) -> F:
-    """The options for settings that can be changed later."""
     schedules, policies = (click.Choice([one.value for one in kind]) for kind in (Schedule, DeadLetterPolicy))
     for option in reversed(
         (
@@ -258,7 +257,7 @@ def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_intervals(policy: RetryPolicy, given: Mapping[str, timedelta]) -> None:
-    """Raise a usage error for an interval that its schedule does not heed."""
+    """Raise a usage error for an interval without effect."""
     if policy.schedule is Schedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
         raise click.UsageError("RocketMQ's table has its own intervals; give --retry fixed or exponential too.")
     if policy.schedule is Schedule.FIXED and "interval_max" in given:

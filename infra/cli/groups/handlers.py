@@ -1,4 +1,4 @@
-"""The handlers of `penstock consume`: printing a message, running a command, or calling a user's function."""
+"""The handlers of `penstock consume`: printing, a command, or a user's function."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from ..messages.rendering import JsonLineOutput, LineOutput, delivery
 Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
 
 EX_DATAERR = 65
-"""The exit code of a command whose message can never be processed."""
+"""The exit code for a message that can never be processed."""
 
 
 _NOT_RUN = {126: "it may not be executed", 127: "it was not found"}
-"""What the exit codes of a shell say that has not run the command. They say nothing of the message."""
+"""A shell's exit codes for a command that has not run."""
 
 
 class CommandNotRun(CallError):
-    """The command of ``--exec`` cannot be run, so no message can be processed."""
+    """The command of ``--exec`` cannot be run."""
 
     kind = "command_not_run"
 
 
 class CommandFailed(Exception):
-    """A command ended with an exit code other than 0, or took too long."""
+    """A command failed, or took too long."""
 
 
 class MessagePrinter:
-    """Prints messages, and returns once the lines are out of this process."""
+    """Prints messages, and returns after the flush."""
 
     def __init__(self, topic: str, *, as_json: bool) -> None:
         self._sink = JsonLineOutput(topic, spelt=delivery) if as_json else LineOutput(topic)
@@ -97,7 +97,6 @@ class CommandRunner:
         return ConsumeResult.SUCCESS
 
     def kill(self) -> None:
-        """End all running commands at once."""
         for process in list(self._running):
             _kill(process)
 
@@ -130,7 +129,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def imported(name: str) -> Callable[..., object]:
-    """The function that ``module:function`` names; modules of the working directory are found too. Raises a usage error."""
+    """The function of ``module:function``, also from the working directory. Raises a usage error."""
     module, colon, path = name.partition(":")
     if not (module and colon and path):
         raise click.UsageError(f"{name!r} names no function; write module:function.")

@@ -1,4 +1,4 @@
-"""The commands `penstock group describe` and `penstock group lag`: how far groups are, and what holds them up."""
+"""The commands `penstock group describe` and `penstock group lag`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _watch(
     look: Callable[[], list[T]],
     parts: Callable[[list[T]], list[Table | str]],
 ) -> NoReturn:
-    """Refresh until a signal. An error that may pass is shown, and the next look may succeed."""
+    """Refresh until a signal. A passing error is shown."""
     from ....log import RetryError
 
     found, trouble = look(), ""
@@ -151,7 +151,7 @@ def _watch(
 
 
 def _brief(found: GroupProgress) -> list[Table | str]:
-    """The parts in short form, so that 16 queues fit on a terminal."""
+    """Short forms of the parts, so that 16 queues fit on a terminal."""
     facts = zip(_PROGRESS, output.cells(found, _PROGRESS), strict=True)
     line = "   ".join(f"{name} {output.format_value(value)}" for name, value in facts)
     return [f"{found.group}   {found.settings.delivery_order}   {line}", *_queues(found)]
@@ -165,5 +165,4 @@ def _queues(found: GroupProgress) -> list[Table | str]:
 
 
 def _age(age: timedelta) -> timedelta:
-    """An age to the second; nobody reads more of it."""
     return timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age

@@ -1,4 +1,4 @@
-"""Dead letters that are chosen, and shown."""
+"""Chosen dead letters, in lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REASON_CELLS, _BODY_CELLS_MIN = 36, 20
 
 
 def of_origin(topic: str | None, reason: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The dead letters of messages of this topic whose reason holds this text; None: all."""
+    """The dead letters of this topic with this text in their reason; None: all."""
     for batch in batches:
         if topic is None and reason is None:
             yield batch
@@ -26,7 +26,6 @@ def of_origin(topic: str | None, reason: str | None, batches: Iterator[pa.Record
 
 
 def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first dead letters, this many at most."""
     left = limit
     for batch in batches:
         batch = batch.slice(0, left)
@@ -37,7 +36,7 @@ def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def show(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
-    """Show one line a dead letter, under one heading. Returns how many there are."""
+    """Show one line a dead letter. Returns their number."""
     count = 0
     cells: dict[str, int] | None = None
     for batch in batches:
@@ -51,7 +50,7 @@ def show(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
 
 
 def show_json(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
-    """Show one JSON object a dead letter. Returns how many there are."""
+    """Show one JSON object a dead letter. Returns their number."""
     count = 0
     for batch in batches:
         count += batch.num_rows
@@ -74,8 +73,6 @@ def _line(letter: MessageView) -> dict[str, str]:
 
 
 def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
-    """The widths that the first batch needs."""
-
     def longest(name: str, least: int, most: int) -> int:
         return min(most, max(least, *(len(row[name]) for row in rows)))
 

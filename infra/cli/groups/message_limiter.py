@@ -1,4 +1,4 @@
-"""How many messages a command may still take. Threads and tasks ask before each message."""
+"""The limit on a command's messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 
 class MessageLimiter:
-    """Lets messages in one by one until ``most`` of them are done (None: without end). A message that failed makes room for another."""
+    """A gate for messages, open until ``most`` of them are done (None: without end). A failed message makes room for another."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -20,21 +20,18 @@ class MessageLimiter:
 
     @property
     def finished(self) -> bool:
-        """Whether as many messages are done as may be."""
         return self._most is not None and self._done >= self._most
 
     @property
     def limited(self) -> bool:
-        """Whether there may be threads or tasks that wait."""
         return self._most is not None
 
     @property
     def running(self) -> int:
-        """The number of messages that have entered, and not left."""
         return self._inside
 
     def enter(self) -> Future[bool]:
-        """Ask to enter. The answer says whether to go on, once that is known; False: the gate is closed."""
+        """Request to enter. The answer may come later; False: the gate is closed."""
         answer: Future[bool] = Future()
         with self._lock:
             self._waiting.append(answer)
@@ -43,7 +40,6 @@ class MessageLimiter:
         return answer
 
     def leave(self, *, done: bool) -> None:
-        """Leave the gate with a message that is done, or has failed."""
         with self._lock:
             self._inside -= 1
             self._done += done
@@ -51,14 +47,13 @@ class MessageLimiter:
         _resolve(answered)
 
     def close(self) -> None:
-        """Turn away all that wait, and all later ones."""
         with self._lock:
             self._closed = True
             answered = self._next()
         _resolve(answered)
 
     def _next(self) -> list[tuple[Future[bool], bool]]:
-        """The futures that wait no longer, and their answers, which are to be set without the lock."""
+        """The futures that wait no longer, to be set without the lock."""
         answered = []
         while self._waiting and (self._closed or self._has_room()):
             self._inside += not self._closed

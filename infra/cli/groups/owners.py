@@ -1,4 +1,4 @@
-"""What `penstock group describe` says of owners whose queues wait: a queue keeps a dead owner until another worker takes it."""
+"""The owners of waiting queues: a queue keeps a dead owner until another worker takes it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ if TYPE_CHECKING:
     from ....coordinator import GroupDescription, WorkerStatus
 
 SUSPICIOUS = timedelta(seconds=5)
-"""The age of the oldest message from which the owners are watched: that of the messages of a group at work is usually below it."""
+"""The age of the oldest message from which owners are watched."""
 WATCHED = timedelta(seconds=25)
-"""The longest watch: the 20 s between two heartbeats of an idle worker, and a quarter more. The usual leases are shorter."""
+"""The 20 s between two heartbeats of an idle worker, and a quarter more. The usual leases are shorter."""
 _ENDED = "ended"
 _DEAD = "is dead: it did not renew its lease"
 _SAID = {"silent": f"has been silent for {output.format_value(WATCHED)}", "expired": _DEAD, "fenced": _DEAD, _ENDED: "has ended"}
-"""What is said of an owner by its state, unless it lives."""
 _SHOWN = 8
-"""The number of characters shown of a worker's id; enough to tell workers apart."""
 
 
 def owner_text(owner: str) -> str:
-    """A member's id in short form."""
     return f"{owner[:_SHOWN]}…{owner[owner.rfind('/') :]}" if len(owner) > 2 * _SHOWN else owner
 
 
 def verdicts(found: GroupDescription, workers: Sequence[WorkerStatus]) -> Iterator[str]:
-    """A line for each owner that may not live, and one that says whether anybody takes its queues."""
+    """A line for each owner that may not live, and one about the takers."""
     by_worker = {one.worker: one for one in workers}
     states: set[str] = set()
     for owner in sorted({one.owner for one in found.queues if one.owner}):
@@ -51,7 +48,7 @@ def verdicts(found: GroupDescription, workers: Sequence[WorkerStatus]) -> Iterat
 
 
 def _state(owner: str, seen: WorkerStatus | None) -> str:
-    """The state of an owner's worker. A worker that lists the owner no more has outlived it."""
+    """A worker that does not list the owner any more has outlived it."""
     if seen is None or seen.heartbeat is None:
         return _ENDED
     listed = {f"{seen.worker}/{one.number}" for one in seen.heartbeat.members}

@@ -17,7 +17,6 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def chosen(function: F) -> F:
-    """The options that choose parked message groups."""
     for option in reversed(
         (
             click.option("--topic", shell_complete=completion.topics, help="Only parked groups of this topic."),

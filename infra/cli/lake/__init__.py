@@ -1,1 +1,1 @@
-"""Commands about what a lake stores: topics, delayed messages, transactions, and the maintenance of all of it."""
+"""Commands about stored data: topics, delayed messages, transactions, and maintenance."""

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ....coordinator.maintenance import OnStep
 
 _QUIET = {"caught_up", "floor", "lag_ms"}
-"""Figures of a step that alone do not make it worth a line."""
+"""Figures of a step that alone are not worth a line."""
 _LOOKS, _LOOKS_MIN, _LOOKS_MAX = timedelta(seconds=30), timedelta(seconds=1), timedelta(hours=1)
-"""The time between two looks at all groups for their metrics, and its bounds."""
+"""The time between two looks at all groups, and its bounds."""
 _QUIET_OF = {"publish": {*_QUIET, "entries"}, "iceberg": {"version", "delta_version"}}
-"""The same of single steps. Entries without rows say that a topic was made, altered or deleted, and nothing becomes visible by them."""
+"""The same of single steps. Entries without rows show no messages."""
 
 
 @click.command()

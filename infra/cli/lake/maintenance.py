@@ -1,4 +1,4 @@
-"""The maintenance of a lake's topics by the command line: once, or as one of the processes that share the role."""
+"""The maintenance of topics by the command line: once, or as one of the processes that share the role."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from ...lake_metrics import LakeMetrics
 
 
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:
-    """Carry out every step of every topic once."""
     timers = Timers(lake)
     upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(), timers)
     for name in chosen or await upkeep.topics():
@@ -40,7 +39,6 @@ async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> Non
 
 
 async def _finish_once(lake: Lake, report: OnStep) -> None:
-    """Finish the transactions left over in all producer groups."""
     finisher = finisher_of(lake.transactions, report=partial(_report_transactions, report))
     for group in sorted(await finisher.groups()):
         try:
@@ -59,8 +57,8 @@ async def maintain_forever(
     metrics: Metrics,
     look_interval: timedelta | None = None,
 ) -> None:
-    """Play the roles that maintain a lake until ``stop`` is set; steps under way are ended first. Faults of the store are reported and
-    outlived. With a ``look_interval`` also count all groups and timers, again and again.
+    """Play the roles that maintain a lake until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived. With
+    a ``look_interval`` also count all groups and timers.
     """
     timers = Timers(lake)
     metrics.watch(lambda: timer_samples(dict(timers.statistics)))
@@ -104,9 +102,7 @@ def _report_transactions(report: OnStep, what: str, error: PenstockError) -> Non
 async def _prepared(
     lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions, timers: Timers
 ) -> tuple[LakeMaintenance, Sequence[str]]:
-    """The upkeep with the named topics and their timer logs. Raises `TopicNotFound` for a name that is not there, and the error of a store
-    that is unfit for writing.
-    """
+    """Raises `TopicNotFound`, and the error of a store that is unfit for writing."""
     await probe_conditional_writes(lake.store, lake.runtime)
     delayed = []
     for name in names:

@@ -29,12 +29,11 @@ def command() -> None:
 
 
 def schema_source(text: str) -> SchemaLike:
-    """The schema that an option names: SQL, or a file behind an ``@``."""
+    """The schema of an option: SQL, or a file behind an ``@``."""
     return Path(text[1:]).expanduser() if text.startswith("@") else text
 
 
 def _changes_of_names(function: F) -> F:
-    """The options that say what becomes of fields that a new schema does not have."""
     rename = click.option("--rename", multiple=True, metavar="OLD=NEW", help="A field's path, and its new name; may be repeated.")
     retire = click.option("--retire", multiple=True, metavar="FIELD", help="The path of a field to retire; may be repeated.")
     return rename(retire(function))

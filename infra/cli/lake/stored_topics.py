@@ -1,4 +1,4 @@
-"""Topics as objects in the store, for the commands that work below producers and readers."""
+"""Topics as objects in the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def run_async(session: CommandSession, work: Callable[[Lake], Awaitable[T]], *, read_only: bool = False) -> T:
-    """Run ``work`` with the lake on an event loop of its own. Ctrl-C and SIGTERM cancel it, and are raised once it has ended."""
+    """Run ``work`` with the lake on an event loop of its own. Ctrl-C and SIGTERM cancel it, and are raised at its end."""
 
     async def call() -> T:
         async with session.open_async(read_only=read_only) as lake:
@@ -52,18 +52,16 @@ def _run(call: Callable[[], Awaitable[T]]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class LakeContent:
-    """The content of a lake's folder of topics."""
+    """The topics' folder of a lake."""
 
     records: dict[str, TopicRecord]
-    """The settings by topic."""
     unreadable: dict[str, PenstockError]
-    """Topics whose settings cannot be read, and folders that are no topic's, each with the reason."""
+    """Unreadable topics and foreign folders, with reasons."""
 
 
 async def stored_topics(store: ObjectStore, names: Sequence[str] = (), *, deleted: bool = False) -> LakeContent:
-    """The named topics, or all; with ``deleted`` also deleted ones. Raises `TopicNotFound` for a name that is not there.
-
-    A topic that cannot be read must not keep the others from being maintained.
+    """The named topics, or all; with ``deleted`` also deleted ones. Raises `TopicNotFound`. An unreadable topic does not keep the others from being
+    maintained.
     """
     found = LakeContent({}, {})
     for name in names or await store.list_folders(TOPICS):
@@ -81,7 +79,7 @@ async def stored_topics(store: ObjectStore, names: Sequence[str] = (), *, delete
 
 
 async def stored_topic(store: ObjectStore, name: str) -> TopicRecord:
-    """The settings of one topic. Raises `TopicNotFound`, or the reason why they cannot be read."""
+    """Raises `TopicNotFound`, or the reason why the settings are unreadable."""
     found = await read_record(store, TopicPaths.of(name))
     if found is None or found[0].deleted:
         raise _not_found(name)

@@ -55,7 +55,6 @@ _ICEBERG = "Whether the table is listed in Iceberg's metadata too."
 
 
 def _defaults() -> dict[str, str]:
-    """The values that a new topic has where none is given, for people."""
     limits = TopicLimits()
     sizes = {name: output.size_text(getattr(limits, name)) for name in ("body_bytes", "properties_bytes", "group_bytes")}
     durations = {"retention": RETENTION_DEFAULT, "delay": limits.delay}
@@ -64,7 +63,7 @@ def _defaults() -> dict[str, str]:
 
 
 def changeable(*, new: bool) -> Callable[[F], F]:
-    """The options for settings that can be changed later; of a ``new`` topic with their defaults."""
+    """The options for changeable settings; of a ``new`` topic with defaults."""
     defaults = _defaults() if new else {}
 
     def given(function: F) -> F:
@@ -89,7 +88,6 @@ def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> No
 
 
 def fixed(function: F) -> F:
-    """Options for settings that cannot be changed, which say why."""
     for name in ("--queues", "--type"):
         function = click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed)(function)
     return function

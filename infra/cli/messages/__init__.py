@@ -1,4 +1,1 @@
-"""Commands that send and show messages.
-
-Those that consume in a group are in `groups`.
-"""
+"""Commands that send and show messages. Those that consume in a group are in `groups`."""

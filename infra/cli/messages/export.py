@@ -24,17 +24,15 @@ from .rendering import MessageSink
 _ROW_GROUP_BYTES = 64 * 2**20
 CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", VALUE}), "body_base64")
 _NOT_IN_CSV = {"body", "key", "headers"}
-"""What CSV of a topic with a schema leaves out, unless it is asked for; bodies are NULL there."""
+"""The columns that CSV of a topic with a schema leaves out by default; bodies are NULL there."""
 
 
 @contextmanager
 def export(
     url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, asked: bool = False, as_csv: bool = False
 ) -> Iterator[MessageSink]:
-    """A file of Parquet, JSON lines or CSV, by its name (``-``: JSON lines or CSV on standard output). It is complete when the block has
-    ended.
-
-    ``shown`` are the columns of the batches; ``asked`` says that a user chose them, and they are not all.
+    """A file of Parquet, JSON lines or CSV, by its name (``-``: JSON lines or CSV on standard output), complete at the end of the block. ``shown``
+    are the columns of the batches; ``asked``: a user chose them.
     """
     name = plain_name(url)
     if url == "-":
@@ -60,15 +58,13 @@ def export(
 
 
 def lines(topic: str, shown: pa.Schema, *, asked: bool, as_csv: bool) -> MessageSink:
-    """JSON lines or CSV on standard output."""
     return _csv_lines(topic, shown, asked, output.write_text) if as_csv else _Lines(_json(topic, asked), output.write_text)
 
 
 class _RowGroups:
-    """Gathers small batches, as one row group for each would make a slow file. The columns are those of the first batch."""
+    """Small batches, joined to larger row groups for the file's speed. The columns are those of the first batch."""
 
     def __init__(self, file: BinaryIO, of_none: pa.Schema) -> None:
-        """``of_none`` are the columns where there is no batch."""
         self._file, self._of_none = file, of_none
         self._writer: pq.ParquetWriter | None = None
         self._batches: list[pa.RecordBatch] = []
@@ -81,7 +77,7 @@ class _RowGroups:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left, and the end of the file."""
+        """Write the rest, and the end of the file."""
         if self._batches or self._writer is None:
             self._flush()
         assert self._writer is not None, "it was just made, or before"
@@ -97,7 +93,6 @@ class _RowGroups:
 
 
 def check_csv(session: CommandSession, file: str | None, *, as_csv: bool) -> None:
-    """Raise a usage error where ``--csv`` contradicts another option."""
     if as_csv and session.as_json:
         raise click.UsageError("Either --csv or --json.")
     if as_csv and file not in (None, "-"):
@@ -115,13 +110,12 @@ class _Lines:
 
 
 def _json(topic: str, asked: bool) -> Callable[[pa.RecordBatch], str]:
-    """What makes JSON lines of a batch."""
     documents = documents_asked_for if asked else lambda batch: map(message_document, views(topic, batch))
     return lambda batch: "".join(map(output.json_line, documents(batch)))
 
 
 def _csv_lines(topic: str, shown: pa.Schema, asked: bool, write: Callable[[str], object]) -> MessageSink:
-    """CSV, whose heading is written at once. The fields of a topic with a schema are columns."""
+    """CSV, with the fields of a schema as columns."""
     if not asked and VALUE not in shown.names:
         write(csv_text([CSV_COLUMNS]))
         return _Lines(lambda batch: csv_text(map(_csv_row, views(topic, batch))), write)
@@ -138,7 +132,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _csv_row(message: MessageView) -> list[object]:
-    """The JSON document's values: lists and properties as JSON, and an empty cell for nothing."""
+    """Lists and properties are JSON, and None is an empty cell."""
     found = message_document(message)
     return [csv_cell(found[name]) for name in CSV_COLUMNS]
 

@@ -1,4 +1,4 @@
-"""Rows of topics with a schema as `penstock read` shows them: one column for each field."""
+"""Rows of topics with a schema in `penstock read`: one column for each field."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN = ("queue", "offset", "store_timestamp", "message_group", "tag")
-"""The columns of a message that stand before its fields, unless others are asked for."""
+"""The columns before a message's fields."""
 _CELLS_MIN, _CELLS_MAX = 5, 32
 
 
 def chosen(columns: str | None) -> tuple[str, ...] | None:
-    """The names in a list with commas between them. Raises `click.UsageError` when there are none."""
+    """Raises `click.UsageError` for an empty list."""
     if columns is None:
         return None
     names = tuple(name.strip() for name in columns.split(",") if name.strip())
@@ -34,15 +34,14 @@ def chosen(columns: str | None) -> tuple[str, ...] | None:
 
 
 class FieldLineOutput:
-    """One line a message, under one heading. The widths are those that the first batch needs."""
+    """One line a message, under one heading, in widths by the first batch."""
 
     def __init__(self, *, asked: bool = False) -> None:
-        """``asked`` says that the batches have the columns asked for, and not all."""
+        """``asked``: the batches have chosen columns only."""
         self._asked = asked
         self._cells: dict[str, int] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch."""
         rows = [{name: _shown(value) for name, value in row.items()} for row in _rows(batch, None if self._asked else _SHOWN)]
         if not self._asked and self._cells is None:
             empty = [name for name in ("message_group", "tag") if all(row[name] == "-" for row in rows)]
@@ -59,7 +58,7 @@ class FieldLineOutput:
 
 
 class FieldCells:
-    """Rows as cells of CSV: one column for each column of messages, and for each field of ``value``."""
+    """Rows as cells of CSV: columns of messages, and fields of ``value``."""
 
     def __init__(self, shown: pa.Schema) -> None:
         self._fields = [field.name for field in shown.field(VALUE).type] if VALUE in shown.names else []
@@ -67,7 +66,7 @@ class FieldCells:
         self.heading = [column for name in shown.names for column in spelt.get(name, [name])]
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[list[object]]:
-        """The rows of a batch, cell by cell. Nothing is an empty cell, and so is an empty text."""
+        """NULL and an empty text are an empty cell."""
         for found in documents_asked_for(batch):
             value = found.pop(VALUE, None) or {}
             cells = {name: csv_cell(one) for name, one in found.items()}
@@ -77,7 +76,7 @@ class FieldCells:
 
 
 def csv_cell(value: object) -> object:
-    """A JSON value as a cell of CSV: lists and objects as JSON, and an empty cell for nothing."""
+    """Lists and objects are JSON, and None is an empty cell."""
     match value:
         case None:
             return ""
@@ -92,12 +91,11 @@ def csv_cell(value: object) -> object:
 
 
 def documents_asked_for(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """One JSON object a message, with the columns that the batch has."""
+    """One JSON object a message."""
     return map(_document, _rows(batch, None, flat=False))
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of a message as JSON values, as `rendering.document` has them."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         match name:
@@ -113,7 +111,6 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(batch: pa.RecordBatch, names: tuple[str, ...] | None, *, flat: bool = True) -> list[dict[str, Any]]:
-    """The rows as dicts, the fields of ``value`` among the columns."""
     plain = [name for name in names or batch.schema.names if name != VALUE]
     rows = [dict(zip(plain, row, strict=True)) for row in zip(*(_values(batch, name) for name in plain), strict=True)]
     if not plain:

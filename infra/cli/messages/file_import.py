@@ -1,4 +1,4 @@
-"""An import: records of files, through one producer, until the end, a bad record, or a signal. No sent message is left unreported."""
+"""An import: records of files, through one producer, until the end, a bad record, or a signal. Every sent message is reported."""
 
 from __future__ import annotations
 
@@ -44,20 +44,18 @@ class ImportSummary:
     """The outcome of an import."""
 
     sent: int
-    """The number of durable messages."""
     duplicates: int
-    """The number of messages that were not sent, as an earlier run had sent them."""
+    """Messages that an earlier run had sent."""
     skipped: int
     unknown: int
-    """The number of messages that were sent, and neither confirmed nor proved absent."""
+    """Sent messages that are neither confirmed nor proved absent."""
     not_written: int
-    """The number of messages that were taken, and proved absent or never sent."""
+    """Messages proved absent or never sent."""
     seconds: float
     last_sequence: int | None
 
     @property
     def messages_per_s(self) -> float:
-        """The number of durable messages a second."""
         return self.sent / self.seconds if self.seconds else 0.0
 
 
@@ -85,10 +83,8 @@ class FileImport:
         self._tell: Callable[[int], None] = lambda done: None
 
     def run(self, sources: Sequence[ImportFile], *, report: Callable[[ImportSummary], None]) -> ImportSummary:
-        """Send everything. The first Ctrl-C or SIGTERM ends the reading and waits for sent messages; the second does not wait. ``report``
-        is called in every case, before any error is raised.
-
-        ``report`` is called in every case, before any error is raised.
+        """Send everything. The first Ctrl-C or SIGTERM ends the reading and waits for sent messages; the second does not wait. ``report`` is called
+        in every case, before any error is raised.
         """
         try:
             with self._signals.held():
@@ -179,7 +175,7 @@ class FileImport:
             self._tell(self._taken)
 
     def _send_columns(self, file: BinaryIO, name: str, labels: MessageLabels) -> bool:
-        """Send a Parquet file column by column, if its labels can be computed so. Otherwise nothing is sent, and False is returned."""
+        """Send a Parquet file column by column. Returns False, without a send, unless its labels allow that."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -248,7 +244,7 @@ class FileImport:
 
 
 def _proves_absence(error: BaseException | None) -> bool:
-    """Whether the error of an import proves that messages without confirmation are not in the log."""
+    """Whether an import's error proves that unconfirmed messages are not in the log."""
     while isinstance(error, ProducerFailedError):  # this is the error of messages that were sent behind a failed batch
         error = error.__cause__
     return isinstance(error, FencedError | NotWritten)
@@ -256,9 +252,7 @@ def _proves_absence(error: BaseException | None) -> bool:
 
 @contextmanager
 def _unpacked(file: BinaryIO, url: str) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked. Standard input shows by its first bytes whether it is packed. Files show it by their names, and
-    `open_file` unpacks them.
-    """
+    """The unpacked bytes of a file. Standard input is known as packed by its first bytes, files by their names, in `open_file`."""
     if url != "-":
         yield file
         return

@@ -1,4 +1,4 @@
-"""Labels computed on whole Arrow columns, for imports of Parquet files. The messages are the same as record by record, without a loop."""
+"""Labels of whole Arrow columns, with the same result as record by record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _NUMBER = "record_number"
 
 @dataclass(frozen=True, slots=True)
 class LabelColumns:
-    """The way to make a table for ``send_batch`` from a batch of the file."""
+    """The plan of ``send_batch`` tables for a file."""
 
     labels: MessageLabels
     read: list[str]
-    """The columns of the file that are needed."""
 
     def table(self, batch: pa.RecordBatch, *, first_row: int, name: str) -> pa.Table:
         """The messages of a batch, whose first row is the file's row ``first_row``, from 0. Raises `InvalidArgument`."""
@@ -43,7 +42,6 @@ class LabelColumns:
         return pa.table(columns)
 
     def duplicates(self, table: pa.Table, last_sequence: int) -> int:
-        """The number of rows that an earlier run has sent."""
         if self.labels.sequence is None:
             return 0
         return int(pc.sum(pc.less_equal(table["sequence"], last_sequence)).as_py() or 0)
@@ -52,8 +50,7 @@ class LabelColumns:
 def columns_of(schema: pa.Schema, labels: MessageLabels) -> LabelColumns | None:
     """The plan for a file with this schema; None where only a loop over records gives the same messages.
 
-    Columns give the same where the body is text or bytes, and labels are text or whole numbers. There may be at most one key, no
-    properties and no delivery time.
+    Columns give the same for a body of text or bytes, labels of text or whole numbers, at most one key, no properties and no delivery time.
     """
     if labels.body is None or labels.properties or len(labels.keys) > 1:
         return None
@@ -77,7 +74,7 @@ def columns_of(schema: pa.Schema, labels: MessageLabels) -> LabelColumns | None:
 
 
 def _type(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """A column's type; None when there is no such column, or more than one."""
+    """None for a missing or repeated column."""
     if name in schema.names:
         place = schema.get_field_index(name)
         return schema.field(place).type if place >= 0 else None
@@ -93,7 +90,7 @@ def _names(spec: str) -> list[str]:
 
 
 def _text(spec: str, source: pa.Table, place: str) -> pa.ChunkedArray:
-    """The text of a spec; null where a column is null or empty, which inside a format string is an error."""
+    """The text of a spec; null for a null or empty column, which inside a format string is an error."""
     if "{" not in spec:
         text = source[spec].cast(pa.string())
         return pc.if_else(pc.equal(text, ""), None, text)

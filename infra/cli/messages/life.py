@@ -43,7 +43,7 @@ _MEMBERS: output.Columns = {
 
 
 def pictured(found: MessageLife) -> Iterator[Table | str]:
-    """The parts shown to people: each place, with its facts, then the groups."""
+    """Each place with its facts, then the groups."""
     if found.transaction is not None:
         yield click.style("\nIn a transaction", bold=True)
         yield from (f"  {name:<14} {output.printable(value)}" for name, value in _transacted(found.transaction))

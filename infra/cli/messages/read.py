@@ -24,7 +24,6 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV with a head
 
 
 def conditions(function: F) -> F:
-    """The options that choose messages."""
     for option in reversed(
         (
             click.option("--queue", type=int, help="Only messages of this queue."),
@@ -112,7 +111,7 @@ def command(session: CommandSession, /, topic: str, file: str | None, as_csv: bo
 
 
 def _documents(reader: Reader) -> list[dict[str, int]]:
-    """The messages that ``--damaged skip`` has passed over."""
+    """Messages that ``--damaged skip`` passed over."""
     return [
         {"queue": one.queue, "first_offset": one.first_offset, "last_offset": one.limit_offset - 1, "messages": one.messages}
         for one in reader.left_out

@@ -1,4 +1,4 @@
-"""Messages as people and programs see them: lines of a table, JSON lines."""
+"""Messages as lines of a table, or JSON lines."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ if TYPE_CHECKING:
     from ....log import MessageView
 
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
-"""The least and the greatest width of each column; a later batch may need more than the first did."""
+"""The least and the greatest width of each column, as later batches may need more."""
 _BODY_CELLS_MIN = 20
 BODY_CHARS = 60
-"""The characters of a body that a cell of a table shows."""
 
 
 class MessageSink(Protocol):
     """The destination of messages."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch with all columns."""
+        """Takes a batch with all columns."""
         ...
 
 
 def delivery(message: MessageView) -> dict[str, object]:
-    """A message handed to a consumer, as JSON values: with its delivery attempt, and the epoch of the ownership."""
+    """A delivered message as JSON values, with its delivery attempt and epoch."""
     return {**message_document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
 
 
@@ -48,13 +47,12 @@ class JsonLineOutput:
         self.show(views(self._topic, batch))
 
     def show(self, messages: Iterable[MessageView]) -> None:
-        """Take messages one by one."""
         for message in messages:
             output.emit(self._spelt(message))
 
 
 class LineOutput:
-    """One line a message, under one heading; long values are shortened. The widths are those that the first batch needs."""
+    """One line a message, under one heading, in widths by the first batch; long values are shortened."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -66,7 +64,6 @@ class LineOutput:
         self.show(views(self._topic, batch))
 
     def show(self, messages: Iterable[MessageView]) -> None:
-        """Take messages, all of them together."""
         rows = [_line(message) for message in messages]
         if self._cells is None:
             self._cells = _cells(rows)

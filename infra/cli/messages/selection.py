@@ -1,4 +1,4 @@
-"""The selection of messages that `penstock read` and `penstock tail` show, and reading them."""
+"""The messages of `penstock read` and `penstock tail`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MessageSelection:
 
     @property
     def labelled(self) -> bool:
-        """Whether a lookup can find the messages without reading the topic."""
+        """Whether a lookup finds the messages without reading the topic."""
         return not self.group is self.key is self.message_id is None
 
     def batches(self, reader: Reader, *, follow: bool = False) -> Iterator[pa.RecordBatch]:
@@ -90,10 +90,7 @@ class MessageSelection:
 
 
 def checked(selection: MessageSelection, reader: Reader) -> MessageSelection:
-    """The selection, checked: an offset has a meaning in one queue only, so a topic with several queues needs to know which.
-
-    A lookup takes no positions. A read of an empty range, which reads nothing, refuses what a plain read would refuse.
-    """
+    """The selection, checked: an offset requires one queue, and a lookup takes no positions. An empty range is refused where a read would be."""
     offsets = [position for position in (selection.start, selection.end) if isinstance(position, int)]
     if offsets and selection.queue is None and reader.queues > 1:
         raise click.UsageError(f"An offset needs --queue, as the topic has {reader.queues} queues.")

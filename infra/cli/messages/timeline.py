@@ -16,10 +16,7 @@ _TIME_CELLS = 24
 
 
 def timeline(found: MessageLife) -> Iterator[str]:
-    """The lines of a drawing: the earliest event first, with the time between two; hollow and dashed for what is to come.
-
-    None where fewer than two times are known.
-    """
+    """The lines of a drawing: the earliest event first, with the times between; hollow and dashed for future ones. Empty for fewer than two times."""
     if len(found.events) < 2:
         return
     for event in found.events:
@@ -30,5 +27,4 @@ def timeline(found: MessageLife) -> Iterator[str]:
 
 
 def _apart(time: timedelta) -> str:
-    """The time between two events, to the second where that is enough."""
     return output.duration_text(timedelta(seconds=time // timedelta(seconds=1)) if time > timedelta(minutes=1) else time)

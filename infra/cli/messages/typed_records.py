@@ -18,9 +18,8 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def row_of(body: bytes, schema: TopicSchema, *, as_texts: bool) -> Mapping[str, Any]:
-    """The row that a record's JSON is, checked. ``as_texts``: all values are texts, as CSV has them; an empty one is NULL.
-
-    Raises `InvalidArgument`, naming the field, for what does not fit the schema.
+    """The row of a record's JSON, checked. ``as_texts``: all values are texts, as in CSV; an empty one is NULL. Raises `InvalidArgument`, with the
+    field, for what does not fit the schema.
     """
     row = value_of_json(_of_texts(body, schema) if as_texts else body, schema)
     if row is None:
@@ -33,14 +32,13 @@ def row_of(body: bytes, schema: TopicSchema, *, as_texts: bool) -> Mapping[str, 
 
 
 def _of_texts(body: bytes, schema: TopicSchema) -> str:
-    """A record of texts as JSON of the types that its fields have."""
     meant = StructType(schema.fields).by_sent_name
     given: dict[str, Any] = json.loads(body)
     return json.dumps({name: _typed(text, meant[name]) if name in meant else text for name, text in given.items()})
 
 
 def _typed(text: object, field: Field) -> object:
-    """The JSON value that a text means; the text itself where it is none of the field's type, which is refused later."""
+    """The JSON value of a text; the text itself where it does not fit the field's type, which is refused later."""
     if text == "":
         return None
     read: Callable[[str], object] = str
@@ -59,7 +57,7 @@ def _typed(text: object, field: Field) -> object:
 
 
 def _finite(text: str) -> object:
-    """A number, or the text of one that JSON does not have."""
+    """A number, or the text of one that JSON lacks."""
     number = float(text)
     return number if math.isfinite(number) else text
 

@@ -1,1 +1,1 @@
-"""What operators do in the console: each action shows first what it will do, is done once, and is logged."""
+"""The actions of operators: each is previewed, done once, and logged."""

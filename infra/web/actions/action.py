@@ -1,7 +1,7 @@
-"""The seam of the actions. An action is one value of `Action`: its arguments as a dataclass, what it would do, and the doing.
+"""The seam of the actions. An action is one value of `Action`: its arguments as a dataclass, its preview, and the doing.
 
-To add an action: write a module with a frozen dataclass of arguments, a ``preview`` and a ``do``, and an `Action`. Name it in `registry.py`. Its
-page (preview, confirmation, result), its JSON below ``/api``, the check of who may, and its lines in the audit topic follow.
+To add an action: write a module with a frozen dataclass of arguments, a ``preview`` and a ``do``, and an `Action`; name it in `registry.py`. Its page
+(preview, confirmation, result), its JSON below ``/api``, the check of rights, and its lines in the audit topic follow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionCount:
-    """One figure of what an action does."""
+    """One figure of an action."""
 
     name: str
     value: int
@@ -30,7 +30,7 @@ class ActionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffectedRows:
-    """A table of some of what an action touches."""
+    """Some of an action's objects."""
 
     title: str
     columns: tuple[str, ...]
@@ -39,27 +39,23 @@ class AffectedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionPreview:
-    """What an action would do now."""
+    """The present effect of an action."""
 
     summary: str
-    """One sentence."""
     stamp: str
-    """The state of what it touches, as a text of any length: when it is another one at the doing, the viewer sees the preview again
-    instead. The `Runner` makes a short stamp of it that holds for this action alone.
-    """
+    """The touched state as a text of any length: if it changes, the viewer gets a new preview. The `Runner` shortens it, for this action alone."""
     counts: tuple[ActionCount, ...] = ()
     samples: tuple[AffectedRows, ...] = ()
     is_nothing: bool = False
-    """Whether there is nothing to do."""
     type_name: str | None = None
-    """The name that must be typed first, as this destroys; None: a press of the button does."""
+    """The name to type first, as this destroys."""
     meant: object = field(default=None, metadata=UNTOLD)
-    """What exactly it was about, for the doing: nothing else may be touched, whatever has come since."""
+    """The action's exact objects: later ones are not touched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What was done."""
+    """The outcome of an action."""
 
     summary: str
     counts: tuple[ActionCount, ...] = ()
@@ -67,26 +63,25 @@ class ActionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Action(Generic[A]):
-    """Something that an operator may do to a lake."""
+    """An operator's action on a lake."""
 
     name: str
     """A word for URLs, programs and the audit topic."""
     title: str
-    """The title of its page, and the text of its button."""
+    """The text of its page's head and its button."""
     about: str
     arguments: type[A]
-    """A frozen dataclass with fields of type `str`, ``str | None``, `int` and ``int | None``."""
+    """A frozen dataclass of `str`, ``str | None``, `int` and ``int | None``."""
     preview: Callable[[PageContext, A], Awaitable[ActionPreview]]
-    """Tells what would be done; writes nothing. `Runner.preview` calls it, which makes the stamp that viewers get."""
+    """Writes nothing. `Runner.preview` calls it, and makes the viewers' stamp."""
     do: Callable[[PageContext, A, ActionPreview], Awaitable[ActionResult]]
-    """Does what the preview was about, which was confirmed."""
+    """Does the confirmed preview."""
     command: Callable[[A], Sequence[str]]
-    """The words behind ``penstock`` that do the same in a shell."""
+    """The same as words behind ``penstock``."""
     back: Callable[[A], Breadcrumb]
-    """The page to which a viewer returns."""
 
     def parse_arguments(self, values: Mapping[str, str]) -> A:
-        """The arguments from a query or a JSON object of texts. Raises `InvalidArgument`."""
+        """The arguments of a query or a JSON object of texts. Raises `InvalidArgument`."""
         hints = typing.get_type_hints(self.arguments)
         fields = dataclasses.fields(self.arguments)  # type: ignore[arg-type] # a dataclass, as its docstring says
         if unknown := values.keys() - {one.name for one in fields}:
@@ -115,6 +110,6 @@ class Action(Generic[A]):
         return InvalidArgument(message, operation=self.name, expected=expected, observed=observed)
 
     def texts(self, arguments: A) -> dict[str, str]:
-        """The arguments as texts, for URLs and the audit topic: those that are given."""
+        """The given arguments, for URLs and the audit topic."""
         values = {one.name: getattr(arguments, one.name) for one in dataclasses.fields(self.arguments)}  # type: ignore[arg-type]
         return {name: str(value) for name, value in values.items() if value is not None}

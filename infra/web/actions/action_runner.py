@@ -1,4 +1,4 @@
-"""The way of an action: previewed, confirmed, done once, and logged with who and when."""
+"""An action's way: previewed, confirmed, done once, and logged."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from .audit import AuditRecord, write
 log = logging.getLogger("penstock.console")
 
 OPERATOR = "operator"
-"""The role that may act."""
 PREVIEW_S = 60.0
-"""The time for a preview: one of a redrive may look through 100,000 dead letters."""
+"""A redrive's preview may search 100,000 dead letters."""
 BROKEN_OFF = "it was broken off while it ran; part of it may be done"
 
 
 class Changed(CallError):
-    """What the action touches is not any more as the preview showed it."""
+    """The action's objects have changed since the preview."""
 
     kind = "changed_since_preview"
 
 
 class NotConfirmed(CallError):
-    """The name that confirms an action that destroys was not given."""
+    """The confirming name of a destructive action is missing."""
 
     kind = "not_confirmed"
 
@@ -45,23 +44,20 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class ActionRunner:
-    """Does actions. With ``read_only`` it refuses all, whoever asks and by whichever way."""
+    """Does actions; with ``read_only`` none."""
 
     read_only: bool
     actions: dict[str, Action[Any]] = field(default_factory=dict)
 
     def named(self, name: str) -> Action[Any]:
-        """An action. Raises `CallError` for a name of none."""
+        """Raises `CallError` for an unknown name."""
         try:
             return self.actions[name]
         except KeyError:
             raise CallError("there is no such action", operation="act", object=name, expected=", ".join(self.actions)) from None
 
     async def preview(self, action: Action[Any], scene: PageContext, arguments: object) -> ActionPreview:
-        """What an action would do now. Its stamp holds for this action with these arguments on this lake alone.
-
-        Raises `StoreUnavailable` when it takes too long.
-        """
+        """Its stamp holds for these arguments and this lake alone. Raises `StoreUnavailable` on a timeout."""
         try:
             async with asyncio.timeout(PREVIEW_S):
                 found = await action.preview(scene, arguments)
@@ -78,9 +74,8 @@ class ActionRunner:
     async def run(
         self, action: Action[Any], scene: PageContext, arguments: object, actor: Actor, *, stamp: str, typed: str | None
     ) -> ActionResult:
-        """Do an action whose preview had this ``stamp``. Raises `Changed`, `NotConfirmed`, `ReadOnlyError`, and errors of the action.
-
-        What began is in the audit topic before anything is done; without that nothing is.
+        """Do an action whose preview had this ``stamp``. Its beginning is in the audit topic before anything is done. Raises `Changed`,
+        `NotConfirmed`, `ReadOnlyError`, and errors of the action.
         """
         self.check_allowed(action, actor)
         preview = await self.preview(action, scene, arguments)
@@ -126,7 +121,7 @@ class ActionRunner:
         )
 
     async def _log_end(self, scene: PageContext, record: AuditRecord) -> None:
-        """Write how an action ended. If that fails, the action's own outcome still reaches the viewer, and this log has the record."""
+        """Write an action's end to the audit topic, or else to the log. The viewer gets the outcome either way."""
         try:
             await scene.using(lambda lake: write(lake, record))
         except Exception as error:  # noqa: BLE001 - whatever it is, what was done stands
@@ -134,7 +129,7 @@ class ActionRunner:
 
 
 def check_operator(what: str, actor: Actor) -> None:
-    """Raise `PermissionDenied` for a viewer: what operators alone may begin costs much, or changes something."""
+    """Raise `PermissionDenied` for a viewer, for costly or changing work."""
     if actor.role != OPERATOR:
         raise PermissionDenied(
             "only operators may do that", operation=what, object=actor.name, expected=OPERATOR, observed=actor.role
@@ -142,7 +137,7 @@ def check_operator(what: str, actor: Actor) -> None:
 
 
 def check(action: Action[Any], preview: ActionPreview, *, stamp: str, typed: str | None) -> None:
-    """Raise unless this preview is what was confirmed."""
+    """Raise unless the preview is the confirmed one."""
     if preview.stamp != stamp or preview.is_nothing:
         raise Changed(
             "what this touches has changed since it was shown",

@@ -1,4 +1,4 @@
-"""The audit topic of a lake: who did what by the console, when, and how it ended."""
+"""The audit topic of a lake: the console's actions."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from ....log.paths import AUDIT_TOPIC
 from ...json_values import json_value
 
 KEPT = timedelta(days=365)
-"""The retention with which the first action makes the topic, of type NORMAL with one queue. It may be altered."""
+"""The first retention of the topic, which may be altered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One line of the audit topic. An action has two with the same id: it began, and it ended."""
+    """An action's beginning or end, with the same id."""
 
     id: str
     at: datetime
     who: str
     role: str
     address: str
-    """The address that the request came from."""
     action: str
     arguments: Mapping[str, str]
     state: Literal["began", "done", "failed"]
     outcome: str
-    """What was done, or why not; while it runs, what its preview said."""
+    """The outcome or refusal; at first the preview's summary."""
 
     def ended(self, at: datetime, outcome: str, *, failed: bool) -> AuditRecord:
         return replace(self, at=at.astimezone(UTC), state="failed" if failed else "done", outcome=outcome)
 
 
 async def write(lake: Lake, record: AuditRecord) -> None:
-    """Write a record, durably. The topic is made if it is missing."""
+    """Write a record, durably, and make the topic if missing."""
     with suppress(TopicExists):  # with other settings: the operators altered its retention
         await lake.create_topic(AUDIT_TOPIC, TopicSettings(queues=1, retention=KEPT))
     producer = await lake.producer(AUDIT_TOPIC, options=ProducerOptions(linger=timedelta(0)))

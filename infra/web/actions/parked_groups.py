@@ -19,7 +19,7 @@ _COLUMNS = ("topic", "queue", "offset", "message group", "deliveries", "stored",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedGroupSelection:
-    """Parked message groups of a consumer group: all, or those of a topic, a queue or a name."""
+    """Parked message groups: all, or those of a topic, a queue or a name."""
 
     group: str
     topic: str | None = None
@@ -65,7 +65,7 @@ def _words(order: str, chosen: ParkedGroupSelection) -> list[str]:
 def parked_groups_action(
     order: Literal["release", "skip"], *, title: str, about: str, will: str, done: str, gives_up: bool
 ) -> Action[ParkedGroupSelection]:
-    """The action that gives this order to parked message groups. One that gives messages up asks for the consumer group's name."""
+    """An action on parked message groups. One that gives messages up requires the typed name of the consumer group."""
 
     async def preview(scene: PageContext, chosen: ParkedGroupSelection) -> ActionPreview:
         found = await _parked(scene, chosen)

@@ -1,4 +1,4 @@
-"""Redrive of dead letters: chosen ones, or all that match, back to the topics that they came from."""
+"""Redrive of dead letters back to their topics."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from ..views.page import Breadcrumb, PageContext
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 SENT_MAX = 10_000
-"""The letters that one action sends at most; the next one sends the rest."""
 LOOKED_MAX = 100_000
-"""The letters that one action looks through at most."""
 CHOSEN_MAX = 1000
 SAMPLE = 10
 _COLUMNS = ("offset", "goes to", "message group", "message id", "stored", "reason")
@@ -27,7 +25,7 @@ _COLUMNS = ("offset", "goes to", "message group", "message id", "stored", "reaso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSelection:
-    """Dead letters of a group: all, those that match, or those at some offsets."""
+    """Dead letters of a group: all, matching ones, or those at some offsets."""
 
     group: str
     topic: str | None = None
@@ -39,16 +37,16 @@ class DeadLetterSelection:
     offset: str | None = None
     """Offsets with commas between them."""
     until: int | None = None
-    """Only letters before this offset: what dies after a page was shown is not meant by it."""
+    """Only letters before this offset: later ones were not on the page."""
 
     @property
     def given(self) -> dict[str, str | None]:
-        """The conditions, without those that are empty, as fields of a form may be."""
+        """The conditions, without empty ones of forms."""
         return {name: value or None for name, value in asdict(self).items() if name not in ("group", "offset", "until")}
 
     @property
     def offsets(self) -> frozenset[int]:
-        """The chosen offsets. Raises `InvalidArgument`."""
+        """Raises `InvalidArgument`."""
         texts = [one for one in (self.offset or "").split(",") if one]
         if len(texts) > CHOSEN_MAX or not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in texts):
             raise InvalidArgument(
@@ -63,7 +61,7 @@ class DeadLetterSelection:
 
 @dataclass
 class _Watched:
-    """The condition of a redrive, which notes what it lets through."""
+    """A redrive's condition, which notes its matches."""
 
     holds: Callable[[MessageView], bool]
     is_settled: Callable[[int], bool]
@@ -100,7 +98,7 @@ def _sample(letter: MessageView) -> tuple[object, ...]:
 async def _run(
     scene: PageContext, chosen: DeadLetterSelection, *, only: frozenset[int] | None = None
 ) -> tuple[RedriveReport, _Watched]:
-    """Send the chosen letters back that are at these offsets; None: only look which those would be."""
+    """Redrive the chosen letters at these offsets; None: only find them."""
     offsets, until = chosen.offsets, chosen.until
     matches = condition(**chosen.given, offsets=offsets)
 

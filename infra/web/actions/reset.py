@@ -1,4 +1,4 @@
-"""Reset of a group's offsets on a topic, with what would run again or be left out."""
+"""Reset of a group's offsets on a topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUEUES_SHOWN = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReset:
-    """A reset of a group on a topic, or on one queue of it."""
+    """A reset on a topic, or on one of its queues."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class _Move:
 
     queue: int
     floor: int | None
-    """The offset below which all is settled; None: the group has not begun on the topic."""
+    """None: the group has not begun on the topic."""
     to: int
 
     @property
@@ -79,7 +79,7 @@ def _preview_of(reset: OffsetReset, to: Position, moves: list[_Move], samples: t
 
 
 async def _samples(reader: Reader, moves: list[_Move]) -> tuple[AffectedRows, ...]:
-    """The first messages that would run again, and the first that would be left out."""
+    """The first messages to run again, and to be left out."""
     again: Mapping[int, tuple[int, int]] = {one.queue: (one.to, one.to + one.again) for one in moves if one.again}
     left_out = {one.queue: (one.floor, one.to) for one in moves if one.left_out and one.floor is not None}
     found = (

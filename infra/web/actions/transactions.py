@@ -1,4 +1,4 @@
-"""The decision of an open transaction by an operator, with what it would send."""
+"""An operator's decision of an open transaction."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ class TransactionKey:
 
 
 async def _gone(lake: Lake, row: TransactionRow, decision: Decision) -> frozenset[str]:
-    """The topics whose messages would be lost. A transaction that is rolled back sends nothing anyway."""
+    """The topics whose messages would be lost by a commit."""
     return await lake.transactions.gone(row) if decision is Decision.COMMITTED else frozenset()
 
 
 def decision_preview(decision: Decision) -> Callable[[PageContext, TransactionKey], Awaitable[ActionPreview]]:
-    """The preview of one decision."""
-
     async def preview(scene: PageContext, chosen: TransactionKey) -> ActionPreview:
         async def look(lake: Lake) -> ActionPreview:
             group, _ = await lake.transactions.find(chosen.transaction)
@@ -78,8 +76,6 @@ def _preview_of(
 
 
 def decision_action(decision: Decision) -> Callable[[PageContext, TransactionKey, ActionPreview], Awaitable[ActionResult]]:
-    """The doing of one decision."""
-
     async def do(scene: PageContext, chosen: TransactionKey, _: ActionPreview) -> ActionResult:
         async def work(lake: Lake) -> ActionResult:
             group, _ = await lake.transactions.find(chosen.transaction)

@@ -1,1 +1,1 @@
-"""The lakes of the console, opened when they are needed, and the looks at them that viewers share."""
+"""The lakes of the console, opened on demand, and their shared looks."""

@@ -1,4 +1,4 @@
-"""The last hour of a lake, as far as anybody looked: kept in memory, and gone with the console."""
+"""The last hour of a lake by its looks, in memory only."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ class MetricsPoint:
     parked: int
     timers: int
     oldest_ms: int
-    """The age of the oldest message that is not settled, of those whose age is known."""
+    """The age of the oldest unsettled message with a known age."""
     stored: int
-    """The messages ever stored in the topics that groups read."""
+    """Messages ever stored in the topics that groups read."""
     settled: int
-    """The messages that the groups are done with."""
     dead_letters: int
-    """The dead letters ever written."""
+    """Dead letters ever written."""
 
 
 def point_of(at: datetime, seen: LakeOverview) -> MetricsPoint:
@@ -51,13 +50,13 @@ def point_of(at: datetime, seen: LakeOverview) -> MetricsPoint:
 
 
 class MetricsHistory:
-    """The points of the last hour. Where nobody looked there are none."""
+    """The points of the last hour, where there were looks."""
 
     def __init__(self) -> None:
         self._points: deque[MetricsPoint] = deque()
 
     def add(self, point: MetricsPoint) -> None:
-        """Add the newest point, unless it comes too soon after the one before."""
+        """Add a point, unless it comes too soon."""
         if self._points and point.at_s - self._points[-1].at_s < APART_S:
             return
         self._points.append(point)
@@ -66,5 +65,4 @@ class MetricsHistory:
 
     @property
     def points(self) -> tuple[MetricsPoint, ...]:
-        """All points, the oldest first."""
         return tuple(self._points)

@@ -1,4 +1,4 @@
-"""Work that takes longer than a page may: begun by one viewer, and its outcome shown to all for as long as the console runs."""
+"""Work beyond a page's time, with its outcome for all viewers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....log.message.message import from_ms
 from ....log.runtime.runtime import Clock
 
 KEPT = 20
-"""The jobs whose outcome is kept: the oldest goes first."""
+"""The number of kept outcomes."""
 
 
 @dataclass(slots=True)
@@ -31,18 +31,16 @@ class BackgroundJob:
 
 
 class BackgroundJobs:
-    """The jobs of one lake, of which one runs at a time."""
+    """The jobs of one lake, one at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._jobs: dict[str, BackgroundJob] = {}
 
     def get(self, key: str) -> BackgroundJob | None:
-        """The job of this key that was begun last."""
         return self._jobs.get(key)
 
     def took(self, job: BackgroundJob) -> timedelta:
-        """How long a job took, or has taken so far."""
         return timedelta(seconds=job.took_s if job.took_s is not None else self._clock.monotonic_s() - job.began_s)
 
     def start(self, key: str, work: Callable[[], Awaitable[Any]]) -> BackgroundJob:
@@ -63,7 +61,6 @@ class BackgroundJobs:
         return job
 
     async def close(self) -> None:
-        """Break off what runs."""
         running = [one.task for one in self._jobs.values() if one.runs]
         for task in running:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The lakes that a console serves: one of the command line, or several of a file."""
+"""The lakes of a console: one of the command line, or several of a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REFRESH_NEAR, _REFRESH_FAR = timedelta(seconds=2), timedelta(seconds=60)
 
 
 class LakeNotServed(PenstockError):
-    """A name of no lake of this console."""
+    """An unknown lake."""
 
     kind = "lake_not_served"
 
@@ -35,7 +35,7 @@ class LakeOptions:
     url: str
     coordination: str | None = None
     refresh: timedelta | None = None
-    """The time for which a look is kept. None: 2 s for folders and memory, 60 s for stores that count requests."""
+    """The time of a look. None: 2 s for folders and memory, 60 s for stores that count requests."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -52,7 +52,6 @@ class LakeOptions:
 
     @property
     def looks_kept(self) -> timedelta:
-        """The time for which a look is kept."""
         if self.refresh is not None:
             return self.refresh
         return _REFRESH_FAR if self.is_far else _REFRESH_NEAR
@@ -64,12 +63,12 @@ class LakeOptions:
 
     @property
     def is_thrifty(self) -> bool:
-        """Whether pages that stay open look less often where a look costs more."""
+        """Whether open pages look less often where a look costs more."""
         return self.is_far and self.refresh is None
 
 
 def lakes_of_file(path: Path, *, refresh: timedelta | None = None) -> tuple[LakeOptions, ...]:
-    """The lakes of a TOML file: a table ``[lakes.NAME]`` each, with ``url`` and perhaps ``coordination``. Raises `InvalidArgument`."""
+    """The lakes of a TOML file: a table ``[lakes.NAME]`` each, with ``url`` and optionally ``coordination``. Raises `InvalidArgument`."""
     try:
         read = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -106,15 +105,13 @@ def _lake_of_table(path: Path, name: str, table: object, refresh: timedelta | No
 
 
 class ServedLakes:
-    """The lakes by name, for as long as the console runs."""
+    """The lakes by name."""
 
     def __init__(self, sources: Sequence[LakeSource]) -> None:
         self._sources: Mapping[str, LakeSource] = {one.name: one for one in sources}
 
     @staticmethod
     def of(options: Sequence[LakeOptions], runtime: Runtime, *, read_only: bool) -> ServedLakes:
-        """The lakes of a console. With ``read_only`` none can be written to."""
-
         def source(one: LakeOptions) -> LakeSource:
             def open_it() -> Lake:
                 store = CountingStore(open_store(one.url, runtime=runtime))
@@ -139,6 +136,5 @@ class ServedLakes:
             ) from None
 
     async def close(self) -> None:
-        """Close all."""
         for one in self._sources.values():
             await one.close()

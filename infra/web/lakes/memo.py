@@ -1,4 +1,4 @@
-"""What many viewers share: a look is made once for all who want it now, and kept for a moment."""
+"""Looks that viewers share, each kept for a moment."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class _Kept:
 
     done: asyncio.Task[Any] | None = None
     done_s: float = 0.0
-    """The moment when the finished look began: it tells nothing later than that."""
+    """The beginning of the finished look."""
     running: asyncio.Task[Any] | None = None
 
 
 class LookCache:
-    """Results by key, at most ``entries`` of them: the least recently used go first.
+    """Results by key, at most ``entries`` of them: the least recently used go first. Callers wait for a look under way.
 
-    All who ask while a look is made wait for that one. A result is given for ``fresh_s`` seconds; for ``stale_s`` more it is given at once
-    while the next look is made. An error is kept like a result, so that a store in trouble is not asked by every viewer.
+    A result is given for ``fresh_s`` seconds; for ``stale_s`` more it is given at once while the next look is made. An error is kept like a result,
+    so that a store in trouble is not burdened by every viewer.
     """
 
     def __init__(self, monotonic_s: Callable[[], float], *, entries: int = ENTRIES_MAX) -> None:
@@ -36,7 +36,6 @@ class LookCache:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[T]], *, fresh_s: float, stale_s: float = 0.0) -> T:
-        """The result of ``make``, or one of another caller that is young enough."""
         kept = self._kept.setdefault(key, _Kept())
         self._kept.move_to_end(key)
         while len(self._kept) > self._entries:
@@ -60,7 +59,7 @@ class LookCache:
                 kept.done, kept.done_s, kept.running = this, began_s, None
 
     def clear(self) -> None:
-        """Forget everything: it is out of date. Looks under way go on for those who wait for them."""
+        """Forget all results. Looks under way go on."""
         self._kept.clear()
 
     def __len__(self) -> int:
@@ -68,6 +67,6 @@ class LookCache:
 
 
 def _retrieved(task: asyncio.Task[Any]) -> None:
-    """Look at a task's error, which nobody may be waiting for any more."""
+    """Retrieve a task's error, which may have no other reader."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""One lake of the console: opened when it is needed, opened again when it was lost, and looked at once for all viewers."""
+"""One lake of the console: opened on demand or after a loss, and looked at once for all viewers."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ T = TypeVar("T")
 log = logging.getLogger("penstock.console")
 
 WATCHING_USD = 0.45
-"""What a page that is open all month may cost in requests. An operator who names a pace pays for it."""
+"""The most that an open page may cost a month, unless an operator sets a pace."""
 WATCHED_S_MAX = 3 * 3600.0
-"""The longest time between two looks for a page that stays open, however much a look costs."""
+"""The longest time between two looks for an open page."""
 WATCHED_MAX = 256
 _MONTH_S = 730 * 3600
 
 _waits: ContextVar[bool] = ContextVar("waits", default=False)
 
 STALE_LOOKS = 3.0
-"""The number of refreshes during which an old look is shown at once while the next one is made."""
+"""The refreshes for which an old look is shown while the next one is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableItem:
-    """Something of the lake that a look could not read."""
+    """An unreadable part of the lake."""
 
     kind: str
     name: str
@@ -52,37 +52,32 @@ class UnreadableItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSnapshot:
-    """All groups and timers of a lake as one look found them, and the topics' names."""
+    """All groups, timers and topics' names of a lake, by one look."""
 
     at: datetime
     topics: tuple[str, ...]
     seen: LakeOverview
     before: LakeOverview | None = None
-    """The look before, from which rates follow."""
+    """The look before, for rates."""
     unread: tuple[UnreadableItem, ...] = ()
     had_topics: bool = False
-    """Whether this console has seen topics in the lake, now or before."""
     _made: dict[Callable[[LakeSnapshot], object], object] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def memoized(self, make: Callable[[LakeSnapshot], T]) -> T:
-        """What ``make`` gives of this look: made once, for all who ask while the look is kept."""
+        """The result of ``make``, kept with this look."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast("T", self._made[make])
 
     def group(self, name: str) -> tuple[GroupOverview, ...]:
-        """A consumer group on each of its topics."""
         return tuple(one for one in self.seen.groups if one.group == name)
 
     def topic(self, name: str) -> tuple[GroupOverview, ...]:
-        """The consumer groups on a topic."""
         return tuple(one for one in self.seen.groups if one.topic == name)
 
 
 @dataclass(slots=True)
 class _Opened:
-    """A lake while it is open."""
-
     lake: Lake
     view: LakeView
     last: LakeOverview | None = None
@@ -91,10 +86,8 @@ class _Opened:
 
 @dataclass
 class LakeSource:
-    """A lake by the name that its URLs have.
-
-    ``open`` gives a new `Lake`; ``refresh`` is the time for which a look is kept. Views and actions get the lake by `using`, so that one
-    that was lost is opened anew for the next caller.
+    """A lake by its name in URLs. ``open`` gives a new `Lake`; ``refresh`` is the time of a look. Callers get the lake by `using`, which opens a lost
+    one anew.
     """
 
     name: str
@@ -102,21 +95,20 @@ class LakeSource:
     runtime: Runtime
     refresh: timedelta
     coordination: str | None = None
-    """The table of consumer groups as it was named; None: the lake's default."""
+    """None: the lake's default."""
     is_far: bool = False
     """Whether requests are what a look costs."""
     is_thrifty: bool = False
-    """Whether pages that stay open look less often where a look costs more; the lake's store is a `CountingStore` then."""
+    """Whether open pages look less often where a look costs more, by a `CountingStore`."""
     memo: LookCache = field(init=False)
     shown: str = field(init=False)
-    """The lake for people and shells: its URL without secrets."""
+    """The lake's URL without secrets."""
     history: MetricsHistory = field(init=False, default_factory=MetricsHistory)
     jobs: BackgroundJobs = field(init=False)
-    """Work on the lake that takes longer than a page may."""
     _opened: _Opened | None = field(init=False, default=None)
     _had_topics: bool = field(init=False, default=False)
     _watch_usd: dict[Hashable, float] = field(init=False, default_factory=dict)
-    """What the last look for each page that stays open cost."""
+    """The cost of each open page's last look."""
     _endings: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -125,7 +117,7 @@ class LakeSource:
         self.shown = self._open().lake.url  # a URL that is none is told at once; nothing is asked of the store
 
     async def using(self, work: Callable[[Lake], Awaitable[T]]) -> T:
-        """The result of ``work`` on the lake. An error that says that the lake is lost lets the next caller open it anew."""
+        """The result of ``work``. After an error of a lost lake the next caller opens it anew."""
         opened = self._open()
         try:
             return await work(opened.lake)
@@ -134,13 +126,12 @@ class LakeSource:
             raise
 
     async def look(self) -> LakeSnapshot:
-        """All groups of the lake, as they were a moment ago."""
         fresh_s = self.refresh.total_seconds()
         stale_s = 0.0 if _waits.get() else fresh_s * STALE_LOOKS
         return await self.memo.get(("look",), self._look, fresh_s=fresh_s, stale_s=stale_s)
 
     async def polled(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``make`` for pages that stay open, shared with all who watch the same, and made anew at `poll_interval`."""
+        """The result of ``make`` for open pages, shared, and made anew at `poll_interval`."""
 
         async def counted() -> T:
             _waits.set(True)  # for the new look: this one is in no hurry, and what it costs must be seen
@@ -155,7 +146,7 @@ class LakeSource:
         return await self.memo.get(("watched", key), counted, fresh_s=0.9 * self.poll_interval(key).total_seconds())
 
     def poll_interval(self, key: Hashable) -> timedelta:
-        """The time between two looks for pages that stay open. A page that is loaded anew may look after ``refresh``."""
+        """A reload may look after ``refresh``."""
         if not self.is_thrifty:
             return self.refresh
         wanted_s = self._watch_usd.get(key, 0.0) / WATCHING_USD * _MONTH_S
@@ -168,15 +159,14 @@ class LakeSource:
         return store.statistics().cost_usd if isinstance(store, CountingStore) else 0.0
 
     async def cached(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``make``, shared with all who ask for the same within a moment."""
+        """The result of ``make``, shared for a moment."""
         return await self.memo.get(key, make, fresh_s=min(2.0, self.refresh.total_seconds()))
 
     def changed(self) -> None:
-        """Forget what was looked at: an action changed the lake."""
+        """Forget all looks after an action."""
         self.memo.clear()
 
     async def close(self) -> None:
-        """Close the lake. Jobs under way are broken off."""
         await self.jobs.close()
         if self._opened is not None:
             opened, self._opened = self._opened, None
@@ -231,5 +221,5 @@ class LakeSource:
 
 
 def gone(lake: str) -> ReopenError:
-    """The error of a lake whose topics are all gone."""
+    """The error of a lake that lost all topics."""
     return ReopenError("the lake had topics, and has none any more", operation="look at the lake", object=lake)

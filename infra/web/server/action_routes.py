@@ -1,4 +1,4 @@
-"""The answers of the actions: previews with a confirmation, results, and both as JSON."""
+"""The actions' routes: previews with a confirmation, results, and JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .site import ConsoleSite, action_of, json_response, status_of
 
 
 def routes(site: ConsoleSite) -> list[Route]:
-    """The arguments are in the URL, so that a preview can be shared; the confirmation is in the form."""
+    """Arguments are in the URL, so a preview can be shared; the confirmation is in the form."""
 
     async def shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
@@ -68,7 +68,7 @@ def routes(site: ConsoleSite) -> list[Route]:
 
 
 def _given(request: Request) -> dict[str, str]:
-    """The arguments in a URL. One that is given several times, as by ticked boxes, is a list with commas."""
+    """A repeated argument, as of ticked boxes, is a list with commas."""
     query = request.query_params
     return {name: ",".join(query.getlist(name)) for name in query}
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the values of a page that changed, at the pace of the looks at the lake."""
+"""Server-sent events: a page's changed values, at the pace of the lake's looks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .site import ConsoleSite
 STREAMS_MAX, STREAMS_OF_ONE_MAX = 500, 50
 """The most streams of all viewers, and of one."""
 LOOKS_MAX, STREAM_S = 300, 3600.0
-"""The looks of one stream, and its time: then the browser connects anew, and a proxy in front names the viewer again."""
+"""The end of a stream. Then the browser connects anew, and a proxy authenticates the viewer again."""
 RETRY_S_MAX = 60.0
 PULSE_S = 15.0
-"""The longest silence: a proxy in front may cut a silent connection."""
+"""The longest silence: a proxy may cut silent connections."""
 Values = Callable[[], Awaitable[Mapping[str, object]]]
 
 
 def stream(site: ConsoleSite, request: Request, values: Values, *, every: Callable[[], timedelta]) -> Response:
-    """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError`."""
+    """An answer until the viewer leaves or the console ends. Raises `BackPressureError`."""
     watcher = site.watcher(request)
     if site.streams[watcher] >= STREAMS_OF_ONE_MAX:
         raise BackPressureError(
@@ -47,7 +47,7 @@ def stream(site: ConsoleSite, request: Request, values: Values, *, every: Callab
 
 
 class _Stream(StreamingResponse):
-    """An answer that counts from its first moment, so that a burst of them is bounded too."""
+    """A response that counts from its first moment, so that bursts are bounded too."""
 
     def __init__(self, streams: Counter[str], watcher: str, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=headers)
@@ -94,7 +94,7 @@ async def _events(
 
 
 def event(name: str, content: object) -> str:
-    """One event. Its data is one line, as JSON has no line ends of its own."""
+    """One event, in one line of data."""
     return f"event: {name}\ndata: {escaped_json(json.dumps(content, ensure_ascii=False))}\n\n"
 
 

@@ -7,9 +7,8 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
-"""The time for the head of a request, from the connection or from its first byte on."""
+"""The time for the head of a request, from the connection or its first byte."""
 OF_ADDRESS_MAX = 500
-"""The most connections from one address."""
 
 
 class HeadTimeoutProtocol(H11Protocol):

@@ -73,7 +73,7 @@ async def _serve(
 
 
 def load(config: uvicorn.Config, options: ConsoleOptions) -> None:
-    """Raises `InvalidArgument` when certificate or key are none."""
+    """Raises `InvalidArgument` for an invalid certificate or key."""
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:
@@ -87,7 +87,7 @@ def load(config: uvicorn.Config, options: ConsoleOptions) -> None:
 
 
 def listen(options: ConsoleOptions) -> socket.socket:
-    """Raises `InvalidArgument` when the address cannot be had."""
+    """Raises `InvalidArgument` for an unavailable address."""
     host = options.host
     try:
         family = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM)[0][0]

@@ -1,4 +1,4 @@
-"""Drawing pages: Jinja2 with everything escaped, and foreign text made visible."""
+"""Jinja2 with everything escaped, and foreign text made visible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATIC = ROOM / "static"
 
 
 def environment() -> Environment:
-    """Templates in which ``{{ value }}`` is readable. ``| exact`` only escapes a value: for attributes that a form or a script reads."""
+    """Templates with readable values. ``| exact`` only escapes, for attributes of forms and scripts."""
     made = Environment(
         loader=FileSystemLoader(ROOM / "templates"),
         autoescape=True,
@@ -68,7 +68,7 @@ def short(text: object, chars: int = 40) -> str:
 
 
 def conditions(query: Mapping[str, object]) -> dict[str, object]:
-    """The parameters of a query that choose, without those that say where to begin."""
+    """A query's conditions, without its place."""
     return {name: value for name, value in query.items() if value is not None and name not in ("start", "before", "after")}
 
 
@@ -82,7 +82,7 @@ def body(data: bytes | None) -> Markup:
 
 
 def live_tag(values: Mapping[str, object], key: str) -> Markup:
-    """The place of a value that changes while a viewer watches."""
+    """The place of a live value."""
     value = values[key]
     if isinstance(value, datetime):
         return time_tag(value, key)
@@ -90,7 +90,7 @@ def live_tag(values: Mapping[str, object], key: str) -> Markup:
 
 
 def live_document(values: Mapping[str, object]) -> dict[str, Any]:
-    """The values that change, for the script of the page: texts, times, and lines of charts."""
+    """The live values of a page: texts, times, and lines of charts."""
     return {key: _live_value(value) for key, value in values.items()}
 
 

@@ -21,17 +21,17 @@ log = logging.getLogger("penstock.console")
 LOCAL_USER = "local"
 NAME_CHARS_MAX = 200
 FAILURES_MAX, FAILURES_S = 5, 60.0
-"""The failures of a name or an address after which it waits, and for how long from the first of them."""
+"""The failures of a name or an address before a wait, and their time."""
 _COUNTED_MAX, _ENDED_MAX = 10_000, 1000
 _AT_ONCE = 2
 """Each check takes 32 MiB and a tenth of a second."""
 UNDER_WAY_MAX, UNDER_WAY_KNOWN_MAX = 16, 32
-"""The most log-ins under way, waiting ones included. Browsers that logged in before have places of their own."""
+"""The most log-ins under way, with waiting ones. Known browsers have places of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """The caller, and the session by which forms are protected."""
+    """The caller, and the session for forms."""
 
     name: str
     role: ConsoleRole
@@ -45,13 +45,13 @@ class TooManyFailures(RetryError):
 
 
 class TooManyLogins(RetryError):
-    """One log-in more would wait for long."""
+    """A log-in more would wait for long."""
 
     kind = "too_many_logins"
 
 
 class LoginUnavailable(RetryError):
-    """The password file cannot be read now. Strangers do not learn why."""
+    """The password file is unreadable. Strangers do not learn why."""
 
     kind = "login_unavailable"
 
@@ -101,7 +101,7 @@ class Login:
         return self._file is not None
 
     def viewer(self, cookie: str | None, headers: Headers, address: str) -> Viewer | None:
-        """The caller; None: a log-in is needed. Raises `PermissionDenied` for a call past the trusted proxy."""
+        """None: a log-in is needed. Raises `PermissionDenied` for a call past the trusted proxy."""
         now_s = self._runtime.clock.wall_ms() / 1000
         session = None if cookie is None else self.signer.session(cookie, now_s=now_s)
         if session is not None and session.id in self._ended.get(session.name, ()):
@@ -171,12 +171,11 @@ class Login:
             ended.popitem(last=False)
 
     def mark(self, viewer: Viewer) -> str:
-        """A token by which a browser is known at its next log-in."""
         return self.signer.mark(viewer.name, self._runtime.new_id())
 
 
 def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tuple[str, ConsoleRole]:
-    """The name and role of a request by its proxy. Raises `PermissionDenied` for one that did not come through it."""
+    """The name and role of a request by its proxy. Raises `PermissionDenied` for one past the proxy."""
     if address not in trusted.proxies:
         raise PermissionDenied(
             "requests come through the proxy in front",

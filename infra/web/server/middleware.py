@@ -1,4 +1,4 @@
-"""The gate in front of everything: every caller has a name, and no error passes as a traceback."""
+"""The gate of all requests: every caller has a name, and no error passes as a traceback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPEN = ("/static/", "/login")
 
 
 class LoginMiddleware:
-    """Names the viewer of each request, or sends it to the log-in."""
+    """Names the viewer of each request, or redirects to the log-in."""
 
     def __init__(self, app: ASGIApp, site: ConsoleSite) -> None:
         self._app = app
@@ -75,7 +75,7 @@ def set_cookie(site: ConsoleSite, request: Request, message: Message, value: str
 
 
 class ErrorMiddleware:
-    """Makes an answer of every error, unless one has begun: then the connection is cut."""
+    """Answers every error; an answer that has begun is cut."""
 
     def __init__(self, app: ASGIApp, site: ConsoleSite) -> None:
         self._app = app
@@ -157,5 +157,5 @@ def _cookie(site: ConsoleSite, response: Response, name: str, value: str, second
 
 
 def safe_path(path: str) -> str:
-    """A path of this console; its start in place of any other path."""
+    """A path of this console; its start in place of any other."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the pages' and the actions' dataclasses. Pure."""
+"""The OpenAPI document of pages and actions. Pure."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _parameter(one: QueryParameter) -> Json:
 
 
 def _failures(problem: Json) -> dict[str, Json]:
-    """The answers to failed requests. A part of a page that failed is in the page, as its fault."""
+    """Answers to failed requests. A failed part is in the page."""
     statuses = {
         "400": "The request asks for what cannot be: a parameter that is out of range, a condition that cannot be read",
         "401": "Log in first",

@@ -22,7 +22,7 @@ class ConsoleRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedHeader:
-    """A log-in by a proxy in front, which names the caller in a header."""
+    """A log-in by a proxy's header."""
 
     header: str
     operators: frozenset[str] = frozenset()
@@ -39,11 +39,11 @@ class ConsoleOptions:
     port: int = 8085
     read_only: bool = False
     hosts: tuple[str, ...] = ()
-    """More names by which browsers may reach a console on loopback, such as that of a proxy."""
+    """More host names of a console on loopback."""
     password_file: Path | None = None
     trusted: TrustedHeader | None = None
     forwarders: tuple[str, ...] = ()
-    """The proxies whose ``X-Forwarded-For`` is believed: failed log-ins count by the client behind them."""
+    """Proxies whose ``X-Forwarded-For`` is believed: failed log-ins count by client."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -78,7 +78,7 @@ class ConsoleOptions:
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """The names, without ports, by which it may be called. None: any, as a log-in protects it."""
+        """The host names of the console, without ports. None: any, as a log-in protects it."""
         return frozenset(map(str.lower, (*LOOPBACK_NAMES, *self.hosts))) if is_loopback(self.host) else None
 
     def _bad(self, message: str, *, observed: str | None = None, hint: str | None = None) -> InvalidArgument:

@@ -1,4 +1,4 @@
-"""The answers of the pages: HTML, the same as JSON, and the live values."""
+"""The pages' routes: HTML, JSON, and live values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def asked_of(page: LakeResource, request: Request) -> PageRequest:
 
 
 async def in_time(work: Awaitable[T]) -> T:
-    """The result of a page's work. Raises `StoreUnavailable` when it takes too long."""
+    """The result of a page's work. Raises `StoreUnavailable` on a timeout."""
     try:
         async with asyncio.timeout(1.5 * PATIENCE_S):  # its parts give up before, and say which they are
             return await work
@@ -86,7 +86,7 @@ def api(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
 
 
 def begin(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
-    """Begins what a page may begin. The answer leads back to the page."""
+    """Begins a page's work. The answer leads back to the page."""
 
     async def answer(request: Request) -> Response:
         await site.form(request)
@@ -125,8 +125,6 @@ def file(site: ConsoleSite, one: Download) -> Endpoint:
 
 
 def root(site: ConsoleSite) -> Endpoint:
-    """The way to the only lake, or the list of several."""
-
     async def answer(request: Request) -> Response:
         if len(site.lakes.names) == 1:
             return RedirectResponse(page_url(site.lakes.names[0], "overview", {}), status_code=302)

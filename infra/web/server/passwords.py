@@ -1,4 +1,4 @@
-"""The password file: who may log in, in which role. A line is ``NAME:ROLE:scrypt$n$r$p$salt$hash``. Pure but for reading the file."""
+"""The password file: users and their roles. A line is ``NAME:ROLE:scrypt$n$r$p$salt$hash``. Pure but for reading the file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PasswordHash:
         return PasswordHash(_N, _R, _P, salt, _scrypt(password, salt, _N, _R, _P))
 
     def matches(self, password: str) -> bool:
-        """Whether this is the password; takes a tenth of a second, whatever the answer."""
+        """Whether this is the password; takes a tenth of a second in either case."""
         return hmac.compare_digest(self.digest, _scrypt(password, self.salt, self.n, self.r, self.p))
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class PasswordHash:
 
 
 NOBODY = PasswordHash(_N, _R, _P, b"\0" * SALT_BYTES, b"\0" * _HASH_BYTES)
-"""A hash that no password has: an unknown name takes as long as a known one."""
+"""No password's hash: an unknown name takes as long as a known one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 
 def line_of(name: str, role: ConsoleRole, password: str, salt: bytes) -> str:
-    """A line of the file. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     if not NAME.fullmatch(name):
         raise InvalidArgument(
             "bad name of a user", operation="console password", observed=name, expected="letters, digits, '.', '_', '@', '+', '-'"
@@ -83,7 +83,7 @@ def line_of(name: str, role: ConsoleRole, password: str, salt: bytes) -> str:
 
 
 def parsed(text: str, *, where: str) -> Mapping[str, ConsoleUser]:
-    """The users by name. Raises `InvalidArgument`, which names the line and never shows it."""
+    """The users by name. Raises `InvalidArgument` with the number of the line, without its content."""
     found: dict[str, ConsoleUser] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -127,7 +127,7 @@ class PasswordFile:
         self.users()
 
     def users(self) -> Mapping[str, ConsoleUser]:
-        """Raises `InvalidArgument` when the file cannot be read: then no log-in succeeds."""
+        """Raises `InvalidArgument` for an unreadable file: then no log-in succeeds."""
         try:
             status = self._path.stat()
             stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)

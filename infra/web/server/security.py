@@ -1,4 +1,4 @@
-"""The console's protection: headers, the name of the host, signed tokens. Pure but for its ASGI shell."""
+"""The console's protection: headers, host names, signed tokens. Pure but for its ASGI shell."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def port_of(header: str) -> str:
 
 
 def is_known_host(header: str, known: frozenset[str] | None) -> bool:
-    """Whether a request names this console. A page of another site whose name leads here does not."""
+    """Whether a request names this console, against foreign names for its address."""
     return known is None or host_name(header) in known
 
 
 def is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Whether a request comes from a page of this console, as far as the browser says."""
+    """Whether a request is from a page of this console, as far as known."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
@@ -57,7 +57,7 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def is_from_within_another_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser loads this as a part of another site's page."""
+    """Whether a browser embeds this in another site."""
     if headers.get("sec-fetch-site", "none") != "cross-site":
         return False
     return headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") not in (None, "document")
@@ -76,7 +76,7 @@ class ViewerSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionSigner:
-    """Signs sessions and the tokens of forms, by a key that lives as long as the process."""
+    """The signatures of sessions and forms' tokens, by a key of the process."""
 
     key: bytes = field(repr=False)
 
@@ -111,7 +111,7 @@ class SessionSigner:
 
 
 class SecurityMiddleware:
-    """The outermost layer: refuses requests that call another host, and gives every answer its protecting headers."""
+    """The outermost layer: checks the host, and adds protecting headers."""
 
     def __init__(self, app: ASGIApp, *, known_hosts: frozenset[str] | None, is_tls: bool) -> None:
         self._app = app

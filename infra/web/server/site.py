@@ -1,4 +1,4 @@
-"""The shared parts of the server, and answers from pages and errors."""
+"""The server's shared parts and answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NOT_THERE = {
 
 
 class FormRefused(CallError):
-    """A form that is not from a page of this session."""
+    """A form from outside of this session."""
 
     kind = "form_refused"
 
@@ -70,12 +70,10 @@ class ConsoleSite:
     """Set when the console ends: streams end then."""
     templates: Environment = field(default_factory=environment)
     streams: Counter[str] = field(default_factory=Counter)
-    """The open streams of live values, by watcher."""
+    """The open streams, by watcher."""
 
     def cookie(self, request: Request) -> str:
-        """The name of the cookie. Its prefix lets browsers take it from TLS alone. It holds the port, as another console may be at another port of
-        the host.
-        """
+        """Its prefix limits it to TLS. Its port parts consoles of one host."""
         port = port_of(request.headers.get("host", ""))
         return ("__Host-" if self.options.is_tls else "") + COOKIE + (f"_{port}" if port else "")
 
@@ -90,7 +88,7 @@ class ConsoleSite:
         return viewer is not None and viewer.role is ConsoleRole.OPERATOR and not self.options.read_only
 
     def may_begin(self, viewer: Viewer | None) -> bool:
-        """Whether a caller may begin costly work that changes nothing."""
+        """Whether a caller may begin costly work without changes."""
         return viewer is not None and viewer.role is ConsoleRole.OPERATOR
 
     def actor(self, request: Request) -> Actor:
@@ -98,12 +96,12 @@ class ConsoleSite:
         return Actor(name=viewer.name, role=str(viewer.role), address=address_of(request))
 
     def watcher(self, request: Request) -> str:
-        """The viewer that a stream counts for, in however many sessions. Without a log-in, the browser."""
+        """The viewer of a stream, over all sessions; without a log-in, the browser."""
         viewer = viewer_of(request)
         return viewer.name if self.options.asks_who else viewer.session.id
 
     def is_known(self, request: Request) -> bool:
-        """Whether the caller of a request that goes on was neither logged out nor removed since."""
+        """Whether the caller of a long request is still logged in."""
         try:
             return self.login.viewer(request.cookies.get(self.cookie(request)), request.headers, address_of(request)) is not None
         except PenstockError:
@@ -144,7 +142,7 @@ class ConsoleSite:
         return HTMLResponse(self.templates.get_template(template).render(context | values), status_code=status)
 
     async def form(self, request: Request) -> dict[str, str]:
-        """The fields of a form, or of a JSON object of texts. Raises `FormRefused` unless it carries the token of its session."""
+        """The fields of a form, or of a JSON object of texts. Raises `FormRefused` without the token of its session."""
         fields = await read_form(request)
         token = request.headers.get(TOKEN_HEADER) or fields.pop(FORM_TOKEN, "")
         if not self.login.signer.is_form_token(viewer_of(request).session, token):
@@ -212,7 +210,7 @@ def status_of(error: PenstockError) -> int:
 
 
 def json_response(content: object, *, status: int = 200) -> Response:
-    """A JSON answer, in which no character can steer a terminal."""
+    """A JSON answer without characters that steer a terminal."""
     text = escaped_json(json.dumps(content, ensure_ascii=False))
     return Response(text.encode("utf-8", "backslashreplace"), status_code=status, media_type="application/json")
 

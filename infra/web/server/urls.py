@@ -1,4 +1,4 @@
-"""The URLs of the console. Every link goes through here: names are percent-encoded. Pure."""
+"""The URLs of the console, percent-encoded. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ _NAME = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 def page_url(lake: str, page: str, values: Mapping[str, object], *, below: str = "") -> str:
-    """The URL of a page or file. Values that its path does not name are its query; None and the empty text are left out.
-
-    ``below`` is ``/api`` for the JSON, and ``/live`` for the values that change.
-    """
+    """Values outside of the path are the query, without None and empty texts. ``below`` is ``/api`` for JSON, and ``/live`` for live values."""
     found = BY_NAME.get(page)
     if found is None:
         raise InternalError("a link names no page; please report it", operation="url", object=page)

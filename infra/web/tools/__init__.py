@@ -1,1 +1,1 @@
-"""The pages and actions as tools of a program that speaks the Model Context Protocol (`penstock mcp`)."""
+"""The pages and actions as tools of the Model Context Protocol (`penstock mcp`)."""

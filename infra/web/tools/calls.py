@@ -1,4 +1,4 @@
-"""The calls of tools: each gives the JSON that the console's page has, or acts as the console does."""
+"""The tools' calls: pages' JSON, and actions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ..views.pages import PAGES
 from .tool import PREVIEW, STAMP, TYPED, VERIFY, Tool, tools_of
 
 AT_ONCE = 4
-"""The calls that run at the same time; others wait for them."""
+"""The most calls at the same time; others wait."""
 CALL_S, VERIFY_S = 60.0, 600.0
 
 
 class ToolCalls:
-    """The tools of one lake. Without ``writes`` none of them changes it."""
+    """The tools of one lake, with ``writes`` also those that change it."""
 
     def __init__(self, source: LakeSource, *, writes: bool) -> None:
         self._source = source
@@ -70,7 +70,7 @@ class ToolCalls:
 
 
 async def _verified(lake: Lake, name: str) -> Json:
-    """What `penstock verify` finds in a topic. Damage that ends the check is an answer too."""
+    """A topic's findings. Damage that ends the check is an answer too."""
     paths = TopicPaths.of(name)
     found = await read_record(lake.store, paths)  # not by opening the topic: a damaged log cannot be opened
     if found is None or found[0].deleted:

@@ -1,4 +1,4 @@
-"""Lines of a file descriptor for an event loop, which can stop waiting for the next one at any time."""
+"""Lines of a file descriptor for an event loop, with an end to the wait at any time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ _AHEAD = 64
 
 
 class LineReader:
-    """The lines of a descriptor, each without its end. A line that is too long ends them, as no honest client sends one.
-
-    A thread reads, and does not keep the process from ending: nothing but its read waits for who is at the other end.
-    """
+    """The lines of a descriptor, without their ends. A line that is too long ends them. A daemon thread reads, so the process can end."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -50,7 +47,7 @@ class LineReader:
         self._put(None)
 
     def _readable(self, line: bytes) -> str:
-        """A line as the package reads it: it gives no answer at all to a request in which half a surrogate is spelt out."""
+        """A line without surrogate halves: the package does not answer a request with one."""
         text = line.decode("utf-8", "replace")
         if "\\ud" not in text.lower():
             return text

@@ -28,7 +28,7 @@ from .lines import LineReader
 from .tool import OF_OTHERS, Tool
 
 ANSWER_CHARS_MAX = 400_000
-"""The longest answer; a model reads no more, and no client should have to."""
+"""The longest answer: more than any model reads."""
 INSTRUCTIONS = (
     "Penstock is ordered message queues on object storage. Begin with overview: it tells what needs attention first. "
     f"{OF_OTHERS} "
@@ -37,7 +37,7 @@ INSTRUCTIONS = (
 
 
 async def serve(options: LakeOptions, runtime: Runtime, stop: asyncio.Event, *, writes: bool) -> None:
-    """Serve the client at standard input and output, until it leaves or ``stop`` is set."""
+    """Serve the client until it leaves or ``stop`` is set."""
     lakes = ServedLakes.of((options,), runtime, read_only=not writes)
     try:
         server = server_of(ToolCalls(lakes[options.name], writes=writes))
@@ -60,8 +60,6 @@ async def _serve(server: Server[Any]) -> None:
 
 
 def server_of(tools: ToolCalls) -> Server[Any]:
-    """The server, over any transport."""
-
     async def listed(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_described(one) for one in tools.described.values()])
 
@@ -84,7 +82,7 @@ def server_of(tools: ToolCalls) -> Server[Any]:
 
 
 def actor_of(context: ServerRequestContext[Any]) -> Actor:
-    """The actor is the program at the other end, by the name that it gives itself."""
+    """The program at the other end, by its own name for itself."""
     client = context.session.client_params
     name = "a program" if client is None else client.client_info.name[:100]
     return Actor(name=f"mcp: {name}", role=OPERATOR, address="stdio")
@@ -114,5 +112,5 @@ def _failed(error: PenstockError) -> CallToolResult:
 
 
 def _json(value: Json) -> str:
-    """JSON in which no character can steer a terminal. What is no Unicode is a question mark, as the protocol has UTF-8 alone."""
+    """JSON without characters that steer a terminal. Surrogates become question marks, as the protocol has UTF-8 alone."""
     return escaped_json(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode())

@@ -1,4 +1,4 @@
-"""What needs an operator, the most urgent first. Pure."""
+"""Problems for an operator, the most urgent first. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .lake_problems import LakeProblems
 from .rows import GroupRow, group_rows
 
 LATE = timedelta(minutes=5)
-"""The age of the oldest message from which a group is said to be behind."""
+"""The age of the oldest message from which a group is behind."""
 
 
 class Urgency(StrEnum):
-    """How soon somebody should act."""
+    """The urgency of a problem."""
 
     ACT = "act"
-    """It goes on only when somebody acts."""
+    """It waits for an operator."""
     LOOK = "look"
-    """It may go on by itself, or may not."""
+    """It may go on by itself."""
     NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionItem:
-    """One thing that needs an operator."""
+    """One problem for an operator."""
 
     urgency: Urgency
     kind: str
-    """A word for programs: empty, gone, unread, parked, unattended, stopped_sync, unowned, blocked, retrying, behind,
-    old_transactions, late_timers, dead_letters."""
+    """A code: empty, gone, unread, parked, unattended, stopped_sync, unowned, blocked, retrying, behind, old_transactions, late_timers, dead_letters.
+    """
     text: str
     count: int
     group: str | None = None
@@ -56,7 +56,6 @@ _ORDER = [Urgency.ACT, Urgency.LOOK, Urgency.NOTE]
 
 
 def attention(looked: LakeSnapshot, watched: LakeProblems | None = None) -> tuple[AttentionItem, ...]:
-    """All of it that the last look tells, and what was watched besides."""
     empty = [] if looked.topics else [_GONE if looked.had_topics else _EMPTY]
     found = [*empty, *map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
     found += [] if watched is None else _of_watched(watched)
@@ -75,7 +74,7 @@ def _of_group(row: GroupRow) -> Iterator[AttentionItem]:
 
 
 def troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
-    """What is wrong with a consumer group on a topic: how urgent, its kind, a count, and words."""
+    """A consumer group's problems on a topic: urgency, kind, count, and words."""
     if row.parked:
         groups = _counted(row.parked, "message group is parked", "message groups are parked")
         yield Urgency.ACT, "parked", row.parked, f"{groups} until you release or skip"
@@ -99,7 +98,7 @@ def troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
 
 
 def _is_behind(row: GroupRow) -> bool:
-    """Whether messages wait for long, and not only for a retry or an operator."""
+    """Whether messages wait for long, for neither a retry nor an operator."""
     held = row.waiting + row.blocked + row.parked
     if row.age is None or row.age < LATE:
         return False
@@ -131,5 +130,4 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def worst(found: Sequence[AttentionItem]) -> Urgency | None:
-    """The most urgent; None: all is well."""
     return found[0].urgency if found else None

@@ -1,4 +1,4 @@
-"""The body of one message, as a file: a page shows the beginning of a large one alone."""
+"""The body of one message as a file: a page shows only its beginning."""
 
 from __future__ import annotations
 

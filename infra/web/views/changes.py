@@ -1,7 +1,4 @@
-"""Change data: the captures and syncs that the lake knows of, how far each sync is, and which of its tables stand still at which event.
-
-What only the database or the target tables know is not here: the page opens neither.
-"""
+"""Change data: the lake's captures and syncs, with stalled tables. Neither a database nor a target is opened."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagi
 
 _STORES: Mapping[str, type[SourceStateStore[Any]]] = {one.kind: one for one in (EngineStateStore, MongoStateStore)}
 SYNCS_SHOWN = 6
-"""The syncs on a page: each costs two or three requests."""
+"""The syncs on a page, two or three requests each."""
 CAPTURES_SHOWN = 10
 TABLES_SHOWN = 100
 TIMES_KEPT_S = 3600.0
@@ -48,7 +45,7 @@ class StalledTableRow:
     offset: int
     reason: str
     since: datetime | None
-    """When the event was stored; None: it is not kept any more, or was not looked up."""
+    """The event's store time; None: not kept, or not looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +54,13 @@ class SyncTableRow:
 
     table: str
     folder: str
-    """The name of its target below the sync's folder."""
     commits: int
-    """The number of its last commit by the sync."""
+    """The number of the sync's last commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncDetails:
-    """A sync, as its record says, which whoever drove it wrote last."""
+    """A sync by its record, which its driver wrote last."""
 
     topic: str
     name: str
@@ -72,11 +68,11 @@ class SyncDetails:
     state: str
     """runs, silent, does not run; its topic is gone, or was made anew."""
     lag: int | None
-    """The events that it has not applied, of all tables that go on; None: not known, as of a topic that is gone."""
+    """Unapplied events, without stalled tables; None: unknown, as of a deleted topic."""
     age: timedelta | None
-    """The age of the oldest of them."""
+    """The age of the oldest unapplied event."""
     chosen: tuple[str, ...] | None
-    """The tables that it was run for; None: all."""
+    """None: all."""
     tables_total: int
     tables: tuple[SyncTableRow, ...]
     stopped_total: int
@@ -85,7 +81,7 @@ class SyncDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRow:
-    """A sync by its name; the part says why its record cannot be read."""
+    """A sync by its name; its record may be unreadable."""
 
     topic: str
     name: str
@@ -99,17 +95,17 @@ class CaptureDetails:
     connector: str
     """postgresql, mariadb, mysql."""
     source: str
-    """The database of a PostgreSQL; what tells the server from others, of another."""
+    """The database of a PostgreSQL; the server's identity of another."""
     follows: str | None
-    """The publication of a PostgreSQL; the place in the binlog from which another capture goes on; None: it has not begun."""
+    """PostgreSQL's publication, or the starting place in the binlog; None: not begun."""
     tables: int | None
-    """The tables whose snapshot is whole, or was not wanted; None: not counted."""
+    """Tables with a whole or unwanted snapshot; None: not counted."""
     snapshot: str | None
-    """The table whose rows are being read; None: no snapshot runs."""
+    """The table under snapshot."""
     waiting: int
-    """The tables whose rows are read after that."""
+    """Tables with a later snapshot."""
     last_stored: datetime | None
-    """When the last message of the topic was stored; None: never, or the topic is gone."""
+    """The time of the topic's last message; None: none, or the topic is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,17 +119,17 @@ class CaptureRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncList:
-    """The syncs of a page: those with tables that stand still first."""
+    """The syncs of a page, stalled ones first."""
 
     standing_still: int
-    """The syncs with such tables, of all."""
+    """Syncs with stalled tables."""
     span: Pagination
     rows: tuple[SyncRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureList:
-    """The captures."""
+    """The captures of a page."""
 
     total: int
     rows: tuple[CaptureRow, ...]
@@ -173,7 +169,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> ChangesPage:
 
 
 async def known_records(scene: PageContext, lake: Lake) -> Records:
-    """The records of all syncs. Those that have not changed are not read again."""
+    """All syncs' records. Unchanged ones are not read again."""
 
     async def nothing() -> dict[str, StoredCell | PenstockError]:
         return {}
@@ -183,12 +179,11 @@ async def known_records(scene: PageContext, lake: Lake) -> Records:
 
 
 def stands_still(record: SyncRecord | PenstockError) -> bool:
-    """Whether a table of a sync stands still."""
     return isinstance(record, SyncRecord) and bool(record.stopped)
 
 
 def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | PenstockError]]:
-    """Syncs that cannot be read or stand still first, then by topic and name."""
+    """Syncs in order: unreadable ones and those that stand still, then by topic and name."""
     return sorted(records.items(), key=lambda item: (isinstance(item[1], SyncRecord) and not item[1].stopped, item[0]))
 
 
@@ -221,14 +216,12 @@ async def _sync(scene: PageContext, lake: Lake, looked: LakeSnapshot, topic: str
 
 
 def stops_of(record: SyncRecord) -> Iterator[StalledTableRow]:
-    """The events at which tables stand still."""
     for table, stops in sorted(record.stopped.items()):
         for one in stops:
             yield StalledTableRow(table=table, queue=one.queue, offset=one.offset, reason=one.reason, since=None)
 
 
 def tables_of(record: SyncRecord) -> tuple[SyncTableRow, ...]:
-    """The first tables of a sync, by folder."""
     return tuple(
         SyncTableRow(
             table=record.tables[folder].names[0],
@@ -240,7 +233,6 @@ def tables_of(record: SyncRecord) -> tuple[SyncTableRow, ...]:
 
 
 def progress_of(looked: LakeSnapshot, topic: str, name: str) -> tuple[int | None, timedelta | None]:
-    """How far a sync is behind, as its consumer group tells."""
     mine = [one for one in looked.group(sync_group(name)) if one.topic == topic]
     if not mine:
         return None, None
@@ -250,7 +242,6 @@ def progress_of(looked: LakeSnapshot, topic: str, name: str) -> tuple[int | None
 
 
 async def _state(lake: Lake, looked: LakeSnapshot, topic: str, name: str) -> str:
-    """Whether somebody drives a sync."""
     key = role_key(topic, sync_group(name))
     stored = await lake.coordination.cells.read(key)
     owner = "" if stored is None else decode_cell(stored.data, where=key).owner
@@ -258,7 +249,6 @@ async def _state(lake: Lake, looked: LakeSnapshot, topic: str, name: str) -> str
 
 
 def driven(looked: LakeSnapshot, owner: str) -> str:
-    """Whether the holder of a sync lives."""
     states = {one.worker: one.state for one in looked.seen.workers}
     match states.get(worker_of(owner)) if owner else None:
         case WorkerState.LIVES:
@@ -269,7 +259,7 @@ def driven(looked: LakeSnapshot, owner: str) -> str:
 
 
 async def _dated(scene: PageContext, reader: Reader, life: int, stopped: Sequence[StalledTableRow]) -> list[StalledTableRow]:
-    """The events with their times: of each queue the first is looked up."""
+    """The events with their times, of each queue the first's."""
     first: dict[int, int] = {}
     for one in stopped:
         if one.queue < reader.queues:
@@ -314,7 +304,7 @@ async def _capture(lake: Lake, topic: str, key: str) -> CaptureDetails:
 
 
 def capture_of(key: str, data: bytes) -> CaptureDetails:
-    """A capture as the page shows it, by its state alone. Raises `DataDamaged`, `NewerFormatError`."""
+    """A capture by its state. Raises `DataDamaged`, `NewerFormatError`."""
     if slot_of(key) is not None:
         state = parse_state(data, key)
         return CaptureDetails(

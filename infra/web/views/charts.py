@@ -12,7 +12,7 @@ from ..lakes.history import HOUR_S, MetricsPoint
 WIDTH, HEIGHT = 240, 48
 _EDGE = 3
 THIN_S = 30.0
-"""The time of which a line has one point, the greatest: two points of the picture. All who watch get the lines again and again."""
+"""The time of one point, the greatest value in it: two points of the picture."""
 GAP_S = 300.0
 """The time without a look that breaks a line."""
 
@@ -35,7 +35,7 @@ class Chart:
     last: float | None
     most: float
     lines: tuple[str, ...]
-    """Points of SVG polylines, in a box of 240 by 48; a line ends where nobody looked for five minutes."""
+    """Points of SVG polylines, in a box of 240 by 48. Five minutes without a look end a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,6 @@ FIGURES = (
 
 
 def charts(points: Sequence[MetricsPoint]) -> tuple[Chart, ...]:
-    """All charts of these points, the oldest first."""
     return tuple(_chart(figure, points) for figure in FIGURES)
 
 
@@ -78,12 +77,11 @@ def _chart(figure: _Figure, points: Sequence[MetricsPoint]) -> Chart:
 
 
 def _rounded(value: float) -> float:
-    """A value for people: whole ones as whole numbers."""
     return int(value) if value.is_integer() else round(value, 2)
 
 
 def _rate(figure: _Figure, before: MetricsPoint, now: MetricsPoint) -> float | None:
-    """The rate between two points. None: a topic or group went, or nobody looked for long."""
+    """The rate between two points. None: after a deletion, or a long time without a look."""
     took_s, count = now.at_s - before.at_s, figure.of(now) - figure.of(before)
     return None if count < 0 or not 0 < took_s < GAP_S else count / took_s
 
@@ -95,7 +93,7 @@ def thinned(values: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]:
-    """The points of polylines: the last hour from left to right, nothing at the bottom, and the most at the top."""
+    """The points of polylines: the last hour from left to right, 0 at the bottom, the most at the top."""
     if not values:
         return ()
     end_s = values[-1][0]
@@ -112,7 +110,7 @@ def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]
 
 
 def steps(counts: Sequence[int]) -> str:
-    """The points of a polyline with a step for each count, from left to right."""
+    """The points of a polyline with a step for each count."""
     most, width = max(counts, default=0), (WIDTH - 2 * _EDGE) / max(1, len(counts))
     heights = [HEIGHT - _EDGE - (HEIGHT - 2 * _EDGE) * (count / most if most else 0.0) for count in counts]
     ends = ((x, y) for at, y in enumerate(heights) for x in (_EDGE + at * width, _EDGE + (at + 1) * width))

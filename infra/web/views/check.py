@@ -1,4 +1,4 @@
-"""The check of everything that a topic has stored, as a job of the console: bounded, one at a time, and it changes nothing."""
+"""The check of a topic's stored data, as a bounded job of the console. It changes nothing."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ..lakes.jobs import BackgroundJob
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
 OBJECTS_MAX = 5_000
-"""The objects of the log, which are its entries and checkpoints: some 5,000 GETs."""
+"""The largest log, some 5,000 GETs."""
 BYTES_MAX = 512 * MIB
 BOUNDS_KEPT_S = 60.0
 CHECK_S = 600.0
 FINDINGS_SHOWN = 200
 AGAIN = timedelta(seconds=30)
-"""The age of an outcome below which asking again shows the same."""
+"""The age below which an outcome is shown again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckBounds:
-    """How much a check reads."""
+    """The size of a check."""
 
     log_objects: int
-    """The objects of the log; one more than are checked here stands for any number above."""
+    """Objects of the log; one above the bound stands for any number."""
     log_bytes: int
     table_bytes: int
     is_small: bool
-    """Whether the console checks it; what is larger is for the command line."""
+    """Whether the console checks it, or only the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRun:
-    """A check that was begun."""
+    """A begun check."""
 
     began: datetime
     took: timedelta
@@ -60,7 +60,7 @@ class CheckPage:
     topic: str
     bounds: PagePart[CheckBounds]
     checked: CheckRun | None
-    """The check that was begun last, by any viewer; None: none was, since the console began."""
+    """The last check by any viewer."""
 
 
 async def gather(scene: PageContext, asked: PageRequest) -> CheckPage:
@@ -86,7 +86,6 @@ async def begin(scene: PageContext, asked: PageRequest) -> None:
 
 
 def is_wanted(scene: PageContext, known: BackgroundJob | None) -> bool:
-    """Whether a viewer who asks for a check gets a new one."""
     return known is None or (not known.runs and scene.now - known.began - scene.source.jobs.took(known) >= AGAIN)
 
 
@@ -132,7 +131,6 @@ async def _work(lake: Lake, name: str) -> VerifyReport:
 
 
 def checked_of(job: BackgroundJob, took: timedelta) -> CheckRun:
-    """A job as the page shows it."""
     if job.runs:
         return CheckRun(began=job.began, took=took, state="runs")
     if job.task.cancelled():

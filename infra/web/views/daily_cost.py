@@ -1,4 +1,4 @@
-"""What a lake's requests cost a day, by kind: an estimate by the formulas of `penstock cost`, from what flows now. Pure."""
+"""A lake's requests in USD a day, estimated by the formulas of `penstock cost` from current rates. Pure."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ class RequestCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyCost:
-    """An estimate of what the lake's processes ask of an S3 bucket."""
+    """An estimate for the lake's requests to an S3 bucket."""
 
     usd_a_day: float
     kinds: tuple[RequestCost, ...]
     messages_per_second: float
-    """The messages stored a second in the topics that groups read: others are not counted."""
+    """The rate of the topics that groups read."""
     topics: int
     assumes: str
-    """What the estimate takes for granted."""
 
 
 def money(looked: LakeSnapshot, cells: CellStorage) -> DailyCost | None:
-    """The estimate; None: nothing flows by any group, or there was no look before."""
+    """None: no rates, or no former look."""
     rates = stored_per_second(looked)
     groups = [one for one in looked.seen.groups if one.topic in rates and not is_timer_log(one.topic)]
     if not groups:
@@ -71,7 +70,6 @@ def money(looked: LakeSnapshot, cells: CellStorage) -> DailyCost | None:
 
 
 def cells_of(place: Place) -> CellStorage:
-    """The place of a table of cells, as the estimate knows it."""
     match place:
         case InDynamoDB():
             return CellStorage.DYNAMODB

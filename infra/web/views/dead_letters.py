@@ -1,4 +1,4 @@
-"""The consumer groups that have dead letters."""
+"""The consumer groups with dead letters."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ from .letters import LetterTally, tallies
 from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 ROWS = 8
-"""The groups on a page: each costs some seven requests, when it is first shown."""
+"""The groups on a page, at first some seven requests each."""
 KEPT_S = 300.0
-"""The time for which the newest letters of a group are told again, while no letter is written for it."""
+"""The longest reuse of a group's newest letters, while none is written."""
 SAMPLE = 20
-"""The newest letters of each group from which reasons and origins are told."""
+"""The newest letters that are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestLetters:
-    """What the queue of a group's dead letters tells."""
+    """The newest letters of a group."""
 
     kept: int
     last: datetime | None
     sampled: int
     by_reason: tuple[LetterTally, ...]
-    """The reasons of the newest letters."""
     by_origin: tuple[LetterTally, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterQueueRow:
-    """A group that has a dead-letter queue."""
+    """A group with a dead-letter queue."""
 
     group: str
     written: int
-    """The letters ever written; 0 for a group that is deleted by now."""
+    """The number ever written; 0 for a deleted group."""
     newest: PagePart[NewestLetters]
 
 
@@ -77,7 +76,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> DeadLettersPage:
 
 
 def written_by_group(looked: LakeSnapshot) -> dict[str, int]:
-    """The dead letters ever written, by group."""
     found: dict[str, int] = {}
     for one in looked.seen.groups:
         found[one.group] = found.get(one.group, 0) + one.dead_letters

@@ -1,4 +1,4 @@
-"""One consumer group: settings, members, every queue, its parked message groups, and the messages that wait for another try."""
+"""One consumer group: settings, members, queues, parked message groups, and waiting messages."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ PARKED_SHOWN = 200
 QUEUES_SHOWN = 500
 MEMBERS_SHOWN = 100
 HELD_QUEUES, HELD_SHOWN = 4, 5
-"""The queues whose messages that wait for another try are shown, and how many of each: the page reads cell and messages for it."""
+"""The queues, and the messages of each, whose waits are shown: the page reads cell and messages for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedGroupList:
-    """The parked message groups, with the message that each stands at."""
+    """The parked message groups, each with its message."""
 
     total: int
     rows: tuple[ParkedGroup, ...]
-    """The first of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessageList:
-    """The messages that wait for another try."""
+    """Messages that wait for another try."""
 
     total: int
-    """All of them, blocked message groups as one."""
+    """All, blocked message groups as one."""
     rows: tuple[HeldMessage, ...]
-    """The oldest ones, of the queues that have the most."""
+    """The oldest, of the queues with the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,6 @@ class GroupPage:
 
     group: str
     left_out: ErrorView | None
-    """Why topics of the group are left out; None: none is."""
     standing: PagePart[GroupProgress]
     parked: PagePart[ParkedGroupList]
     held: PagePart[HeldMessageList]
@@ -83,14 +81,13 @@ async def gather(scene: PageContext, asked: PageRequest) -> GroupPage:
 
 
 async def _readable(scene: PageContext, lake: Lake, group: str) -> GroupDescription | None:
-    """The group on those of its topics that the last look could read. None: on none."""
+    """The group on its readable topics, if any."""
     record, looked = await lake.coordination.groups.get(group), await scene.source.look()
     queues = tuple(queue.standing for one in looked.group(group) for queue in one.queues)
     return GroupDescription(group, record.settings, record.all_members, queues) if queues else None
 
 
 async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> HeldMessageList:
-    """The messages of a group that wait for another try."""
     counts = {(one.topic, one.queue): one.waiting + one.blocked + one.suspects for one in queues if one.next_offset is not None}
     most = sorted((place for place, count in counts.items() if count), key=lambda place: (-counts[place], place))[:HELD_QUEUES]
     rows: list[HeldMessage] = []

@@ -1,4 +1,4 @@
-"""The list of consumer groups, page by page, with the greatest lag first."""
+"""The list of consumer groups, the greatest lag first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rows import GroupRow, group_rows, live_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPage:
-    """One page of the list: a row for each group and topic that it reads."""
+    """One page of the list: a row for each group and topic."""
 
     at: datetime
     span: Pagination

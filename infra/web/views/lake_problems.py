@@ -1,4 +1,4 @@
-"""What needs somebody and no look at the groups tells: late timers, old open transactions, syncs that stand still. Looked at less often."""
+"""Problems beyond the groups, looked for less often: late timers, old transactions, syncs that stand still."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .transactions import GROUPS_MAX
 T = TypeVar("T")
 
 EVERY_LOOKS = 15
-"""The looks at the groups for which what was watched is kept: it costs some requests more."""
+"""The looks at the groups between two searches, which cost requests."""
 TOPICS, TOPICS_NEAR = 3, 16
-"""The topics whose timers are watched, those with the most messages that wait: each costs a dozen requests. More where these cost nothing."""
+"""The watched topics, a dozen requests each: the fullest, and more where requests are free."""
 OLD = timedelta(minutes=10)
-"""The age from which an open transaction is said to be old: its checker was asked several times by then."""
+"""The age from which an open transaction is old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +50,25 @@ class StalledSync:
     topic: str
     name: str
     tables: int
-    """The number of these tables; 0: the sync's record cannot be read."""
+    """0: the sync's record cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeProblems:
-    """All of it."""
+    """All problems of a lake."""
 
     late: tuple[LateTopic, ...] = ()
     timer_topics: int = 0
-    """The topics with delayed messages that wait."""
+    """Topics with waiting messages."""
     timer_topics_watched: int = 0
-    """The number of them that were looked at."""
+    """Watched ones of them."""
     old: tuple[OldTransactions, ...] = ()
     stopped: tuple[StalledSync, ...] = ()
     faults: Mapping[str, ErrorView] | None = None
-    """What could not be looked at, and why."""
 
 
 async def watched(scene: PageContext) -> LakeProblems:
-    """What was found last, or is found now. Nothing that it cannot read keeps the page from being shown."""
+    """The problems. Failed reads are faults in it."""
     fresh_s = EVERY_LOOKS * scene.source.refresh.total_seconds()
 
     async def look() -> LakeProblems:

@@ -1,4 +1,4 @@
-"""One dead letter beside the message that it was, where that is still stored."""
+"""One dead letter beside its original message."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .letters import letters_topic, redrive_of, redriven_cell
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 
 BODY_SHOWN_BYTES = 64 * 1024 + 1
-"""The part of a body that is told here: one more than a page shows, so that it says that it is cut. The export has all of it."""
+"""The read part of a body: a byte more than shown, to notice a cut."""
 
 DIFFERENCE_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartDifference:
-    """A part that is not the same in both."""
+    """A part that differs."""
 
     name: str
     letter: str
@@ -35,11 +35,10 @@ class PartDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalMessage:
-    """The message that a letter was."""
+    """A letter's original message."""
 
     state: Literal["same", "differs", "another", "gone", "unknown"]
-    """same: it is stored as the letter has it; another: another message stands at its place; gone: nothing does any more; unknown: the
-    letter does not say where it comes from."""
+    """same: as in the letter; another: its place has another message; gone: its place is empty; unknown: no origin."""
     stored: datetime | None = None
     differences: tuple[PartDifference, ...] = ()
 
@@ -50,11 +49,10 @@ class LetterDetails:
 
     row: LetterRow
     properties: Mapping[str, str]
-    """The properties that the message had."""
     born: datetime
     producer: str
     body: bytes | None
-    """The beginning of the body, or of the row as JSON."""
+    """Its beginning, or that of the row as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +92,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
 
 
 def opened(letter: MessageView, row: LetterRow) -> LetterDetails:
-    """A letter as the page shows it."""
     return LetterDetails(
         row=row,
         properties=original_properties(letter.properties),
@@ -105,7 +102,7 @@ def opened(letter: MessageView, row: LetterRow) -> LetterDetails:
 
 
 async def message_at(reader: Reader, queue: int, offset: int) -> MessageView | None:
-    """The message at a place; None: it is not kept there, or cannot be read any more."""
+    """None: not kept, or unreadable."""
     earliest, following = (await reader.offsets()).get(queue, (0, 0))
     if not earliest <= offset < following:
         return None
@@ -156,7 +153,7 @@ def _parts(message: MessageView, properties: Mapping[str, str]) -> dict[str, str
 
 
 def _is_same_body(letter: MessageView, original: MessageView) -> bool:
-    """Whether the bodies are the same. A row of a typed topic is JSON in its letter."""
+    """A row of a typed topic is JSON in its letter."""
     if original.value is None:
         return letter.body == original.body
     try:

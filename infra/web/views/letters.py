@@ -1,4 +1,4 @@
-"""The dead letters of one consumer group, the newest first: by reason, origin and age, a bounded number at a time."""
+"""The dead letters of one consumer group, the newest first, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ from ..faults import PagePart
 from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 
 LOOKED = 500
-"""The letters that one page looks through."""
 SHOWN = 50
 EXPORTED_MAX = 100_000
-"""The letters of one file."""
 TALLIES = 10
 AGES = (
     ("the last hour", timedelta(hours=1)),
@@ -38,7 +36,7 @@ OLDER = "older"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTally:
-    """A number of letters that have something in common."""
+    """A count of similar letters."""
 
     name: str
     letters: int
@@ -46,23 +44,21 @@ class LetterTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterMatches:
-    """The letters that match, of those looked through."""
+    """The matching letters."""
 
     kept: int
-    """All letters that are kept."""
     end: int
-    """The offset behind the last letter."""
     looked: int
-    """The letters looked through, the newest before the asked offset."""
+    """Searched letters, the newest before the chosen offset."""
     unreadable: int
-    """The number of them that cannot be read any more."""
+    """Unreadable ones of them."""
     matching: int
     by_reason: tuple[LetterTally, ...]
     by_origin: tuple[LetterTally, ...]
     by_age: tuple[LetterTally, ...]
     rows: tuple[LetterRow, ...]
     older: int | None
-    """The offset before which the next page begins; None: there are none before these."""
+    """The offset before which the next page begins; None: the last page."""
 
 
 NOTHING = LetterMatches(
@@ -83,14 +79,12 @@ BEFORE = QueryParameter(name="before", help="Only letters before this offset; 0:
 
 
 async def letters_topic(lake: Lake, group: str) -> Topic | None:
-    """The dead-letter queue of a group; None: it has none."""
     with suppress(TopicNotFound):
         return await lake.topic(dead_letter_topic(group))
     return None
 
 
 def wanted_of(asked: PageRequest) -> Callable[[MessageView], bool] | None:
-    """The condition that a viewer gives; None: all letters."""
     return condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
 
 
@@ -141,7 +135,6 @@ async def _found(
 
 
 async def redriven_cell(lake: Lake, group: str, life: int) -> QueueCell:
-    """What is remembered of the redrives of a group's dead letters."""
     cell = RedriveCell(lake, group, life)
     try:
         await cell.read()
@@ -151,25 +144,22 @@ async def redriven_cell(lake: Lake, group: str, life: int) -> QueueCell:
 
 
 def redrive_of(offset: int, redriven: QueueCell) -> str:
-    """Whether a letter was sent back."""
     if offset in redriven.dead_letters.assigned:
         return "on its way"
     return "sent" if offset in redriven.settled else "no"
 
 
 def tallies(names: Iterable[str]) -> tuple[LetterTally, ...]:
-    """The most frequent names."""
     return tuple(LetterTally(name=name, letters=count) for name, count in Counter(names).most_common(TALLIES))
 
 
 def by_age(times: Sequence[datetime], now: datetime) -> tuple[LetterTally, ...]:
-    """The number of times in each span of age; spans without any are left out."""
     counts = Counter(next((name for name, age in AGES if now - time < age), OLDER) for time in times)
     return tuple(LetterTally(name=name, letters=counts[name]) for name in [*(name for name, _ in AGES), OLDER] if counts[name])
 
 
 async def export_letters(scene: PageContext, asked: PageRequest) -> DownloadContent:
-    """The dead letters that match as JSON lines, the oldest first. Raises `TopicNotFound`."""
+    """The matching letters as JSON lines, the oldest first. Raises `TopicNotFound`."""
     group, wanted = asked["group"], wanted_of(asked)
     before = asked.number("before")
 
@@ -195,7 +185,7 @@ async def export_letters(scene: PageContext, asked: PageRequest) -> DownloadCont
 
 
 def words(command: str, group: str, given: dict[str, str | None]) -> list[str]:
-    """The words of a command on dead letters that these choose."""
+    """A command's words for these letters."""
     options = {"message_id": "id", "tags": "tag"}
     found = ["dlq", command, group]
     for name, value in given.items():

@@ -29,7 +29,7 @@ from .scan import Offsets, TopicExtent, extent, resolve_position
 LINES_MAX = 10_000
 LINES_BYTES_MAX = 64 * 2**20
 LOOKED_MAX = 1_000_000
-"""The messages that a download looks through at most for a condition."""
+"""The most messages that a download searches."""
 SECONDS_MAX = 60.0
 _FILES_MAX = 64
 _FOUND_AT_ONCE = 200
@@ -37,21 +37,21 @@ _FOUND_AT_ONCE = 200
 
 @dataclass
 class MessageLines:
-    """Messages as JSON lines, oldest first in each queue. Where a bound ends them, a last line says so, and where to go on."""
+    """Messages as JSON lines, the oldest first in each queue. A last line marks a bound, and the place to go on from."""
 
     reader: Reader
     schema: TopicSchema | None
     lookup: Lookup | None
-    """What Bloom filters find; None: all messages are read."""
+    """The Bloom filters' part; None: all messages are read."""
     filters: Sequence[Filter]
     extent: TopicExtent
     at: dict[int, int]
-    """The next offset of each queue; moves along."""
+    """Each queue's next offset."""
     runtime: Runtime
 
     @staticmethod
     async def of(lake: Lake, topic: str, asked: PageRequest, runtime: Runtime) -> MessageLines:
-        """The lines that a viewer asks for, all of it checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
+        """The lines of a request, checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
         reader, conditions, schema = await lake.reader(topic), conditions_of(asked), await lake.topic_schema(topic)
         filters = conditions.filters(schema)
         seen = await extent(reader, conditions.queue)
@@ -64,7 +64,6 @@ class MessageLines:
         return MessageLines(reader, schema, conditions.lookup, filters, seen, dict(begin), runtime)
 
     async def text(self) -> AsyncIterator[str]:
-        """The lines one by one."""
         until_s, count, size, looked = self.runtime.clock.monotonic_s() + SECONDS_MAX, 0, 0, 0
         async for rows, behind in self._parts():
             matching = await self.runtime.offload(partial(passing, rows, self.filters, self.schema))  # it may take seconds
@@ -87,7 +86,6 @@ class MessageLines:
         return json_line({"not_complete": True, "messages": count, "after": cursor_text(self.at)})
 
     async def _parts(self) -> AsyncIterator[tuple[pa.RecordBatch | pa.Table, Offsets]]:
-        """Rows of one queue that may be among the lines, and the offset of that queue to go on from behind them."""
         if self.lookup is None:
             async for batch in self.reader.ranges(self._left):
                 yield batch, {batch.column("queue")[0].as_py(): batch.column("offset")[batch.num_rows - 1].as_py() + 1}
@@ -109,7 +107,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> DownloadContent:
 
 
 async def _encoded(found: MessageLines) -> AsyncIterator[bytes]:
-    """The lines; an error ends them with a line that tells it."""
     try:
         async for line in found.text():
             yield line.encode("utf-8", "backslashreplace")

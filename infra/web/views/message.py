@@ -1,4 +1,4 @@
-"""One message: its life as a line in time, how it stands in each consumer group and why, and what it holds."""
+"""One message: its life, its state in each consumer group, and its content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..faults import PagePart
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 
 TOPICS_MAX = 16
-"""The number of topics up to which all are looked through: each costs some requests."""
+"""The most topics of a full search, some requests each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,9 @@ class MessagePage:
 
     message_id: str
     topic: str | None
-    """The topic that was looked through; None: all."""
     topics: tuple[str, ...]
-    """The topics of the lake, where one must be chosen."""
     life: PagePart[MessageLife] | None
-    """None: there are too many topics to look through all."""
+    """None: too many topics for a search."""
 
 
 async def gather(scene: PageContext, asked: PageRequest) -> MessagePage:

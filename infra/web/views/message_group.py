@@ -1,4 +1,4 @@
-"""One message group: its messages in order, where each consumer group stands in it, and why it waits."""
+"""One message group: its messages in order, and each consumer group's place."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ from .positions import cursor_of, cursor_text
 from .scan import FILES_AT_ONCE, ROWS, Offsets, TopicExtent, extent, fields_of
 
 GROUPS_MAX = 16
-"""The most consumer groups on the page: each costs a request."""
+"""The most consumer groups on the page, a request each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGroupProgress:
-    """Where a consumer group stands in the message group."""
+    """A consumer group's place in the message group."""
 
     group: str
     queue: int
     owner: str | None
     stands_at: int | None
-    """The offset of the first message that is not done, of those on the page and the one that holds it up; None: all of them are done."""
+    """The first unfinished offset, of those on the page and the one that blocks; None: all are done."""
     fate: str | None
-    """How that message stands: the code for programs."""
+    """The code of that message's state."""
     why: str
-    """The same in words."""
     due: datetime | None
     attempts: int | None
     strikes: int | None
@@ -48,7 +47,7 @@ class MessageGroupProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGroupRow:
-    """A message, and how it stands in each of the page's consumer groups."""
+    """A message with its state in each consumer group."""
 
     message: MessageRow
     fates: tuple[str, ...]
@@ -60,18 +59,17 @@ class MessageGroupContent:
 
     rows: tuple[MessageGroupRow, ...]
     groups: tuple[str, ...]
-    """The consumer groups whose fates each row has."""
     groups_total: int
     stands: tuple[MessageGroupProgress, ...]
     held_by: tuple[str, ...]
-    """The consumer groups where it is blocked at the message with which the page begins; none: the page begins elsewhere."""
+    """The consumer groups blocked at the first message."""
     looked: int
     older: str | None
-    """The place before which there may be earlier messages: the parameter ``before``."""
+    """The parameter ``before``."""
     newer: str
-    """The place from which later ones may come: the parameter ``after``."""
+    """The parameter ``after``."""
     newer_messages: int
-    """The messages of all message groups behind that place now."""
+    """The number for all message groups, behind that place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +120,12 @@ async def gather(scene: PageContext, asked: PageRequest) -> MessageGroupPage:
 
 
 def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
-    """The offset at which the message group is blocked, by consumer group."""
+    """The blocking offset, by consumer group."""
     return {one.group: head for one in cells if (head := one.head(message_group)) is not None}
 
 
 def begin_of(asked: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[Offsets, bool]:
-    """Where the page begins, and whether it shows what comes from there on, or what is before. What is blocked is what people look for."""
+    """The page's beginning, and whether it goes onward. A block comes first."""
     if (after := asked.text("after")) is not None:
         return topic.clipped(cursor_of(after)), True
     if (before := asked.text("before")) is not None:
@@ -136,7 +134,7 @@ def begin_of(asked: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[Of
 
 
 async def _found(reader: Reader, topic: TopicExtent, at: Offsets, onward: bool, home: int, message_group: str) -> SearchResult:
-    """The messages of the group, first in the queue where it belongs. Another queue has some only if their senders chose it."""
+    """The group's messages, first in its own queue: others have some only by their senders' choice."""
     rows: list[pa.Table] = []
     looked = {queue: (offset, offset) for queue, offset in at.items()}
     wanted, room = Lookup(message_group=message_group), ROWS
@@ -153,7 +151,6 @@ async def _found(reader: Reader, topic: TopicExtent, at: Offsets, onward: bool, 
 def rows_of(
     messages: Sequence[MessageRow], traces: Sequence[MessageGroupTrace], groups: Sequence[str]
 ) -> tuple[MessageGroupRow, ...]:
-    """The messages with their fates, in the order of ``groups``."""
     by_place: Mapping[tuple[str, int], MessageGroupTrace] = {(one.group, one.queue): one for one in traces}
 
     def fates(row: MessageRow) -> tuple[str, ...]:
@@ -164,7 +161,6 @@ def rows_of(
 
 
 def stand_of(one: MessageGroupTrace) -> MessageGroupProgress:
-    """Where a consumer group stands, and why, in words."""
     head = one.standing
     return MessageGroupProgress(
         group=one.group,

@@ -1,4 +1,4 @@
-"""One message as the pages that list messages show it. Pure."""
+"""One message in a list. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....log.schema.value_json import value_json
 from ...operating.bodies import BodyExcerpt, body_of_message
 
 LISTED_BODY_BYTES = 4 * 1024
-"""The most bytes of a body in a list of messages: a whole page of them fits into the answer of a tool."""
+"""The shown part of a body: a whole page fits into the answer of a tool."""
 _CELL_CHARS = 200
 
 
@@ -26,23 +26,20 @@ class MessageRow:
     keys: tuple[str, ...]
     stored: datetime
     due: datetime | None
-    """The delivery time of a delayed message."""
     properties: dict[str, str]
     headers: int
-    """The number of its headers."""
     fields: tuple[str, ...]
-    """The beginning of each field of a typed row, in the order of the page's ``fields``."""
+    """The beginnings of a typed row's fields."""
     body: BodyExcerpt
     """The body, or the row as JSON."""
 
     @property
     def order(self) -> tuple[datetime, int, int]:
-        """The place among messages of several queues: by the time when they were stored."""
+        """The order of several queues' messages, by store time."""
         return self.stored, self.queue, self.offset
 
 
 def row_of(message: MessageView, fields: tuple[str, ...] = ()) -> MessageRow:
-    """A message with the beginning of its body. ``fields`` are those of the topic's schema."""
     value = message.value or {}
     return MessageRow(
         queue=message.queue,
@@ -61,7 +58,6 @@ def row_of(message: MessageView, fields: tuple[str, ...] = ()) -> MessageRow:
 
 
 def _cell(value: object) -> str:
-    """A field as a cell shows it."""
     match value:
         case None:
             return "-"

@@ -1,4 +1,4 @@
-"""The messages of a topic, a page at a time: by place, time, label or condition, and how many came since."""
+"""The messages of a topic, a page at a time: by place, time, label or condition."""
 
 from __future__ import annotations
 
@@ -21,23 +21,20 @@ class MessageList:
     """A page of messages."""
 
     rows: tuple[MessageRow, ...]
-    """The messages, the newest first."""
     fields: tuple[str, ...]
-    """The fields of a typed topic, of which each row has the beginnings."""
+    """The fields of a typed topic."""
     looked: int
-    """The messages that were looked through for them."""
+    """Searched messages."""
     older: str | None
-    """The place before which there may be older ones: the parameter ``before`` of their page. None: nothing older is kept."""
+    """The parameter ``before``. None: none are kept."""
     newer: str
-    """The place from which newer ones come: the parameter ``after`` of their page."""
+    """The parameter ``after``."""
     newer_messages: int
-    """The messages behind that place now."""
     queues: int
-    """The topic's number of queues."""
     queues_looked: int
-    """The number of queues that were looked at: the fullest of very many."""
+    """Searched queues, the fullest of very many."""
     left_out: int
-    """The messages that cannot be read any more, and were passed over."""
+    """Unreadable messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,6 @@ class MessagesPage:
 
 
 def conditions_of(asked: PageRequest) -> MessageConditions:
-    """The conditions that a viewer set."""
     queue = asked.query.get("queue")
     return MessageConditions(
         queue=queue if isinstance(queue, int) else None,
@@ -84,7 +80,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> MessagesPage:
 
 
 def found_of(look: ScanResult, seen: TopicExtent, fields: tuple[str, ...], *, left_out: int) -> MessageList:
-    """A look as the page shows it."""
     return MessageList(
         rows=look.rows,
         fields=fields,
@@ -99,12 +94,12 @@ def found_of(look: ScanResult, seen: TopicExtent, fields: tuple[str, ...], *, le
 
 
 def behind(offsets: Mapping[int, int], following: Mapping[int, int]) -> int:
-    """The number of messages between these offsets and the ends of their queues."""
+    """The number of messages behind these offsets."""
     return sum(max(0, following.get(queue, at) - at) for queue, at in offsets.items())
 
 
 def live(shown: MessagesPage) -> dict[str, object]:
-    """The counter that a viewer presses. Its values come from the arrivals: what is read does not move."""
+    """The counter of arrivals: the list itself stays."""
     return {} if shown.found.value is None else {"newer": shown.found.value.newer_messages}
 
 
@@ -126,7 +121,6 @@ def _command(asked: PageRequest) -> Sequence[str]:
 
 
 def crumbs_of(asked: PageRequest) -> Sequence[Breadcrumb]:
-    """The way to what is below a topic."""
     return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})]
 
 
@@ -176,12 +170,11 @@ PAGE = PageDefinition(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalsPage:
-    """The messages that came since."""
+    """The number of newer messages."""
 
     topic: str
     messages: int
     end: str
-    """The place where the topic ends now."""
 
 
 async def gather_arrivals(scene: PageContext, asked: PageRequest) -> ArrivalsPage:

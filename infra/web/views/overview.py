@@ -1,4 +1,4 @@
-"""The overview of a lake: what needs attention first, then its groups and topics."""
+"""The overview of a lake: problems first, then groups and topics."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ class BusyTopicRow:
 
     topic: str
     stored_per_second: float | None
-    """None: there was no look before."""
+    """None: no former look."""
     messages: int
-    """The messages ever stored."""
     groups: int
     lag: int
-    """The messages that are not settled, of all its groups."""
+    """Unsettled messages of all its groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,27 +41,25 @@ class OverviewPage:
     """A lake at one moment."""
 
     at: datetime
-    """The time of the look."""
     topics: int
     groups: int
     lag: int
-    """The messages that are not settled, of all groups."""
+    """Unsettled messages of all groups."""
     parked: int
     waiting_timers: int
-    """The delayed messages that wait."""
     attention: tuple[AttentionItem, ...]
     attention_total: int
     furthest_behind: tuple[GroupRow, ...]
     timer_topics: int
-    """The topics with delayed messages that wait."""
+    """Topics with delayed messages."""
     timer_topics_watched: int
-    """The number of them in which late messages are looked for: those with the most."""
+    """Watched ones of them."""
     busiest: tuple[BusyTopicRow, ...]
-    """The topics that groups read in which the most is stored, as two looks tell."""
+    """The topics with the highest rates."""
     charts: tuple[Chart, ...]
-    """The last hour, as far as anybody looked."""
+    """The last hour."""
     money: DailyCost | None
-    """What the requests cost a day; None: not known yet, or nothing flows."""
+    """USD a day; None: unknown, or no rates."""
 
 
 async def gather(scene: PageContext, asked: PageRequest) -> OverviewPage:
@@ -76,7 +73,6 @@ async def _cells(lake: Lake) -> CellStorage:
 
 
 def overview_of(looked: LakeSnapshot, more: LakeProblems, drawn: tuple[Chart, ...], costs: DailyCost | None) -> OverviewPage:
-    """What the last looks tell."""
     rows, found = group_rows(looked), attention(looked, more)
     return OverviewPage(
         at=looked.at,
@@ -97,7 +93,6 @@ def overview_of(looked: LakeSnapshot, more: LakeProblems, drawn: tuple[Chart, ..
 
 
 def busiest(looked: LakeSnapshot, rows: Sequence[GroupRow]) -> list[BusyTopicRow]:
-    """The topics that groups read, those with the highest rates first."""
     rates, groups, lag = stored_per_second(looked), Counter[str](), Counter[str]()
     for row in rows:
         groups[row.topic] += 1

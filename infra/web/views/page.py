@@ -1,8 +1,8 @@
-"""The seam of the pages. A page is one value of `PageDefinition`: its place, what it shows as a dataclass, who gathers that, and the template.
+"""The seam of the pages. A page is one value of `PageDefinition`: its place, its content as a dataclass, the gathering, and the template.
 
-To add a page: write a module with a frozen dataclass, an asynchronous function that gathers it, and a `PageDefinition`. Name it in `pages.py`, and
-write `templates/NAME.html`. Its HTML, its JSON below ``/api``, its part of the OpenAPI document and its live values follow.
-A file to keep is a `Download` there.
+To add a page: write a module with a frozen dataclass, an asynchronous function that gathers it, and a `PageDefinition`; name it in `pages.py`, and
+write `templates/NAME.html`. Its HTML, its JSON below ``/api``, its part of the OpenAPI document and its live values follow. A file to keep is a
+`Download` there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class QueryParameter:
     most: int | None = None
     choices: tuple[str, ...] = ()
     example: str | None = None
-    """What a field of a form shows until somebody types."""
 
     def parsed(self, text: str | None) -> str | int | None:
         """The value of a text. An empty one is the default. Raises `InvalidArgument`."""
@@ -62,13 +61,12 @@ class QueryParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """What a viewer asks a page for: the names in its path, and the parameters of its query."""
+    """A request's path and query."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str | int | None] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> str:
-        """A name of the path."""
         return self.path[name]
 
     def text(self, name: str) -> str | None:
@@ -76,20 +74,19 @@ class PageRequest:
         return value if isinstance(value, str) else None
 
     def number(self, name: str) -> int:
-        """A parameter with a default."""
         value = self.query[name]
         assert isinstance(value, int), "the page declares it as a number with a default"
         return value
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells two requests for a page apart."""
+        """The identity of a request."""
         return (*sorted(self.path.items()), *sorted(self.query.items(), key=lambda item: item[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """What a page's gatherer works with: one lake, and this moment."""
+    """The context of a page's gathering: one lake, and this moment."""
 
     source: LakeSource
 
@@ -98,17 +95,17 @@ class PageContext:
         return from_ms(self.source.runtime.clock.wall_ms())
 
     async def part(self, work: Callable[[Lake], Awaitable[T]], *, fatal: tuple[type[PenstockError], ...] = ()) -> PagePart[T]:
-        """A part of a page that may fail alone, but for ``fatal`` errors, which are the page's: what it is about is not there."""
+        """A part that may fail alone, but for ``fatal`` errors: those are the page's."""
         return await part(self.source.using(work), fatal=fatal)
 
     async def using(self, work: Callable[[Lake], Awaitable[T]]) -> T:
-        """What the whole page needs: its error is the page's."""
+        """An indispensable part: its error is the page's."""
         return await self.source.using(work)
 
 
 @dataclass(frozen=True, slots=True)
 class Breadcrumb:
-    """A step of the way to a page: its label, and the page with its names; None: no link."""
+    """A step of the way to a page; None: no link."""
 
     label: str
     page: str | None = None
@@ -121,19 +118,18 @@ def _nothing_live(shown: Any) -> Mapping[str, object]:  # noqa: ANN401 - of any 
 
 @dataclass(frozen=True, kw_only=True)
 class LakeResource:
-    """Something of a lake that has a URL."""
+    """A part of a lake with a URL."""
 
     name: str
-    """The name for `url`, in the OpenAPI document, and of a page's template without ``.html``."""
+    """The name for `url`, the OpenAPI document, and the template without ``.html``."""
     path: str
     """The path below ``/l/{lake}``, such as ``/topics/{topic}``."""
     about: str
-    """A sentence on what it shows, for the OpenAPI document and other programs."""
+    """A sentence for the OpenAPI document and programs."""
     parameters: tuple[QueryParameter, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in its path."""
         return tuple(re.findall(r"\{(\w+)(?::path)?\}", self.path))
 
     def asked(self, path: Mapping[str, str], query: Mapping[str, str]) -> PageRequest:
@@ -153,16 +149,16 @@ class LakeResource:
 
 @dataclass(frozen=True, slots=True)
 class DownloadContent:
-    """A file for the viewer to keep."""
+    """A file's content."""
 
     name: str
     data: bytes | AsyncIterator[bytes]
-    """All of it, or part by part where it may be large."""
+    """All, or in parts if large."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Download(LakeResource):
-    """A file of a lake, below ``/files``. No browser shows it as a page."""
+    """A file of a lake, below ``/files``, which no browser shows as a page."""
 
     gather: Callable[[PageContext, PageRequest], Awaitable[DownloadContent]]
 
@@ -172,35 +168,33 @@ class PageDefinition(LakeResource, Generic[T]):
     """A page of a lake."""
 
     title: str
-    """The title; names of the path may stand in it."""
+    """A format with names of the path."""
     shows: type[T]
     gather: Callable[[PageContext, PageRequest], Awaitable[T]]
-    """Gathers what it shows. Parts that may fail alone are `PagePart`s; an error that is raised is the whole page's."""
+    """Parts that may fail alone are `PagePart`s; a raised error is the whole page's."""
     command: Callable[[PageRequest], Sequence[str]]
-    """The words behind ``penstock`` that show the same in a shell."""
+    """The same as words behind ``penstock``."""
     menu: str | None = None
-    """The label in the menu; None: it is not in the menu."""
+    """None: not in the menu."""
     crumbs: Callable[[PageRequest], Sequence[Breadcrumb]] = lambda asked: ()
-    """The pages above it, below the overview."""
+    """The pages between the overview and it."""
     live: Callable[[T], Mapping[str, object]] = _nothing_live
-    """The values that change while a viewer watches, by the key of their place: the template shows them by ``live(key)``."""
+    """Live values by key: the template shows them by ``live(key)``."""
     answer: Callable[[T], PagePart[Any] | None] = lambda shown: None
-    """The part that answers what the query asks for. People see its fault on the page, with what they asked; programs get an error."""
+    """The part that answers the query. Its fault is on the page, and an error for programs."""
     begin: Callable[[PageContext, PageRequest], Awaitable[None]] | None = None
-    """Costly work that an operator may begin from the page, by a form: a link that somebody follows begins nothing."""
+    """Costly work that an operator begins by a form; a link begins nothing."""
     is_kept: bool = True
-    """Whether a look is shared with who asks for the same within a moment. Not for what is large."""
+    """Whether equal requests within a moment share a look; False for large ones."""
 
     async def shown(self, scene: PageContext, asked: PageRequest) -> T:
-        """What the page shows now, shared with others who ask the same."""
-
         async def make() -> T:
             return await self.gather(scene, asked)
 
         return await scene.source.cached((self.name, asked.key), make) if self.is_kept else await make()
 
     async def answer_for_programs(self, scene: PageContext, asked: PageRequest) -> T:
-        """What programs get: the same, or the error of an answer to what cannot be asked."""
+        """The content, or the error of its answer."""
         shown = await self.shown(scene, asked)
         if (answer := self.answer(shown)) is not None:
             answer.check_asked()
@@ -211,7 +205,6 @@ class PageDefinition(LakeResource, Generic[T]):
 
 
 def shell_line(source: LakeSource, words: Sequence[str]) -> str:
-    """A command for a shell, with the lake that it is about."""
     coordination = [] if source.coordination is None else ["--coordination", source.coordination]
     return shlex.join(["penstock", *words, "--lake", source.shown, *coordination])
 
@@ -224,18 +217,18 @@ NUMBER = QueryParameter(name="page", help="The number of the page, from 1.", kin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pagination:
-    """Where a page's rows are among all."""
+    """The place of a page's rows among all."""
 
     page: int
     pages: int
     first: int
-    """The number of the first row, from 1; 0: there is none."""
+    """The first row's number, from 1; 0: there is none."""
     last: int
     total: int
 
     @staticmethod
     def of(total: int, page: int, *, rows: int = PAGE_ROWS) -> Pagination:
-        """The rows of a page; a number behind the last page means the last."""
+        """Too great a number means the last page."""
         pages = max(1, -(-total // rows))
         page = min(page, pages)
         return Pagination(

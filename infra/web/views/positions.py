@@ -1,4 +1,4 @@
-"""Places in a topic as viewers and links name them. Pure."""
+"""Places in a topic, in forms and links. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ....log.read.reader import Position as LogPosition
 from ...console.values import PositionParam
 
 QUEUES_MAX = 64
-"""The most queues that a page looks through at once."""
 _CURSOR = re.compile(r"\d{1,4}\.\d{1,18}(?:-\d{1,4}\.\d{1,18}){0,63}", re.ASCII)
 
 
 def position_of(text: str, *, operation: str) -> LogPosition:
-    """A position as it is typed. Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`."""
     try:
         found = cast("LogPosition", PositionParam().convert(text, None, None))
     except click.UsageError as error:
@@ -27,12 +26,12 @@ def position_of(text: str, *, operation: str) -> LogPosition:
 
 
 def cursor_text(offsets: Mapping[int, int]) -> str:
-    """An offset for each of some queues, as a link has it: ``0.120-1.133``."""
+    """Offsets of queues in a link: ``0.120-1.133``."""
     return "-".join(f"{queue}.{offset}" for queue, offset in sorted(offsets.items()))
 
 
 def cursor_of(text: str) -> dict[int, int]:
-    """The offset of each queue of a link. Raises `InvalidArgument`."""
+    """The inverse of `cursor_text`. Raises `InvalidArgument`."""
     if not _CURSOR.fullmatch(text):
         raise InvalidArgument(
             "a place in a topic is an offset for each queue",

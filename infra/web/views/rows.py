@@ -1,4 +1,4 @@
-"""Rows that several pages show: a consumer group on a topic. Pure."""
+"""Rows of several pages: a consumer group on a topic. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class GroupRow:
     topic: str
     lag: int
     age: timedelta | None
-    """The age of the oldest message that is not settled; None: not known yet."""
+    """The age of the oldest unsettled message; None: unknown."""
     settled_per_second: float | None
-    """The messages settled a second since the look before; None: there was none, or the group was reset since."""
+    """The rate since the look before; None: there was none, or a reset came between."""
     in_flight: int
     waiting: int
     blocked: int
@@ -29,11 +29,11 @@ class GroupRow:
     queues: int
     queues_owned: int
     dead_letters: int
-    """The dead letters ever written."""
+    """The number ever written."""
 
 
 def group_rows(looked: LakeSnapshot) -> Sequence[GroupRow]:
-    """All groups on all topics, with the greatest lag first."""
+    """All groups on all topics, the greatest lag first."""
     return looked.memoized(_group_rows)
 
 
@@ -65,17 +65,17 @@ def _row(seen: GroupOverview, before: GroupOverview | None, took_s: float) -> Gr
 
 
 def settled(seen: GroupOverview) -> int:
-    """The number of messages that a group is done with, of those ever stored."""
+    """Settled messages, of those ever stored."""
     return sum((one.standing.next_offset or 0) - one.standing.lag for one in seen.queues)
 
 
 def stored(seen: LakeOverview) -> Mapping[str, int]:
-    """The number of messages ever stored in each topic that a group reads."""
+    """Messages ever stored, by topic."""
     return {one.topic: sum(queue.standing.next_offset or 0 for queue in one.queues) for one in seen.groups}
 
 
 def stored_per_second(looked: LakeSnapshot) -> Mapping[str, float]:
-    """The messages stored a second in each topic that a group reads, since the look before."""
+    """The rates by topic."""
     if looked.before is None:
         return {}
     before, took_s = stored(looked.before), looked.seen.ended_s - looked.before.ended_s
@@ -84,12 +84,12 @@ def stored_per_second(looked: LakeSnapshot) -> Mapping[str, float]:
 
 
 def _rate(count: int, seconds: float) -> float | None:
-    """The rate; None where there is none, as after a reset."""
+    """None where it is negative, as after a reset."""
     return None if count < 0 or seconds <= 0 else round(count / seconds, 1)
 
 
 def live_group(row: GroupRow) -> dict[str, object]:
-    """The values of a group's row that change, by their keys."""
+    """A row's live values."""
     at = f"{row.group}:{row.topic}"
     return {
         f"lag:{at}": row.lag,
@@ -104,5 +104,4 @@ def live_group(row: GroupRow) -> dict[str, object]:
 
 
 def live_groups(rows: Sequence[GroupRow]) -> dict[str, object]:
-    """The same of several."""
     return {key: value for row in rows for key, value in live_group(row).items()}

@@ -1,7 +1,7 @@
-"""Looks through a topic for a page of messages: from a place to older or newer ones, within bounds that do not depend on the topic's size.
+"""The search of a topic for a page of messages, older or newer than a place, within bounds that do not depend on the topic's size.
 
-What has a label is found by the table's Bloom filters. Everything else is read in windows that grow while little is found, so that a
-condition that few messages meet costs few requests, and the page says how far it looked.
+Labels are found by the table's Bloom filters. Everything else is read in windows that grow while little is found: so a rare condition costs few
+requests, and the page shows how far it looked.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from .positions import QUEUES_MAX
 
 ROWS = 50
 LOOKED_MAX = 20_000
-"""The messages that a page looks through at most for a condition."""
+"""The most messages that a page searches."""
 FILES_MAX = 256
-"""The files of the table that a page asks for a label at most."""
+"""The most files of a label's search."""
 FILES_AT_ONCE = 32
-"""The files that it asks before it looks at the time."""
+"""The files between two looks at the time."""
 BYTES_MAX = 64 * 2**20
 SECONDS_MAX = 4.0
 _FIRST_ROWS = 800
-"""The rows of the first window in all queues together; of each queue at most a page's."""
+"""The rows of all queues together; of each at most a page's."""
 _GROWTH = 16
 _REMEMBERED_BYTES = 16 * 2**20
 _KEPT_ROWS = 1000
-"""The rows in memory at most, with the beginnings of their bodies."""
+"""The most rows in memory."""
 
 Offsets = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageConditions:
-    """What messages are shown: all conditions hold, and None is none."""
+    """Conditions, all of which hold; None is none."""
 
     queue: int | None = None
     key: str | None = None
@@ -54,13 +54,12 @@ class MessageConditions:
 
     @property
     def lookup(self) -> Lookup | None:
-        """What Bloom filters find."""
         if self.key is self.message_id is self.message_group is None:
             return None
         return Lookup(message_id=self.message_id, key=self.key, message_group=self.message_group)
 
     def filters(self, schema: TopicSchema | None) -> list[Filter]:
-        """What each message of a topic with this schema is judged by. Raises `InvalidArgument`."""
+        """Filters for a topic with this schema. Raises `InvalidArgument`."""
         found = filters_of(self.tag, self.where) if self.tag is not None or self.where is not None else []
         for one in found:
             check_filter(one, schema)
@@ -69,12 +68,11 @@ class MessageConditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicExtent:
-    """What a topic keeps of the queues that a page looks at."""
+    """The kept part of the searched queues."""
 
     queues: int
-    """The topic's number of queues."""
     kept: Mapping[int, tuple[int, int]]
-    """The earliest offset and the next one of each queue that is looked at."""
+    """The earliest and next offset of each queue."""
 
     @property
     def earliest(self) -> Offsets:
@@ -85,28 +83,24 @@ class TopicExtent:
         return {queue: end for queue, (_, end) in self.kept.items()}
 
     def clipped(self, offsets: Offsets) -> Offsets:
-        """The nearest offsets that are kept. Queues that are not named are at their end."""
+        """The nearest kept offsets. Other queues are at their end."""
         return {queue: min(max(offsets.get(queue, end), start), end) for queue, (start, end) in self.kept.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanResult:
-    """What a look found."""
+    """The outcome of a search."""
 
     rows: tuple[MessageRow, ...]
-    """The messages, the newest first."""
     older: Offsets
-    """The offsets before which to look on for older ones."""
+    """Older ones are before these."""
     newer: Offsets
-    """The offsets from which to look on for newer ones."""
+    """Newer ones are from these on."""
     looked: int
-    """The messages that were looked through."""
 
 
 async def extent(reader: Reader, queue: int | None, *, also: int | None = None) -> TopicExtent:
-    """The part of a topic that a page looks at: one queue, or the fullest of very many and ``also``. Raises `InvalidArgument` for no
-    queue.
-    """
+    """The searched part: one queue, or the fullest of very many and ``also``. Raises `InvalidArgument`."""
     offsets = await reader.offsets()
     if queue is not None:
         if queue not in offsets:
@@ -123,7 +117,7 @@ async def extent(reader: Reader, queue: int | None, *, also: int | None = None) 
 
 
 async def resolve_position(reader: Reader, extent: TopicExtent, position: Position) -> Offsets:
-    """The offsets of a position. Raises `InvalidArgument`, and `OffsetOutOfRange`."""
+    """Raises `InvalidArgument`, and `OffsetOutOfRange`."""
     if isinstance(position, int) and len(extent.kept) > 1:
         raise InvalidArgument(
             "an offset has a meaning in one queue only",
@@ -136,7 +130,7 @@ async def resolve_position(reader: Reader, extent: TopicExtent, position: Positi
 
 @dataclass
 class TopicScan:
-    """One look through a topic."""
+    """One search of a topic."""
 
     reader: Reader
     schema: TopicSchema | None
@@ -152,11 +146,11 @@ class TopicScan:
         self._fields = fields_of(self.schema)
 
     async def before(self, offsets: Offsets) -> ScanResult:
-        """The messages before these offsets, the newest of them."""
+        """The newest messages before these offsets."""
         return await self._look(self.extent.clipped(offsets), older=True)
 
     async def after(self, offsets: Offsets) -> ScanResult:
-        """The messages from these offsets on, the oldest of them."""
+        """The oldest messages from these offsets on."""
         return await self._look(self.extent.clipped(offsets), older=False)
 
     async def _look(self, begin: Offsets, *, older: bool) -> ScanResult:
@@ -209,7 +203,7 @@ class TopicScan:
             width = max(1, min(_GROWTH * width, min(affordable, LOOKED_MAX - looked) // max(1, len(ahead))))
 
     async def _matching(self, batch: pa.RecordBatch) -> list[MessageRow]:
-        """The messages that meet the condition. In a thread: a long condition on large messages takes seconds, and others want answers."""
+        """The matching messages, judged in a thread: a long condition on large messages takes seconds."""
         return await self.runtime.offload(lambda: self._judged(batch))
 
     def _judged(self, batch: pa.RecordBatch) -> list[MessageRow]:
@@ -217,23 +211,22 @@ class TopicScan:
 
 
 def fields_of(schema: TopicSchema | None) -> tuple[str, ...]:
-    """The names of a typed topic's fields."""
     return () if schema is None else tuple(one.name for one in schema.live)
 
 
 @dataclass
 class _Gathered:
-    """Rows that were found, and how far each queue was looked through. Of more than a few pages of rows only the nearest are kept."""
+    """The nearest found rows, and each queue's progress."""
 
     older: bool
     at: dict[int, int]
     rows_max: int
     rows: list[MessageRow] = field(default_factory=list)
     untaken: dict[int, int] = field(default_factory=dict)
-    """The nearest offset of each queue whose row was found and is not kept: the page ends there."""
+    """Each queue's nearest dropped offset: the page ends there."""
 
     def ranges(self, end: Offsets, width: int | None = None) -> dict[int, tuple[int, int]]:
-        """What lies ahead of each queue, at most so many offsets of it."""
+        """Each queue's next window."""
         found = {}
         for queue, at in self.at.items():
             if self.older:
@@ -245,23 +238,21 @@ class _Gathered:
         return found
 
     def take(self, rows: list[MessageRow]) -> None:
-        """Keep rows that were found, the nearest of many."""
         self.rows += rows
         if len(self.rows) > max(_KEPT_ROWS, 4 * self.rows_max):
             self._trim()
 
     def join(self, other: _Gathered) -> None:
-        """Take over what a window found, which lies further away than all before."""
+        """Add a window further away."""
         for queue, offset in other.untaken.items():
             self._leave(queue, offset)
         self.take(other.rows)
 
     def reach(self, at: Offsets) -> None:
-        """Note how far was looked."""
         self.at |= at
 
     def level(self, end: Offsets) -> None:
-        """Leave out rows beyond the point up to which all queues were looked through: others may lie between them."""
+        """Drop rows beyond the part searched in all queues: others may lie between them."""
         short = {queue for queue, at in self.at.items() if at != end[queue]}
         stored: dict[int, list[datetime]] = {}
         for one in self.rows:
@@ -276,7 +267,6 @@ class _Gathered:
         self.rows = [one for one in self.rows if (one.stored >= edge if self.older else one.stored <= edge)]
 
     def page(self) -> tuple[list[MessageRow], Offsets]:
-        """The rows of the page, and the offsets to go on from."""
         self._trim()
         at = dict(self.at)
         for queue, offset in self.untaken.items():

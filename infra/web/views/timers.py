@@ -1,4 +1,4 @@
-"""Delayed messages that wait: how many for each topic, which is due next, and which are late."""
+"""Delayed messages that wait, by topic, with late ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..faults import PagePart
 from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
 
 TOPICS = 4
-"""The topics on a page: each costs some five requests."""
+"""The topics on a page, some five requests each."""
 SHOWN = 20
 BODY_BYTES = 200
 
@@ -23,7 +23,7 @@ class NextTimer:
 
     due: datetime
     late: timedelta | None
-    """The time since it was due; None: it is not late."""
+    """None: not late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class TopicTimersRow:
 
     topic: str
     waiting: int
-    """The messages that wait. It includes messages that were recalled and whose time is over."""
+    """The count, with recalled ones whose time is over."""
     next: PagePart[NextTimer | None]
 
 
@@ -42,7 +42,6 @@ class DelayedList:
 
     rows: tuple[DelayedMessage, ...]
     more: bool
-    """Whether others wait behind these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +50,10 @@ class TimersPage:
 
     at: datetime
     waiting: int
-    """The messages that wait, of all topics."""
+    """The count over all topics."""
     span: Pagination
     topics: tuple[TopicTimersRow, ...]
     listed: PagePart[DelayedList] | None
-    """The messages of the topic that was asked for."""
 
 
 async def gather(scene: PageContext, asked: PageRequest) -> TimersPage:
@@ -78,7 +76,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> TimersPage:
 
 
 async def next_of(lake: Lake, topic: str, now: datetime) -> NextTimer | None:
-    """The first message of a topic that waits; None: there is none."""
     found = await lake.waiting(topic, limit=1)
     return NextTimer(due=found[0].delivery_timestamp, late=late_by(found[0].delivery_timestamp, now)) if found else None
 

@@ -1,4 +1,4 @@
-"""One topic: settings, queues, where its load lies, and how far each group is from what retention drops."""
+"""One topic: settings, queues, load, and each group's distance to retention."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ QUEUES_SHOWN = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPositionRow:
-    """The place of a group between the oldest message that is kept and the end of the topic."""
+    """A group's place between the oldest kept message and the topic's end."""
 
     group: str
     kept: int
-    """The messages that are kept, in the queues that the group has begun."""
+    """Kept messages in the queues that the group has begun."""
     done: int
-    """The part of them that the group is done with: retention may drop them without loss to the group."""
+    """Done messages, which retention drops without loss."""
     lag: int
     age: timedelta | None
     lost: int
-    """The messages that retention dropped before the group's floors were there."""
+    """Messages that retention dropped ahead of the group."""
     left: timedelta | None
-    """The time until retention drops the oldest message that the group lacks. None: it lacks none, or nothing is dropped."""
+    """The time until retention drops a message that the group lacks. None: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> TopicPage:
 def positions_of(
     looked: LakeSnapshot, topic: str, offsets: dict[int, tuple[int, int]], retention: timedelta | None
 ) -> tuple[GroupPositionRow, ...]:
-    """The groups on a topic by the time that is left to them, the shortest first."""
+    """The shortest time left first."""
     found = []
     for seen in looked.topic(topic):
         kept = done = lost = lag = 0

@@ -1,4 +1,4 @@
-"""The list of topics, page by page."""
+"""The list of topics."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ _GONE = {TopicNotFound.kind, TopicDeleted.kind}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What is read of each topic in the list."""
+    """The read facts of a topic."""
 
     message_type: str
     is_typed: bool
     queues: int
     messages: int
-    """The messages that are kept."""
     retention: timedelta | None
-    """How long messages are kept; None: for ever."""
+    """None: for ever."""
     created: datetime
 
 
@@ -43,12 +42,11 @@ class TopicRow:
     topic: str
     facts: PagePart[TopicFacts]
     groups: int
-    """The consumer groups that have begun on it."""
     lag: int
-    """The messages that are not settled, of all its groups."""
+    """Unsettled messages of all its groups."""
     waiting_timers: int
     stored_per_second: float | None
-    """The messages stored a second since the look before; None: not known, as of a topic that no group reads."""
+    """The rate since the look before; None: unknown, as of a topic without groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +70,8 @@ async def gather(scene: PageContext, asked: PageRequest) -> TopicsPage:
 
 
 async def _all_facts(scene: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicFacts]]:
-    """The facts of topics, without those that were deleted, whose folders stay until they are collected.
-
-    What the look tells is not asked for again: fifty topics are hundreds of requests.
+    """The facts of topics, without deleted ones, whose folders stay until they are collected. The look's values spare requests: fifty topics are
+    hundreds.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 

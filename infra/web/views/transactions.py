@@ -1,4 +1,4 @@
-"""The transactions of all producer groups, the oldest first, and what one of them would send."""
+"""The transactions of all producer groups, the oldest first, and one in full."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..faults import PagePart
 from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
 
 GROUPS_MAX = 16
-"""The producer groups that one page reads: each costs a request, and one for each of its processes."""
+"""The producer groups on a page: a request each, and one for each of its processes."""
 MESSAGES_SHOWN = 20
 MESSAGES_READ_MAX = 1000
-"""A transaction of more messages is not opened here."""
+"""A larger transaction is not opened."""
 BODY_BYTES = 200
 
 
@@ -34,7 +34,6 @@ class TransactionList:
     """The transactions of one page."""
 
     groups: tuple[str, ...]
-    """The producer groups that were read."""
     groups_total: int
     open: int
     oldest: timedelta | None
@@ -49,7 +48,6 @@ class TransactionsPage:
     at: datetime
     listed: PagePart[TransactionList]
     opened: PagePart[TransactionDetails] | None
-    """The transaction that was asked for."""
 
 
 async def gather(scene: PageContext, asked: PageRequest) -> TransactionsPage:
@@ -78,12 +76,12 @@ async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> Tr
 
 
 async def opened_of(lake: Lake, transaction: str) -> TransactionDetails:
-    """A transaction with the first of its messages. Raises `TransactionNotFound`."""
+    """Raises `TransactionNotFound`."""
     return await details_of(lake, transaction, messages=MESSAGES_READ_MAX, shown=MESSAGES_SHOWN, body_bytes=BODY_BYTES)
 
 
 async def first_messages(lake: Lake, row: TransactionRow) -> tuple[HalfMessage, ...]:
-    """The first messages of a transaction, as far as they are not visible yet."""
+    """The first invisible messages."""
     return await half_messages(lake, row, messages=MESSAGES_READ_MAX, shown=MESSAGES_SHOWN, body_bytes=BODY_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""Maintenance: who offers it, and for each topic what is not published yet, when the table was written last, and who holds the role."""
+"""Maintenance: its processes, and each topic's state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..lakes.source import LakeSnapshot
 from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
 TOPICS = 5
-"""The topics on a page: each costs some three requests."""
+"""The topics on a page, some three requests each."""
 LATE = timedelta(minutes=10)
-"""The time without a commit after which messages that are not published say that nobody publishes."""
+"""The time without a commit after which publishing stands still."""
 ROLES = {
     MAINTENANCE: "publishes, compacts, retains, trims and collects",
     TIMERS: "delivers delayed messages",
@@ -32,15 +32,15 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRow:
-    """A role, and the processes that offer to play it."""
+    """A role, and its processes."""
 
     role: str
     about: str
     live: int
     not_known: int
-    """The processes whose hearts no look has seen beat yet."""
+    """Processes without a heartbeat so far."""
     is_missing: bool
-    """Whether there is work for it, and nobody offers it."""
+    """Whether there is work without a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +48,15 @@ class MaintenanceState:
     """The upkeep of a topic."""
 
     unpublished: int
-    """The messages that are in the log only."""
     last_commit: datetime | None
-    """When the table was written last; None: there is no table."""
+    """None: there is no table."""
     stands_still: bool
-    """Whether messages wait, and the table was not written for long."""
+    """Whether messages wait without a commit for long."""
     version: int
     table_bytes: int
     table_files: int
     player: str
-    """The process that holds the role maintenance of the topic; empty: nobody."""
+    """The topic's player; empty: none."""
     player_state: WorkerState | None
 
 
@@ -104,7 +103,7 @@ async def _roles(lake: Lake, looked: LakeSnapshot) -> tuple[RoleRow, ...]:
 
 
 def state_of(looked: LakeSnapshot, member: str) -> WorkerState | None:
-    """The state of the process of a member, if the member is in it still; None: it ended."""
+    """None: it ended."""
     for one in looked.seen.workers:
         if one.worker == worker_of(member):
             there = one.heartbeat is not None and any(f"{one.worker}/{listed.number}" == member for listed in one.heartbeat.members)

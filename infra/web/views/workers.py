@@ -1,4 +1,4 @@
-"""The processes that consume: whether each lives, what it holds, and how often its queues changed hands."""
+"""The consuming processes: state, queues, and takes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _ORDER = [WorkerState.FENCED, WorkerState.EXPIRED, WorkerState.SILENT, WorkerSta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldQueuesRow:
-    """The queues that a process holds of a group's topic."""
+    """A process's queues of a group's topic."""
 
     group: str
     topic: str
     queues: int
     lag: int
-    """The messages in them that are not settled."""
+    """Unsettled messages."""
     in_flight: int
     takes: int
-    """The takes of these queues, ever: by this process, and by all before it."""
+    """The takes ever, by all processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +39,15 @@ class WorkerRow:
     state: WorkerState
     lease: timedelta
     consumes: tuple[str, ...]
-    """The groups of its consumers with their topics; upkeep: it only maintains topics."""
+    """Groups with their topics; upkeep: it only maintains topics."""
     held: tuple[HeldQueuesRow, ...]
-    """The first of what it holds."""
+    """The first ones."""
     queues: int
-    """All queues that it holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOverRow:
-    """A group's topic whose queues changed hands since the look before."""
+    """A group's topic with hand-overs since the look before."""
 
     group: str
     topic: str
@@ -62,14 +61,13 @@ class WorkersPage:
     at: datetime
     lives: int
     not_known: int
-    """The processes whose hearts no look has seen beat yet, and whose leases may still run."""
+    """Processes without a heartbeat so far, whose leases may still run."""
     dead: int
     hand_overs: tuple[HandOverRow, ...]
-    """What changed hands since the look before."""
     since: timedelta | None
-    """The time between the two looks; None: this is the first."""
+    """Between the two looks; None: this is the first."""
     unowned: int
-    """The queues without a live owner that have messages which are not settled."""
+    """Queues with unsettled messages and no live owner."""
     span: Pagination
     rows: tuple[WorkerRow, ...]
 
@@ -79,7 +77,6 @@ async def gather(scene: PageContext, asked: PageRequest) -> WorkersPage:
 
 
 def workers_of(looked: LakeSnapshot, wanted: str, page: int) -> WorkersPage:
-    """What one look tells."""
     held = holdings(looked.seen)
     rows = [_row(one, held.get(one.worker, [])) for one in looked.seen.workers]
     states = [one.state for one in rows]
@@ -101,7 +98,7 @@ def workers_of(looked: LakeSnapshot, wanted: str, page: int) -> WorkersPage:
 
 
 def holdings(seen: LakeOverview) -> dict[str, list[HeldQueuesRow]]:
-    """What each process holds, the greatest lag first."""
+    """The queues of each process, the greatest lag first."""
     found: dict[str, list[HeldQueuesRow]] = {}
     for group in seen.groups:
         standings = [one.standing for one in group.queues]
@@ -121,7 +118,7 @@ def holdings(seen: LakeOverview) -> dict[str, list[HeldQueuesRow]]:
 
 
 def hand_overs(before: LakeOverview, now: LakeOverview) -> tuple[HandOverRow, ...]:
-    """The queues that were taken between two looks."""
+    """The queues taken between two looks."""
     epochs = {(one.group, one.topic, queue.standing.queue): queue.standing.epoch for one in before.groups for queue in one.queues}
     found = []
     for one in now.groups:
