@@ -1,4 +1,4 @@
-"""SimpleConsumer: gives messages on request, which are acknowledged by receipt handle."""
+"""SimpleConsumer: messages on request, acknowledged by receipt handle."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SimpleOptions:
     receive_max: int = RECEIVE_MESSAGES_MAX
     """The limit of one receive."""
     cache_messages: int = 1_024
-    """The most messages fetched and not handed out, over all queues."""
+    """Messages fetched and not handed out, over all queues."""
     cache_bytes: int = 64 * MIB
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
@@ -106,7 +106,7 @@ class SimpleConsumer(GroupMember):
         self._arrived = asyncio.Event()
         self._waiting = 0
         self._turn: Queue = ("", 0)
-        """The queue that was asked last: the next receive begins behind it."""
+        """The last queue: the next receive begins behind it."""
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class SimpleConsumer(GroupMember):
             self._waiting -= 1
 
     async def _again(self, receive: Receive | None) -> list[MessageView]:
-        """Messages that are out to this receive, and in flight in this process, too."""
+        """Messages that are out to this receive, and in flight here."""
         found, due_ms = await self._receives.again(receive)
         self._in_flight.begin(
             [[message.receipt_handle] for message in found if not self._in_flight.holds(message.receipt_handle)], due_ms
@@ -205,7 +205,6 @@ class SimpleConsumer(GroupMember):
         return await self._receives.deliveries(holders)
 
     async def _take(self, most: int, invisible_ms: int, receive: Receive | None) -> list[MessageView]:
-        """Messages of the queues, from the queue whose turn it is."""
         asked: list[tuple[Queue, ReceiveProcessor, asyncio.Future[list[MessageView]]]] = []
         for queue in self._in_turn():
             processor = self._owner.queues[queue]
@@ -385,11 +384,11 @@ class SimpleConsumer(GroupMember):
         return handle
 
     def _known(self, handle: ReceiptHandle) -> int:
-        """The known generation of the group, which the cell may lack yet."""
+        """The group's generation, which the cell may lack yet."""
         return self._membership.generation(handle.topic, handle.queue)
 
     async def _settle(self, changes: Sequence[_Change]) -> list[BaseException | None]:
-        """Carry out changes through the queues' owners if they are here, otherwise beside them. Returns the error of each, or None."""
+        """Carry out changes through the queues' owners here, or beside them. Returns each one's error, or None."""
         queues = self._owner.queues
         asked = [
             processor.settle(handles, change) if (processor := queues.get((topic, queue))) is not None else None

@@ -1,4 +1,4 @@
-"""The gateways: other systems' protocols for the lake, for their unmodified clients. Here is what any gateway needs.
+"""The gateways: other systems' protocols for the lake, for their unmodified clients.
 
 A gateway keeps nothing but connections: what must last lies in the log, in queues' cells and in groups' records.
 """

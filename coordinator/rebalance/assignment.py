@@ -17,10 +17,10 @@ from .ownership import RebalanceRound
 
 
 class Assignment:
-    """``queues``, taken as soon as their owners are gone, and kept until the member leaves. The methods are `Ownership`'s."""
+    """``queues``, taken as soon as their owners are gone, and kept. The methods are `Ownership`'s."""
 
     expected: frozenset[Queue] = frozenset()
-    """Always empty: an assignment does not know when queues will be released."""
+    """Empty, as releases are not foreseen."""
 
     def __init__(self, context: MemberContext, queues: Collection[Queue]) -> None:
         self._context = context
@@ -64,7 +64,7 @@ class Assignment:
         self.wake()
 
     async def leave(self) -> None:
-        """Release the owned queues, in which nothing may be in flight, and leave."""
+        """Release the queues, in which nothing may be in flight, and leave."""
         context = self._context
         try:
             for keeper in self.keepers.values():

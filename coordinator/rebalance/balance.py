@@ -1,4 +1,4 @@
-"""The queues that a member of a group should take or give back. Every member decides for itself."""
+"""The queues that a member should take or give back, as it decides for itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BalancePlan:
 
     take: tuple[Queue, ...] = ()
     drain: tuple[Queue, ...] = ()
-    """The queues to be given back: no new grants, running handlers end, then they are released."""
+    """Queues to give back: no new grants, running handlers end, then they are released."""
 
 
 def shares(members: Sequence[str], queues: int) -> dict[str, int]:
@@ -60,16 +60,13 @@ def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) ->
 
 
 def lacking(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Share]:
-    """The shares of which a member has less than its part."""
     return [
         (members, queues) for members, queues in shared if sum(queue in mine for queue in queues) < shares(members, len(queues))[me]
     ]
 
 
 def contested(me: str, shared: Sequence[Share], mine: Container[Queue], owners: Mapping[Queue, str]) -> frozenset[Queue]:
-    """The queues about to be released, where a member lacks some: of owners with too many, or tried in vain. ``owners`` has others' queues as far as
-    known.
-    """
+    """Queues about to be released, where a member lacks some: of owners with too many, or tried in vain. ``owners`` may be incomplete."""
     found = set[Queue]()
     for members, queues in lacking(me, shared, mine):
         aims = shares(members, len(queues))

@@ -1,4 +1,4 @@
-"""One member of a group, with what it reads and writes there."""
+"""A member's view of its group."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MemberContext:
         return self.lease_s / BEATS_PER_LEASE
 
     def check_lease(self, keepers: Iterable[QueueKeeper]) -> None:
-        """Raise `LeaseLost` when the member has ended. Its keepers end with it."""
+        """Raise `LeaseLost`, and end the keepers, when the member has ended."""
         if self.member.ended.is_set():
             for keeper in keepers:
                 keeper.lose()
@@ -63,7 +63,7 @@ class MemberContext:
             return await self.update(lambda before: joined(before.left_by(*over)))
 
     async def find_over(self, owners: Sequence[str]) -> set[str]:
-        """The owners that are over, after a look at them. A dead one is fenced first, and may prove alive."""
+        """The owners that are over. A dead one is fenced first, and may prove alive."""
         await self.watch.look(owners)
         dead = [owner for owner in owners if self.watch.is_dead(owner)]
         fenced = await asyncio.gather(*(self.watch.fence(owner) for owner in dead))

@@ -10,13 +10,13 @@ import xxhash
 from .member_context import MemberContext
 
 _WATCHED = 7
-"""The number of members that one with its share of queues watches closely. One with less watches all, as it may take from any."""
+"""The closely watched members. A member below its share watches all, as it may take from any."""
 _LEASES_BETWEEN_LOOKS = 2
-"""The number of leases between looks at members that are not watched closely."""
+"""The leases between looks at other members."""
 
 
 class Neighbours:
-    """The members under close watch, and the rest, with looks now and then."""
+    """The closely watched members, and the rest."""
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context
@@ -24,7 +24,7 @@ class Neighbours:
         self._looked_at_all_s = -math.inf
 
     async def find_over(self, others: Sequence[str], now_s: float, *, everybody: bool) -> set[str]:
-        """The other members that are over for certain. Live ones are watched from now on: all, or the neighbours on a ring."""
+        """Members that are over for certain. Live ones are watched from now on: all, or the neighbours on a ring."""
         closely = others if everybody else _next_to(self._context.member.id, others)
         looked_at = closely
         if now_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._context.lease_s:
@@ -34,12 +34,11 @@ class Neighbours:
         return over
 
     async def look(self) -> bool:
-        """Look at the watched members, and tell whether one is dead."""
+        """Look at the watched members. Returns whether one is dead."""
         await self._context.watch.look(self.watched)
         return self.has_dead()
 
     def has_dead(self) -> bool:
-        """Whether a watched member is dead, as far as is known."""
         return any(self._context.watch.is_dead(other) for other in self.watched)
 
     def due_s(self) -> float:

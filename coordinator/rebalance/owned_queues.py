@@ -1,4 +1,4 @@
-"""The queues that one member holds, or may hold without knowing."""
+"""The queues that one member holds, or may hold."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class OwnedQueues:
         self._key = key
         self._begin = begin
         self.keepers: dict[Queue, QueueKeeper] = {}
-        """The keepers of its queues, with ended ones until `forget_ended`."""
+        """Keepers, with ended ones until `forget_ended`."""
         self._unannounced: dict[Queue, QueueKeeper] = {}
         self._doubtful: dict[Queue, CellVersion | None] = {}
-        """Queues that may name this member as owner without a keeper, now or after a write without an answer. Such a write may arrive as long as the
-        cell has this version (None: is absent).
+        """Queues that may name this member as owner without a keeper, also by a write without an answer, which may arrive as long as the cell has
+        this version (None: is absent).
         """
 
     def forget_ended(self) -> bool:
-        """Forget ended keepers, and return whether there were any. One that was not released lost its queue to another owner or a doubtful write."""
+        """Forget ended keepers, and return whether there were any. An unreleased one lost its queue to another owner or a doubtful write."""
         ended = [queue for queue, keeper in self.keepers.items() if keeper.ended.is_set()]
         for queue in ended:
             if self.keepers.pop(queue).cell.owner:
@@ -66,7 +66,7 @@ class OwnedQueues:
         return decode_cell(stored.data, where=self._key_of(queue)).owner if stored is not None else ""
 
     async def settle_doubts(self, record: GroupRecord) -> None:
-        """Take the queues that name this member as owner, however many: no other member would while it lives."""
+        """Take the queues that name this member as owner, however many: no other member would."""
         for queue, version in list(self._doubtful.items()):
             found = await self.read(queue)
             if self.owner_in(queue, found) == self._context.member.id:
@@ -75,7 +75,7 @@ class OwnedQueues:
                 del self._doubtful[queue]
 
     async def take(self, queue: Queue, found: StoredCell | None, record: GroupRecord) -> None:
-        """Take a queue with this cell, unless the cell has changed or the table does not answer."""
+        """Take a queue, unless its cell has changed or the table does not answer."""
         begin = self._begin(record, queue)
         if begin is None:
             return

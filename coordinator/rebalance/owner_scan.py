@@ -1,4 +1,4 @@
-"""The owners of others' queues, and when their cells are read again."""
+"""The owners of others' queues, and the times to read their cells."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ _LEASES_BETWEEN_SCANS = 6
 
 @dataclass(frozen=True, slots=True)
 class ScanPacing:
-    """The times at which a member below its share reads others' cells: all, or those of contested queues."""
+    """The times at which a member below its share reads others' cells: all, or contested ones."""
 
     scan_s: float = -math.inf
     """The time of the next scan."""
     pause_s: float = _SCAN_S
-    """The time between the next scan and the one after it."""
     contested: frozenset[Queue] = frozenset()
     contested_since_s: float = -math.inf
     poll_s: float = math.inf
-    """The time when contested queues are to be read again."""
+    """The next reading of contested queues."""
 
     @property
     def due_s(self) -> float:
@@ -49,11 +48,10 @@ class ScanPacing:
         return replace(self, scan_s=now_s + self.pause_s, pause_s=min(2 * self.pause_s, _LEASES_BETWEEN_SCANS * lease_s))
 
     def changed(self, at_s: float) -> ScanPacing:
-        """The pacing after a change: the next scan is at ``at_s`` at the latest, as more changes may follow."""
+        """The next scan is at ``at_s`` at the latest, as more changes may follow."""
         return replace(self, pause_s=_SCAN_S, scan_s=min(self.scan_s, at_s))
 
     def contesting(self, contested: frozenset[Queue], now_s: float) -> ScanPacing:
-        """The pacing after a look that found these queues contested."""
         since_s = self.contested_since_s if contested == self.contested else now_s
         pause_s = _POLL_S if now_s - since_s < _POLL_SOON_S else _POLL_LATER_S
         poll_s = now_s + pause_s if contested else math.inf
@@ -71,11 +69,10 @@ class OwnerScan:
         self._context = context
         self._owned = owned
         self.owners: dict[Queue, str] = {}
-        """The owners of others' queues, as last read; empty for dead ones."""
+        """Owners by queue, as last read; empty for dead ones."""
         self.pacing = ScanPacing()
 
     async def read(self, queues: Sequence[Queue], now_s: float) -> dict[Queue, StoredCell | None]:
-        """Read cells of other owners if it is time to."""
         wanted = [queue for queue in self.pacing.wanted(queues, now_s) if queue not in self._owned.keepers]
         self.pacing = self.pacing.scanned(now_s, self._context.lease_s)
         if not wanted:
@@ -93,6 +90,6 @@ class OwnerScan:
         return found
 
     def _owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
-        """The owner of a queue; empty for this member itself, whose doubtful take was carried out."""
+        """Empty for this member itself, whose doubtful take was carried out."""
         owner = self._owned.owner_in(queue, stored)
         return "" if owner == self._context.member.id else owner

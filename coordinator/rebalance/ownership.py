@@ -31,7 +31,7 @@ class RebalanceRound:
     """The record: settings, positions, commands."""
     taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)
     drain: tuple[Queue, ...] = ()
-    """All queues to be given back: grant nothing more, let handlers end, then `QueueKeeper.release`."""
+    """Queues to give back: grant nothing more, let handlers end, then `QueueKeeper.release`."""
 
 
 class Ownership:
@@ -51,26 +51,25 @@ class Ownership:
         self._scan = OwnerScan(context, self._owned)
         self._neighbours = Neighbours(context)
         self._topics: Mapping[str, tuple[str, ...]] = {}
-        """The members that lived at the last scan, and their topics."""
+        """The live members at the last scan, and their topics."""
         self._below_share = True
         self._round_s = -math.inf
         self._known_s: float | None = None
-        """The time when the others know that this member is leaving: infinite until its record is written. None: it stays."""
+        """When the others know of the leaving: infinite until the record is written. None: it stays."""
         self._pause = Backoff(_PAUSE_S)
         """The waits after rounds that raised, or could not fence a dead member."""
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
-        """The keepers of the queues that it owns now, draining ones included."""
         return unended(self._owned.keepers)
 
     @property
     def expected(self) -> frozenset[Queue]:
-        """The queues that others may release to it any moment, unless this has lasted long."""
+        """Queues that others may release any moment, unless this has lasted long."""
         return self._scan.pacing.expected(self._round_s) - self._owned.keepers.keys() if self._below_share else frozenset()
 
     def consume(self, queues: Mapping[str, int]) -> None:
-        """Consume other topics from the next round on. The caller must release the queues of former topics."""
+        """Consume other topics from the next round on. The caller must release the queues of former ones."""
         self._queues = dict(queues)
 
     def consumes(self, queue: Queue) -> bool:
@@ -108,7 +107,7 @@ class Ownership:
         return RebalanceRound(record, owned.take_unannounced(), drain)
 
     async def rest(self) -> None:
-        """Wait until a round may change something: by time, a death, a possible release, or `wake`."""
+        """Wait until a round may change something."""
         context, neighbours = self._context, self._neighbours
         await context.sleep(self._pause.next_s())
         end_s = self._round_s + context.beat_s
@@ -138,7 +137,7 @@ class Ownership:
         self._known_s = min(self._known_s, known_s)
 
     async def leave(self) -> None:
-        """Release the owned queues, in which nothing may be in flight, and leave: the others see it on return."""
+        """Release the queues, in which nothing may be in flight, and leave: the others see it on return."""
         try:
             if self._known_s is None:
                 await self.give_up()

@@ -1,4 +1,4 @@
-"""Roles: work that one process does for a topic, leased like queues among all processes with the lake open."""
+"""Roles: work that one process does for a topic, leased like queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Report = Callable[[str, PenstockError], None]
 
 
 class Players:
-    """The cell with the players of a role: a group's record, of which only the members are used."""
+    """The cell with the players of a role: a group's record with members only."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -71,7 +71,7 @@ class OfferedRole:
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when ``topics`` may give more than before."""
     heard: Callable[[GroupRecord], None] = lambda record: None
-    """A callback for each reading of the players' record, some three times a lease."""
+    """Called with each reading of the players' record, some three times a lease."""
 
 
 async def run_roles(
@@ -238,7 +238,7 @@ class _Player:
 
 
 class _Playing:
-    """One role being played in this process, after any former play of it."""
+    """One role being played, after any former play of it in this process."""
 
     def __init__(self, topic: str, keeper: QueueKeeper, play: Play, report: Report, *, after: _Playing | None) -> None:
         self._topic = topic

@@ -1,4 +1,4 @@
-"""The check of callers and their rights. The proof of identity and the rights of a request are a protocol's."""
+"""The check of callers and their rights, whatever the protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRONG: Final = "the access key is not known, or the signature is not by its sec
 
 
 class PrincipalAuthorizer:
-    """The principals of a lake, their grants and limits, by which callers are judged."""
+    """Judges callers by the principals of a lake, their grants and limits."""
 
     def __init__(self, cache: PrincipalCache, clock: Clock, limits: PrincipalLimits | None = None) -> None:
         self.limiter = PrincipalLimiter(limits or PrincipalLimits(), clock)
@@ -37,7 +37,7 @@ class PrincipalAuthorizer:
         await self.cache.close()
 
     async def authenticate(self, name: str, is_proved_by: Callable[[str], bool]) -> str:
-        """The credential by which a caller proves to be a principal. Raises `Unauthorized`."""
+        """The credential that proves a principal. Raises `Unauthorized`."""
         record = await self.cache.record()
         principal = record.principals.get(name)
         if principal is None:
@@ -53,7 +53,7 @@ class PrincipalAuthorizer:
         self._check(await self.cache.record(), principal, rights)
 
     async def check_again(self, principal: str, proof: str, rights: Iterable[Right]) -> None:
-        """The same later in a long call, which ends when its rights or the credential of its caller were revoked."""
+        """The same later in a long call, which ends when its rights or credential were revoked."""
         record = await self.cache.record()
         known, now_ms = record.principals.get(principal), self._clock.wall_ms()
         if known is None or not any(one.sealed == proof and one.valid_at(now_ms) for one in known.secrets):
@@ -75,7 +75,7 @@ class PrincipalAuthorizer:
 
 
 def missing(grants: frozenset[Grant], rights: Iterable[Right]) -> Right | None:
-    """The first right that the grants do not give."""
+    """The first right without a grant."""
     for verbs, name in rights:
         if not any(grant.covers(verb, name) for grant in grants for verb in verbs):
             return verbs, name

@@ -1,4 +1,4 @@
-"""The limits of a principal: calls a second, and connections. Each gateway process counts its own."""
+"""The limits of a principal at one gateway process: calls a second, and connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...log.errors import BackPressureError
 from ...log.runtime.runtime import Clock
 
 QUIET_S: Final = 30.0
-"""A connection without calls for this time is not counted: every SDK sends a heartbeat each 10 s."""
+"""A connection without calls for this time is not counted: SDKs send a heartbeat each 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class PrincipalLimits:
 
 @dataclass(slots=True)
 class _Counted:
-    """What one principal did of late."""
+    """The recent calls of one principal."""
 
     tokens: float
     at_s: float
     peers: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    """By connection, when it was last heard of; the quietest first."""
+    """Connections by their last call, the quietest first."""
 
 
 class PrincipalLimiter:
-    """Counts what principals do, and refuses what is too much."""
+    """Counts principals' calls, and refuses those beyond the limits."""
 
     def __init__(self, limits: PrincipalLimits, clock: Clock) -> None:
         self._limits = limits

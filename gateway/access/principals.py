@@ -1,4 +1,4 @@
-"""The principals of a lake as a gateway knows them: the record, read again within seconds while calls come, and its secrets."""
+"""The principals of a lake as a gateway knows them: the record, read again within seconds while calls come."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ audit_log = logging.getLogger("penstock.gateway.audit")
 FRESH_S: Final = 3.0
 """A record of this age is read again beside a call."""
 STALE_S: Final = 5.0
-"""The age of a record for which calls wait: what was revoked holds no longer."""
+"""Calls wait for a younger record, so revocations are soon in force."""
 KEEP_S: Final = 300.0
-"""The time for which an old record serves while the table does not answer."""
+"""The use of an old record while the table does not answer."""
 
 
 class PrincipalCache:
-    """Reads the record when calls need it: without calls nothing is read."""
+    """Reads the record for calls only."""
 
     def __init__(self, read: Callable[[], Awaitable[AccessRecord]], keys: SealingKeys, clock: Clock) -> None:
         self._read = read
@@ -33,7 +33,6 @@ class PrincipalCache:
         self._clock = clock
         self._record = AccessRecord()
         self._read_s: float | None = None
-        """The time at which the record was asked for."""
         self._reading: asyncio.Task[None] | None = None
         self._opened: dict[tuple[str, str], str] = {}
         self._unopened: set[tuple[str, str]] = set()
@@ -51,7 +50,7 @@ class PrincipalCache:
         return self._record
 
     def secrets(self, name: str, principal: Principal) -> Iterator[tuple[SealedSecret, str]]:
-        """The valid secrets of a principal that the key file opens."""
+        """The valid secrets that the key file opens."""
         now_ms = self._clock.wall_ms()
         for sealed in principal.secrets:
             text = self._open(name, principal, sealed) if sealed.valid_at(now_ms) else None

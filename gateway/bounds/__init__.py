@@ -1,1 +1,1 @@
-"""The bounds of what callers hold of a gateway and make it log. No protocol is known here."""
+"""The bounds of what callers hold of a gateway and make it log, whatever the protocol."""

@@ -28,7 +28,6 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def of(self, owner: str) -> AsyncIterator[None]:
-        """A block that begins at the owner's turn."""
         line = self._lines.setdefault(owner, _Line(asyncio.Semaphore(self._each)))
         line.waiting += 1
         try:

@@ -7,11 +7,11 @@ from typing import Final
 
 AGAIN_S: Final = 10.0
 _CAUSES_MAX: Final = 1_000
-"""The number of causes that are remembered. The oldest beyond is forgotten, and logged again."""
+"""The oldest cause beyond is forgotten, and logged again."""
 
 
 class LogThrottle:
-    """Says whether a cause is to be told now."""
+    """Decides whether a cause is to be logged."""
 
     def __init__(self, again_s: float = AGAIN_S) -> None:
         self._again_s = again_s

@@ -1,4 +1,4 @@
-"""The shares of a gateway that callers hold: counted for each caller and for all together."""
+"""The shares of a gateway that callers hold, for each caller and for all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...log import BackPressureError
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Something of which there is so much."""
+    """A share with its bounds."""
 
     what: str
     each: int
@@ -31,20 +31,20 @@ class QuotaCounter:
         return self._sums[share.what] if owner is None else self._held.get(share.what, Counter()).get(owner, 0)
 
     def check(self, share: Quota, owner: str, more: int = 0) -> None:
-        """Raise `BackPressureError` where an owner or all exceed the share."""
+        """Raise `BackPressureError` where the share is exceeded."""
         _check(f"{share.what}, of {owner}", self.held(share, owner) + more, share.each)
         _check(f"{share.what}, of all together", self.held(share) + more, share.all)
 
     @contextmanager
     def hold(self, share: Quota, owner: str, count: int) -> Iterator[None]:
-        """A block in which an owner holds so much more. Raises `BackPressureError` without room for all of it."""
+        """A block in which an owner holds so much more. Raises `BackPressureError` without room."""
         self.check(share, owner, count)
         with self.take(share, owner, count):
             yield
 
     @contextmanager
     def take(self, share: Quota, owner: str, count: int) -> Iterator[None]:
-        """The same for what is there already, without regard to room."""
+        """The same without regard to room."""
         held = self._held.setdefault(share.what, Counter())
         held[owner] += count
         self._sums[share.what] += count

@@ -1,4 +1,4 @@
-"""A check of a gateway by what clients do: health, route, announcement, heartbeat and, if asked for, a message through a topic."""
+"""A check of a gateway by what clients do, with ``send`` also by a message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckTarget:
-    """What is checked, and who says to be the client."""
+    """The gateway, and the client's credentials."""
 
     place: Endpoint
     topic: str | None = None
@@ -47,13 +47,13 @@ class CheckTarget:
     namespace: str = ""
     tls: bool = False
     root: bytes | None = None
-    """The certificates (PEM) that are trusted; None: those of this machine."""
+    """Trusted certificates (PEM); None: the machine's."""
     access_key: str = ""
     secret: str = ""
 
 
 class _Failed(Exception):
-    """A step found a problem."""
+    """A problem in a step."""
 
     def __init__(self, observed: str, fix: str = "") -> None:
         super().__init__(observed)
@@ -62,7 +62,7 @@ class _Failed(Exception):
 
 
 class GatewayChecker:
-    """The checks in turn, as far as each allows the next."""
+    """The checks in turn."""
 
     def __init__(self, target: CheckTarget, runtime: Runtime) -> None:
         self._target = target
@@ -70,7 +70,7 @@ class GatewayChecker:
         self._client_id = f"penstock-check@{runtime.new_id()}"
 
     async def run(self, *, send: bool = False) -> AsyncIterator[CheckFinding]:
-        """The findings as they are made, up to the first problem that hides the rest. Without ``send`` nothing is written."""
+        """The findings, up to a problem that hides the rest. Without ``send`` nothing is written."""
         async with self._channel(self._target.place) as channel:
             connected = await self._step(
                 "connection", lambda: self._connect(channel), "Is it running, and is TLS used by both or none?"
@@ -190,7 +190,7 @@ class GatewayChecker:
         return f"durable in {(self._runtime.clock.monotonic_s() - started_s) * 1000:.1f} ms"
 
     async def _receive(self, channel: grpc.aio.Channel, body: bytes) -> str:
-        """Receive until the message that was sent comes. Others become visible again by themselves."""
+        """Receive until the sent message comes. Others become visible again by themselves."""
         receive = pb.ReceiveMessageRequest(
             group=self._group(),
             message_queue=pb.MessageQueue(topic=self._topic(), id=-1),

@@ -40,7 +40,7 @@ class Gateway:
         self.options = options or GatewayOptions()
         self.lake = lake
         self.metrics = MemoryMetrics() if metrics is None else metrics
-        """Metrics of calls and clients, and the library's of the consumers and producers behind them."""
+        """Metrics of calls and clients, and the library's own."""
         self.clients = ClientRegistry(lake.runtime.clock)
         self.names = TopicDirectory(lake, self.options)
         self.peers = PeerRegistry(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)

@@ -22,7 +22,7 @@ _READING_S: Final = 2.0
 
 
 class HealthService(grpc.GenericRpcHandler):
-    """Answers whether this process is ready, and whether it lives."""
+    """This process's readiness and liveness."""
 
     def __init__(self) -> None:
         self._is_ready = False
@@ -51,7 +51,7 @@ class HealthService(grpc.GenericRpcHandler):
         return _SERVING if self._is_ready or request == _LIVENESS else _NOT_SERVING
 
     async def _asked(self, requests: AsyncIterator[bytes]) -> bytes:
-        """The request. As it is unsigned, few are read at once, and for a short time; the rest count as nameless."""
+        """The request. As it is unsigned, few are read at once, and briefly; the rest count as nameless."""
         if self._reading >= _READING_MAX:
             return b""
         self._reading += 1

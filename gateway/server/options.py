@@ -15,7 +15,7 @@ from ...log.limits import MIB
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A host and a port at which clients reach a gateway."""
+    """A gateway's host and port for clients."""
 
     host: str
     port: int
@@ -26,13 +26,13 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessOptions:
-    """The proof of identity by clients, and the limits of principals at one gateway process."""
+    """Clients' proof of identity, and the limits of principals at one process."""
 
     keys: SealingKeys
     calls_per_s: float | None = None
     connections: int | None = None
     utc_only: bool = False
-    """Whether signatures must be made in UTC. SDKs sign their local time, in any zone."""
+    """Whether signatures must be made in UTC, while SDKs sign local time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,13 +40,13 @@ class TlsOptions:
     """A port for TLS, beside the one without or instead of it."""
 
     certificate: Path
-    """PEM: the gateway's certificate, followed by its chain."""
+    """PEM, followed by its chain."""
     key: Path
-    """PEM: its private key."""
+    """PEM."""
     port: int = 8443
     """0: any that is free."""
     own_port: int | None = None
-    """This process's own second port where several share the first one."""
+    """This process's own port where several share the first one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,26 +57,26 @@ class GatewayOptions:
     port: int = 8081
     """0: any that is free."""
     own_port: int | None = None
-    """This process's own port where several share ``port``; None: there are no others."""
+    """This process's own port where several share ``port``."""
     advertise: Endpoint | None = None
     """The one place of all gateways for clients, such as a load balancer's. None: each gateway's own."""
     address: str | None = None
-    """The gateway's host for clients, if not ``host``."""
+    """The host for clients, if not ``host``."""
     create_topics: bool = False
-    """Whether unknown topics of clients are made."""
+    """Whether clients' unknown topics are made."""
     create_groups: DeliveryOrder | None = None
-    """The delivery order of consumer groups made for clients; None: none are made."""
+    """The delivery order of groups made for clients; None: none are made."""
     drain: timedelta = field(default=timedelta(seconds=5))
-    """The time for calls under way when the gateway stops."""
+    """The time for calls under way at a stop."""
     first_check: timedelta = field(default=timedelta(seconds=60))
-    """The time of the first check-back of a transaction, unless the message states it."""
+    """The first check-back of a transaction, unless the message states it."""
     request_bytes_max: int = 32 * MIB
-    """The largest request that is decoded."""
+    """The largest decoded request."""
     access: AccessOptions | None = None
     """None: without signatures, and all is allowed."""
     tls: TlsOptions | None = None
     audit: bool = False
-    """Whether every call is in the audit log; otherwise refused and rare ones."""
+    """Whether all calls are in the audit log, or only refused and rare ones."""
     plaintext: bool = True
     """Whether ``port`` is served, without TLS."""
 

@@ -1,6 +1,6 @@
 """Several processes of one gateway, as Python runs in one core each.
 
-All listen at the shared port, and each at one of its own, which routes name. Each ends with its standard input, so with the process that started it.
+All listen at the shared port, and each at its own, which routes name. Each ends with its standard input, so with its parent.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 log = logging.getLogger("penstock.gateway")
 
 _AGAIN_S: Final = 1.0
-"""The pause before a process that ended by itself is started again."""
+"""The pause before an ended process is started again."""
 _PATIENCE: Final = timedelta(seconds=30)
-"""The time for a process to end, beside its drain, before it is killed."""
+"""The time beside the drain before a process is killed."""
 _STDIN: Final = 0
 
 
 async def supervise(commands: Sequence[Sequence[str]], stop: asyncio.Event, *, drain: timedelta) -> None:
-    """Keep one process of each command running until ``stop`` is set, and return at their end."""
+    """Keep one process of each command running until ``stop`` is set."""
     await asyncio.gather(*(_keep(command, stop, drain) for command in commands))
 
 

@@ -16,7 +16,7 @@ log = logging.getLogger("penstock.gateway")
 
 
 class ReloadedCertificate:
-    """The certificate for gRPC's handshakes, from a thread of gRPC."""
+    """The certificate for gRPC's handshakes, from gRPC's thread."""
 
     def __init__(self, options: TlsOptions) -> None:
         """Raises `InvalidArgument` unless the files are a certificate and its key."""
@@ -25,12 +25,12 @@ class ReloadedCertificate:
         self._first = self._load()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """The credentials of a port with TLS. Clients need no certificate: they sign their calls."""
+        """Clients need no certificate: they sign their calls."""
         changed: Any = self._changed  # gRPC takes None for "as before", and its stubs do not
         return grpc.dynamic_ssl_server_credentials(self._first, changed, require_client_authentication=False)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The new certificate after a change; None: as before, also while the files are no pair amid a change."""
+        """The changed certificate; None: as before, also while the files are no pair amid a change."""
         try:
             stamp = self._stamp()
             if stamp == self._seen:

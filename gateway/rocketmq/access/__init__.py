@@ -1,1 +1,1 @@
-"""How clients sign their calls, and the rights that each request needs."""
+"""Clients' signatures, and the rights that requests need."""

@@ -1,4 +1,4 @@
-"""The check of calls: their signatures, and the rights that their requests need."""
+"""The check of calls: signatures, and the rights that requests need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rights import rights_of
 from .signature import check_time, signature_of
 
 _FREE = frozenset({"Heartbeat", "NotifyClientTermination", "QueryAssignment", "QueryRoute", "Telemetry"})
-"""Calls that only keep a client alive. They are not counted: a client that is refused them would come again."""
+"""Uncounted calls, which only keep a client alive: a refused client would come again."""
 
 
 class SignatureAuthorizer:
@@ -26,7 +26,7 @@ class SignatureAuthorizer:
         await self.principals.close()
 
     async def admit(self, call: RpcCall) -> None:
-        """Name the principal of a call. Raises `Unauthorized`, or `BackPressureError` for one connection too many."""
+        """Name the principal of a call. Raises `Unauthorized`, or `BackPressureError`."""
         signature = signature_of(call.metadata.authorization, call.metadata.date_time)
         proof = await self.principals.authenticate(signature.access_key, signature.is_by)
         check_time(signature.date_time, self._clock.wall_ms(), utc_only=self._utc_only)
@@ -34,7 +34,7 @@ class SignatureAuthorizer:
         call.principal, call.proof = signature.access_key, proof
 
     async def allow(self, call: RpcCall, request: Message) -> None:
-        """Return if the principal has the request's rights now. Raises `Unauthorized`, `Forbidden`, or `BackPressureError`."""
+        """Return if the principal has the request's rights. Raises `Unauthorized`, `Forbidden`, or `BackPressureError`."""
         await self.principals.check(call.principal, rights_of(request))
         if call.rpc not in _FREE:
             self.principals.limiter.add_call(call.principal)

@@ -20,7 +20,7 @@ _JOIN: Final = frozenset({Verb.JOIN})
 
 
 def rights_of(request: Message) -> Iterator[Right]:
-    """The rights that a request needs. Raises `StatusError` for invalid names, and `KeyError` for an unknown request."""
+    """Raises `StatusError` for invalid names, and `KeyError` for an unknown request."""
     yield from _RIGHTS[type(request)](request)
 
 
@@ -33,7 +33,7 @@ def _group(resource: pb.Resource) -> Right:
 
 
 def _received(group: pb.Resource, topic: pb.Resource) -> Iterator[Right]:
-    """Work on a topic in a group. The right to join a group covers its dead letters."""
+    """The right to join a group covers its dead letters."""
     yield _group(group)
     name = topic_of(topic)
     if name != DLQ_PREFIX + group_of(group):
@@ -54,7 +54,7 @@ def _of_sends(request: pb.SendMessageRequest) -> Iterator[Right]:
 
 
 def _of_settings(request: pb.TelemetryCommand) -> Iterator[Right]:
-    """A client's announcement. A producer's stream brings check-backs, with the messages of transactions in them."""
+    """A producer's stream brings check-backs, with messages of transactions."""
     settings = request.settings
     for topic in settings.publishing.topics:
         yield _topic(_SEND, topic)

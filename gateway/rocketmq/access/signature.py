@@ -28,7 +28,7 @@ _CHARS_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call states, unproved."""
+    """An unproved statement of a call."""
 
     access_key: str
     date_time: str
@@ -43,7 +43,7 @@ def digest_of(secret: str, date_time: str) -> bytes:
 
 
 def signature_of(authorization: str, date_time: str) -> Signature:
-    """The signature in a call's headers. Raises `Unauthorized` without one of this kind."""
+    """Raises `Unauthorized` without a signature of this kind."""
     if not authorization:
         raise Unauthorized("the call is not signed: give the client an access key and a secret")
     found = _HEADER.fullmatch(authorization) if len(authorization) <= _CHARS_MAX else None

@@ -1,1 +1,1 @@
-"""Clients and gateways: settings, liveness, and which gateway serves what."""
+"""Clients and gateways: settings, liveness, and routes."""

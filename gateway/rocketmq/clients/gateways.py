@@ -25,7 +25,7 @@ Named = Annotated[str, Meta(min_length=1, max_length=_HOST_CHARS_MAX)]
 
 
 class GatewayEntry(Struct, frozen=True):
-    """One gateway: where clients reach it, and how often it renewed this."""
+    """One gateway: its addresses, and its number of renewals."""
 
     host: Named
     port: Annotated[int, Meta(ge=0, le=65535)]
@@ -37,12 +37,12 @@ class GatewayEntry(Struct, frozen=True):
     """None: an earlier gateway, of which it is unknown."""
 
     def endpoint(self, *, tls: bool) -> Endpoint | None:
-        """The place for clients with TLS, or without; None: there is none."""
+        """The place for clients with TLS, or without."""
         port = self.tls_port if tls else self.port
         return Endpoint(self.host, port) if port else None
 
     def trusts_as(self, other: GatewayEntry) -> bool:
-        """Whether the other one's clients may be sent here: both ask for signatures, or neither does, as far as is known."""
+        """Whether the other one's clients may be sent here: both require signatures, or neither does, as far as known."""
         return None in (self.signed, other.signed) or self.signed == other.signed
 
 
@@ -66,9 +66,8 @@ def decode_gateways(data: bytes, *, where: str) -> Gateways:
 class _Sighting:
     beat: int
     since_s: float
-    """The first sight of this number of renewals."""
+    """When this number was seen first."""
     is_quiet: bool = False
-    """Whether it was seen before."""
 
 
 class GatewayLiveness:
@@ -78,7 +77,7 @@ class GatewayLiveness:
         self._seen: dict[str, _Sighting] = {}
 
     def see(self, gateways: Gateways, now_s: float) -> frozenset[str]:
-        """Note a new reading of the list. Returns gateways that may be gone: they left, or missed their first renewal."""
+        """Note a new reading of the list. Returns gateways that left, or missed their first renewal."""
         before, self._seen = self._seen, {name: self._sighting(name, entry, now_s) for name, entry in gateways.items()}
         quiet = {name for name, one in self._seen.items() if one.is_quiet and not before[name].is_quiet}
         return frozenset(quiet | (before.keys() - self._seen.keys()))
@@ -94,7 +93,7 @@ class GatewayLiveness:
 
 
 def renewed(gateways: Gateways, name: str, own: GatewayEntry, dead: frozenset[str]) -> Gateways:
-    """The list with one gateway's renewal, and without dead ones. It is unchanged if the renewal is in it already."""
+    """The list with one gateway's renewal, without dead ones; unchanged if the renewal is in it."""
     kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
     return kept | {name: own}
 

@@ -1,4 +1,4 @@
-"""The live gateways, and where each sends the clients of a topic."""
+"""The live gateways, and each topic's route."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .routes import Peer, by_rendezvous, endpoints_of
 log = logging.getLogger("penstock.gateway")
 
 BALANCED: Final = "penstock"
-"""The broker's name of all gateways behind one address."""
+"""The broker's name for all gateways behind one address."""
 _NEIGHBOURS: Final = 2
-"""The number of gateways in a topic's route: the one that serves it, and its successor."""
+"""The gateways in a topic's route: one that serves it, and its successor."""
 _CODEC: Final = Codec[Gateways](encode_gateways, decode_gateways)
 
 
 class PeerRegistry:
-    """The places where clients find a topic. Behind one address of all gateways no cell is read or written."""
+    """Topics' routes. Behind one address of all gateways no cell is read or written."""
 
     def __init__(self, options: GatewayOptions, name: str, clock: Clock) -> None:
         self._options = options
@@ -40,28 +40,26 @@ class PeerRegistry:
         """This gateway's place for clients, once it listens."""
         self._others: Gateways = {}
         self._told: frozenset[str] = frozenset()
-        """Gateways on other terms that are logged already."""
+        """Gateways on other terms, already logged."""
         self._sightings = GatewayLiveness()
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.on_gone: list[Callable[[], None]] = []
-        """Callbacks for another gateway that left, or missed a renewal: long before it counts as dead."""
+        """Called when another gateway left, or missed a renewal: long before it counts as dead."""
 
     # --- Routes -----------------------------------------------------------------------------------------------------------------
 
     def live(self, *, tls: bool) -> Sequence[Peer]:
-        """The live gateways that clients with TLS, or without, reach; this one included.
+        """The live gateways for clients with TLS, or without; this one included.
 
-        Signing clients are not sent to gateways without signatures, which serve everybody. The reverse holds too, as such clients would be refused.
+        Clients of gateways with signatures are not sent to those without, or the reverse.
         """
         own = {} if self.own is None else {self.name: self.own}
         known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
         return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
 
     def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
-        """The gateways for a topic, the one that serves it first, each with a neighbour to turn to. ``asked``, the client's own address of the
-        gateway, is the place of a gateway that is alone.
-        """
+        """The gateways for a topic by precedence, each with a neighbour. A single gateway is at ``asked``, the client's own address of it."""
         if self._options.advertise is not None:
             return [pb.Broker(name=BALANCED, endpoints=endpoints_of([self._options.advertise]))]
         live = by_rendezvous(topic, self.live(tls=tls))
@@ -116,7 +114,7 @@ class PeerRegistry:
         self._tell_of_others(own)
 
     def _tell_of_others(self, own: GatewayEntry) -> None:
-        """Warn once of each gateway that serves the lake on other terms."""
+        """Warn once of each gateway on other terms."""
         apart = {name: entry for name, entry in self._others.items() if not entry.trusts_as(own)}
         for name in apart.keys() - self._told:
             where = apart[name].endpoint(tls=False) or apart[name].endpoint(tls=True)

@@ -1,4 +1,4 @@
-"""The clients that this gateway knows: their announcements, and when each was last heard of.
+"""The clients of this gateway: announcements and liveness.
 
 A client chooses its id, so it is known by that among the clients of its principal only.
 """
@@ -17,33 +17,33 @@ from ..protocol.status import StatusError
 from ..server.calls import RpcCall
 
 LOST_S: Final = 30.0
-"""A client is lost after this silence. Every SDK sends a heartbeat each 10 s."""
+"""A client is lost after this silence: SDKs send a heartbeat each 10 s."""
 
 _STOOD_STILL_S: Final = 10.0
-"""A gap between two looks at clients, otherwise 5 s, by which the process was stopped itself."""
+"""A gap between looks, otherwise 5 s, by which the process itself was stopped."""
 
 _PEERS_MAX: Final = 16
-"""The connections of one client that are remembered. More, through a balancer, cost further scans of the cells."""
+"""More connections, through a balancer, cost further scans of the cells."""
 
 CLIENTS_OF_ONE_MAX: Final = 10_000
-"""The most clients of one principal; where nobody signs, of one address."""
+"""The most clients of one principal, or unsigned of one address."""
 
 Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class AdoptionScans:
-    """The scans of a consumer group and topic's cells for a client's messages from other gateways: by connection."""
+    """The scans of a group and topic's cells for a client's messages from other gateways."""
 
     by_peer: OrderedDict[str, Future[None]] = field(default_factory=OrderedDict)
-    """The scans by the client's connection, the newest last."""
+    """Scans by the client's connection, the newest last."""
     used_s: float = 0.0
-    """The client's last request for messages there."""
+    """The client's last request for messages."""
     is_renewed: bool = False
-    """Whether the scan was a push consumer's, whose messages stay invisible as long as it lives."""
+    """Whether messages stay invisible as long as the client lives."""
 
     def note(self, peer: str, asked: Future[None]) -> None:
-        """Keep a scan, unless it fails: the next receive repeats it then."""
+        """Keep a scan. The next receive repeats a failed one."""
 
         def ended(asked: Future[None]) -> None:
             if (asked.cancelled() or asked.exception() is not None) and self.by_peer.get(peer) is asked:
@@ -71,7 +71,7 @@ class GatewayClient:
     send: Send | None = field(default=None, repr=False)
     """Sends a command by the open telemetry stream."""
     adoption_scans: dict[tuple[str, str], AdoptionScans] = field(default_factory=dict, repr=False)
-    """By consumer group and topic: it ends with the client."""
+    """Scans by consumer group and topic."""
 
 
 class ClientRegistry:
@@ -83,9 +83,9 @@ class ClientRegistry:
         self._of_owner: Counter[str] = Counter()
         self._looked_s = clock.monotonic_s()
         self.on_lost: list[Callable[[GatewayClient], None]] = []
-        """Callbacks for a client that ended, or was silent for `LOST_S`."""
+        """Called for a client that ended, or was silent for `LOST_S`."""
         self.on_change: list[Callable[[GatewayClient], None]] = []
-        """Callbacks for a client that announced itself, or whose stream ended."""
+        """Called for a client that announced itself, or whose stream ended."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -100,7 +100,7 @@ class ClientRegistry:
         self.of(call).seen_s = self._clock.monotonic_s()
 
     def of(self, call: RpcCall) -> GatewayClient:
-        """The client of a call, new or known. Raises `StatusError` for one too many of its owner."""
+        """The client of a call, new or known. Raises `StatusError` for one too many."""
         known = self._known.get(call.client)
         if known is None:
             if self._of_owner[call.owner] >= CLIENTS_OF_ONE_MAX:
@@ -126,7 +126,7 @@ class ClientRegistry:
                 told(client)
 
     def extend_after_pause(self) -> None:
-        """Count all clients as heard of now if this process was stopped: their heartbeats are still unread."""
+        """Count all clients as alive if this process was stopped: their heartbeats are still unread."""
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s > _STOOD_STILL_S:
             for client in self._known.values():

@@ -18,7 +18,7 @@ from ..protocol import rocketmq_pb2 as pb
 
 ANY_QUEUE = -1
 _MIXED_FIFO = (pb.FIFO, pb.NORMAL)
-"""The types of a FIFO topic that finds its message groups in a field: SDKs call messages without a group NORMAL."""
+"""SDKs call messages of a FIFO topic without a group NORMAL; this one finds its groups in a field."""
 _TYPES = {
     MessageType.NORMAL: pb.NORMAL,
     MessageType.FIFO: pb.FIFO,
@@ -29,21 +29,19 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Peer:
-    """A live gateway: its name, and where clients reach it."""
+    """A live gateway and its addresses."""
 
     name: str
     endpoint: Endpoint
 
 
 def by_rendezvous(topic: str, peers: Sequence[Peer]) -> list[Peer]:
-    """The gateways by their precedence for the topic: the first serves it."""
+    """The gateways by precedence for the topic."""
     return sorted(peers, key=lambda peer: (xxhash.xxh3_64_intdigest(f"{peer.name}\0{topic}".encode()), peer.name), reverse=True)
 
 
 def endpoints_of(places: Sequence[Endpoint]) -> pb.Endpoints:
-    """The places in the protocol's form. SDKs connect to the first that answers, if all are addresses of one kind. Of names, or of several kinds,
-    only the first is given.
-    """
+    """SDKs connect to the first that answers, if all are addresses of one kind. Otherwise only the first is given."""
     schemes = [_scheme(place.host) for place in places]
     told = places if schemes[0] != pb.DOMAIN_NAME and len(set(schemes)) == 1 else places[:1]
     return pb.Endpoints(scheme=schemes[0], addresses=[pb.Address(host=one.host, port=one.port) for one in told])
@@ -63,7 +61,7 @@ def accepted_types(settings: TopicSettings) -> tuple[pb.MessageType, ...]:
 
 
 def route(resource: pb.Resource, settings: TopicSettings, broker: pb.Broker) -> list[pb.MessageQueue]:
-    """The queues of a topic, all at one gateway. It chooses again among them by the message group."""
+    """The queues of a topic, all at one gateway, which chooses again by message group."""
     types = accepted_types(settings)
     return [
         pb.MessageQueue(topic=resource, id=queue, permission=pb.READ_WRITE, broker=broker, accept_message_types=types)
@@ -72,6 +70,6 @@ def route(resource: pb.Resource, settings: TopicSettings, broker: pb.Broker) -> 
 
 
 def assignment(resource: pb.Resource, broker: pb.Broker) -> pb.Assignment:
-    """A consumer's place to poll: whatever queues the gateway owns."""
+    """A consumer's place to poll, for whatever queues the gateway owns."""
     queue = pb.MessageQueue(topic=resource, id=ANY_QUEUE, permission=pb.READ_WRITE, broker=broker)
     return pb.Assignment(message_queue=queue)

@@ -1,4 +1,4 @@
-"""The RPCs by which clients make themselves known and find their way."""
+"""The RPCs of clients' announcements and routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .settings import settings_for
 from .topics import TopicDirectory
 
 _TOLD_TWICE: Final = frozenset({pb.NODE_JS})
-"""SDKs that miss an answer to their settings when it comes before the routes of all their topics, and then wait for ever."""
+"""SDKs that miss an answer to their settings ahead of all topics' routes, and then wait for ever."""
 _AGAIN_S: Final = 1.0
 _CONSUMERS = frozenset({pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER, pb.PULL_CONSUMER})
 
@@ -36,7 +36,7 @@ class ClientService:
         self._ending = asyncio.Event()
 
     def end(self) -> None:
-        """End the streams of all clients, which open others elsewhere."""
+        """End all clients' streams, which they open elsewhere."""
         self._ending.set()
 
     def rpcs(self) -> Iterable[Rpc]:
@@ -111,7 +111,7 @@ class ClientService:
         return pb.TelemetryCommand(status=ok(), settings=answer)
 
     async def _body_bytes_max(self, topics: Iterable[str]) -> int:
-        """The largest limit of a producer's topics: an SDK has one for all, and the gateway checks each."""
+        """The largest limit of a producer's topics: an SDK has one for all."""
         found = [(await self._names.topic(topic)).settings.limits.body_bytes for topic in topics]
         return max(found, default=TopicLimits().body_bytes)
 

@@ -11,7 +11,6 @@ from ....coordinator import DeliveryOrder, GroupSettings, RetryPolicy, Schedule
 from ..protocol import rocketmq_pb2 as pb
 
 RECEIVE_MAX: Final = 32
-"""The most messages of one receive."""
 LONG_POLL: Final = timedelta(seconds=20)
 _ATTEMPTS_MAX: Final = 2**31 - 1
 _INTERVALS_MAX: Final = 32
@@ -27,7 +26,7 @@ _ONE_BY_ONE: Final = frozenset({pb.GOLANG})
 
 
 def settings_for(asked: pb.Settings, *, body_bytes_max: int, group: GroupSettings | None) -> pb.Settings:
-    """The settings that answer a client's announcement. Without a record, ``group`` counts as ORDERLY: a client asks for its order only once."""
+    """The answer to a client's announcement. Without a record, ``group`` counts as ORDERLY: a client asks for its order only once."""
     answer = pb.Settings()
     answer.CopyFrom(asked)
     answer.metric.on = False
@@ -71,5 +70,5 @@ def intervals_of(retry: RetryPolicy) -> Sequence[timedelta]:
 
 
 def _in_seconds(interval: timedelta) -> timedelta:
-    """A whole number of seconds, at least 1: the Python SDK drops fractions."""
+    """Whole seconds, at least 1: the Python SDK drops fractions."""
     return timedelta(seconds=max(1, math.ceil(interval.total_seconds())))

@@ -14,7 +14,7 @@ from ..protocol.status import StatusError
 
 
 class TopicDirectory:
-    """The topics and groups, some made on demand."""
+    """Topics and groups, some made on demand."""
 
     def __init__(self, lake: Lake, options: GatewayOptions) -> None:
         self._lake = lake
@@ -22,7 +22,7 @@ class TopicDirectory:
         self._topics: dict[str, Topic] = {}
 
     async def topic(self, name: str) -> Topic:
-        """The topic. Raises `StatusError`, as RocketMQ does, for an unknown one."""
+        """Raises `StatusError`, as RocketMQ does, for an unknown topic."""
         known = self._topics.get(name)
         if known is not None and known.is_current:
             return known
@@ -42,7 +42,7 @@ class TopicDirectory:
         return topic
 
     async def group(self, name: str) -> GroupSettings | None:
-        """The settings of a consumer group. None: it does not exist, and is not made."""
+        """None: there is no group, and none is made."""
         record = await self._lake.coordination.groups.read(name)
         if record is not None:
             return record.settings

@@ -1,1 +1,1 @@
-"""The consumers' side: receives, acknowledgements, renewals, dead letters and offsets."""
+"""Receives, acknowledgements, renewals, dead letters and offsets."""

@@ -1,4 +1,4 @@
-"""Acknowledgements, also those before those of earlier messages of their message group, which RocketMQ takes."""
+"""Acknowledgements, also too early ones, which RocketMQ takes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .pool import PooledConsumer
 
 
 class AckProcessor:
-    """Settles messages by receipt handle, and says so to the deliveries."""
+    """Settles messages by receipt handle, and notes it in the deliveries."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
 
     async def ack_each(self, pooled: PooledConsumer, handles: Sequence[str]) -> list[BaseException | None]:
-        """Settle messages of this group and topic together. Returns the error of each, or None."""
+        """Settle messages of this group and topic together. Returns each one's error, or None."""
         ends = await pooled.consumer.ack_each(*handles)
         return [await self._on_end(pooled, handle, end) for handle, end in zip(handles, ends, strict=True)]
 
@@ -33,7 +33,7 @@ class AckProcessor:
         return end
 
     async def ack_next(self, pooled: PooledConsumer, handle: str) -> None:
-        """Carry out early acknowledgements, after an earlier message was settled here or at another gateway."""
+        """Carry out early acknowledgements, after an earlier message was settled here or elsewhere."""
         while (early := self._deliveries.early_acks.pop_next(handle)) is not None:
             try:
                 await pooled.consumer.ack(early)
@@ -45,9 +45,8 @@ class AckProcessor:
             self._deliveries.settle(early)
 
     async def without_settled(self, pooled: PooledConsumer, messages: Sequence[MessageView]) -> list[MessageView]:
-        """The received messages for a client, without those that were acknowledged too early, which are settled now.
-
-        A message that comes again together with an earlier one is given, as by RocketMQ.
+        """The received messages without those acknowledged too early, which are settled now. One that comes again together with an earlier one is
+        given, as by RocketMQ.
         """
         if not self._deliveries.early_acks:
             return list(messages)
@@ -62,7 +61,6 @@ class AckProcessor:
         return left
 
     async def _is_settled_now(self, pooled: PooledConsumer, early: str, view: MessageView) -> bool:
-        """Whether a message is settled now that was acknowledged by this handle."""
         try:
             await pooled.consumer.ack(early)
         except AlreadySettled:

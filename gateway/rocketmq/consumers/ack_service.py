@@ -1,4 +1,4 @@
-"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what becomes of a delivery, by its receipt handle."""
+"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENTRIES_MAX: Final = 1_024
 
 
 class AckService:
-    """Answers the RPCs that name a delivery."""
+    """The RPCs that name a delivery."""
 
     def __init__(self, pool: ConsumerPool, deliveries: Deliveries, acks: AckProcessor) -> None:
         self._pool = pool
@@ -44,7 +44,6 @@ class AckService:
         return pb.AckMessageResponse(status=whole, entries=entries)
 
     async def _ack(self, pooled: PooledConsumer, texts: Sequence[str]) -> list[pb.Status]:
-        """The status of each acknowledgement, carried out together."""
         ends: dict[str, BaseException | None] = {text: _refusal(text, pooled) for text in texts}
         good = [text for text, refusal in ends.items() if refusal is None]
         ends.update(zip(good, await self._acks.ack_each(pooled, good), strict=True))
@@ -53,7 +52,7 @@ class AckService:
     async def change_invisible_duration(
         self, request: pb.ChangeInvisibleDurationRequest, call: RpcCall
     ) -> pb.ChangeInvisibleDurationResponse:
-        """Let a message become visible at another time. The handle stays the same, and is not renewed any more."""
+        """The handle stays the same, and is not renewed any more."""
         group, topic, duration = group_of(request.group), topic_of(request.topic), changed_duration_of(request)
         async with self._pool.of(group, topic) as pooled:
             _check(request.receipt_handle, pooled)
@@ -64,10 +63,7 @@ class AckService:
     async def forward_message_to_dead_letter_queue(
         self, request: pb.ForwardMessageToDeadLetterQueueRequest, call: RpcCall
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
-        """Give a message up, as if its attempts were used up.
-
-        A delivery that is over is answered with OK: SDKs would otherwise ask again for ever, and handle nothing else of the queue.
-        """
+        """An ended delivery is answered with OK: SDKs would otherwise ask again for ever, and handle nothing else of the queue."""
         group, topic = group_of(request.group), topic_of(request.topic)
         async with self._pool.of(group, topic) as pooled:
             _check(request.receipt_handle, pooled)

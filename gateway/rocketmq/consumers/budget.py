@@ -1,7 +1,4 @@
-"""The budget of receiving clients: open polls, and answers that they have not read. Beyond it they wait.
-
-It is counted for the client, for its owner, who may have many clients, and for all.
-"""
+"""The budget of receiving clients: open polls and unread answers, for the client, for its owner, and for all. Beyond it they wait."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ OVERHEAD_BYTES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """The limits of one client, one owner and all. An answer that begins below them is given as a whole: at most 32 messages."""
+    """An answer that begins below the limits is given as a whole: at most 32 messages."""
 
     client_polls: int = 256
     owner_polls: int = 10_000
@@ -48,7 +45,7 @@ class ReceiveBudget:
 
     @contextmanager
     def hold_poll(self, call: RpcCall) -> Iterator[None]:
-        """A block with one more open poll of a client. Raises `BackPressureError` at too many polls or unread answers."""
+        """A block with one more open poll. Raises `BackPressureError` at too many polls or unread answers."""
         self._check_held(call)
         of_client, of_owner = (
             Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),

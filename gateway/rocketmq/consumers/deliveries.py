@@ -25,19 +25,19 @@ from .receive_parameters import RENEWED_FOR
 
 RENEWED_FOR_S: Final = RENEWED_FOR.total_seconds()
 RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
-"""A handle is renewed with less than this left, so a failed renewal can be repeated a few times."""
+"""The rest of a handle's time at its renewal, so that a failed one can be repeated a few times."""
 RENEW_MAX_S: Final = 3 * 3600.0
 """A message is kept from others for no longer, as with RocketMQ: its handler hangs."""
 RENEW_UNSEEN_MAX_S: Final = 120.0
-"""The same for a doubtful arrival, by another gateway or a broken connection, until the client settles some of it."""
+"""The same for a doubtful arrival, until the client settles some of it."""
 WAY_S: Final = 3.0
-"""The time that an answer takes to the client. SDKs wait so much longer than they let a poll last."""
+"""An answer's way. SDKs wait so much longer than they let a poll last."""
 _UNCONFIRMED_MAX: Final = 64
-"""The unconfirmed receives that are kept of one client; older ones stay unconfirmed."""
+"""The kept receives of one client; older ones stay unconfirmed."""
 
 GroupTopicKey = tuple[str, str]
 HandleRun = list[str]
-"""The handles of messages that become visible together, in order."""
+"""Handles with common visibility, in order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,16 +48,16 @@ class SentReceive:
     attempt_id: str
     place: GroupTopicKey
     peer: str
-    """The connection of its answer; empty: unknown, so no request by it confirms the arrival, as for another gateway's."""
+    """Its answer's connection; empty: no request confirms the arrival, as for another gateway's."""
     handles: Collection[str]
     until_s: float = float("inf")
-    """The end of its client's wait, by this process's monotonic clock."""
+    """The end of its client's wait, by the monotonic clock."""
     is_repeated: bool = False
     """Whether its messages were out to the client before."""
     is_whole: bool = False
     is_broken_off: bool = False
     is_late: bool = False
-    """Whether its client may have stopped waiting before it arrived, and goes on by a good connection."""
+    """Whether its client may have stopped waiting, and goes on by a good connection."""
 
     def mark_written(self, now_s: float) -> None:
         self.is_whole, self.is_late = True, now_s > self.until_s - WAY_S
@@ -70,29 +70,25 @@ class DeliveryLease:
     client_id: str
     place: GroupTopicKey
     together: tuple[int, str | None] | None
-    """The queue and message group of messages that become visible together; None: alone."""
+    """The queue and message group of common visibility; None: alone."""
     offset: int
     due_s: float
-    """When the message becomes visible, by this process's monotonic clock."""
+    """When the message becomes visible, by the monotonic clock."""
     since_s: float
     """The beginning of its renewals, or of the doubt about its arrival."""
     is_seen: bool
-    """Whether its arrival is taken for granted."""
     is_given_up: bool = False
     """Whether renewals ended. It stays known, or it would be adopted anew."""
 
     def until_s(self) -> float:
-        """The end of its renewals."""
         return self.since_s + (RENEW_MAX_S if self.is_seen else RENEW_UNSEEN_MAX_S)
 
 
 class Deliveries:
-    """The deliveries of this gateway by receipt handle and client, their receives, and early acknowledgements."""
+    """Deliveries by receipt handle and client, their receives, and early acknowledgements."""
 
     def __init__(self, *, is_balanced: bool = False) -> None:
-        """``is_balanced``: a client that lost its connection may go on at another gateway by the same address, as a balancer shares the calls of one
-        client among connections.
-        """
+        """``is_balanced``: a balancer shares one client's calls among connections, so it may go on at another gateway by the same address."""
         self.is_balanced = is_balanced
         self.early_acks = EarlyAcks()
         self._leases: dict[str, DeliveryLease] = {}
@@ -102,7 +98,7 @@ class Deliveries:
         self._receive_of: dict[str, SentReceive] = {}
 
     def __len__(self) -> int:
-        """The number of renewed deliveries."""
+        """Renewed ones."""
         return len(self._leases)
 
     # --- What clients are given, and whether they have it --------------------------------------------------------------------------
@@ -136,9 +132,7 @@ class Deliveries:
         now_s: float,
         due_s: float,
     ) -> int:
-        """Note messages that another gateway gave a client by one receive, and return the number of new ones. Only an acknowledgement of one shows
-        that they arrived.
-        """
+        """Note another gateway's receive, and return the number of new messages. Only an acknowledgement confirms the arrival."""
         count = len(self._leases)
         self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
         unknown = [message.receipt_handle for message in messages if message.receipt_handle not in self._receive_of]
@@ -149,7 +143,7 @@ class Deliveries:
     def on_request(self, client_id: str, place: GroupTopicKey, attempt_id: str, peer: str, now_s: float) -> list[str]:
         """Judge former receives by a client's new request. Returns the handles of lost ones.
 
-        Lost ones are renewed no longer. Their time is not cut short: the client may get them at another gateway by their attempt id.
+        Their renewals end, and their time is not cut short: the client may get them at another gateway by their attempt id.
         """
         lost: list[str] = []
         for receive in list(self._receives.get(client_id, OrderedDict()).values()):
@@ -175,10 +169,7 @@ class Deliveries:
             self._doubt(receive.handles, now_s)
 
     def on_stream_end(self, client_id: str, now_s: float) -> None:
-        """Doubt the arrival of all that this gateway gave a client whose connection broke.
-
-        A balancer's own connection goes on, but its later requests do not confirm these answers any more.
-        """
+        """Doubt the arrivals at a client whose connection broke. Later requests by a balancer's connection do not confirm them."""
         for receive in self._receives.get(client_id, OrderedDict()).values():
             if receive.peer:
                 self._doubt(receive.handles, now_s)
@@ -187,13 +178,13 @@ class Deliveries:
     # --- Ends -----------------------------------------------------------------------------------------------------------------------
 
     def settle(self, handle: str) -> None:
-        """End the renewals of a delivery. Its client has all messages of the same receive."""
+        """End the renewals of a delivery. Its receive has arrived."""
         if (receive := self._receive_of.get(handle)) is not None:
             self._confirm(receive)
         self.forget(handle)
 
     def forget(self, handle: str) -> None:
-        """End the renewals of a delivery, without a sign that it arrived."""
+        """End the renewals of a delivery, whose arrival stays open."""
         if (lease := self._leases.pop(handle, None)) is None:
             return
         handles = self._of_client[lease.client_id]
@@ -202,7 +193,7 @@ class Deliveries:
             del self._of_client[lease.client_id]
 
     def end_client(self, client_id: str) -> dict[GroupTopicKey, list[HandleRun]]:
-        """Forget a client, and return its deliveries with renewals."""
+        """Forget a client, and return its renewed deliveries."""
         for receive in list(self._receives.get(client_id, OrderedDict()).values()):
             self._close(receive)
         handles = list(self._of_client.get(client_id, ()))
@@ -214,19 +205,17 @@ class Deliveries:
     # --- Renewing -------------------------------------------------------------------------------------------------------------------
 
     def client_of(self, handle: str) -> str | None:
-        """The client of a delivery. None: it is not renewed."""
         return None if (lease := self._leases.get(handle)) is None else lease.client_id
 
     def clients(self) -> list[str]:
-        """The clients with deliveries."""
         return list(self._of_client)
 
     def runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
-        """The renewed ones of these handles, by common visibility."""
+        """Renewed ones of these handles, by common visibility."""
         return self._runs(handle for handle, _ in self._known(handles))
 
     def due(self, now_s: float) -> dict[GroupTopicKey, list[HandleRun]]:
-        """The handles to renew now. Those past their limit are forgotten."""
+        """The handles to renew now, without those past their limit, which are forgotten."""
         for handle, lease in list(self._leases.items()):
             if lease.since_s + RENEW_MAX_S <= now_s:
                 self.forget(handle)
@@ -237,7 +226,6 @@ class Deliveries:
         )
 
     def mark_renewed(self, handle: str, due_s: float) -> None:
-        """Note the renewal of a handle, and of all with its visibility."""
         if (lease := self._leases.get(handle)) is None:
             return
         for other, one in self._known([handle] if lease.together is None else self._of_client[lease.client_id]):
@@ -291,7 +279,7 @@ class Deliveries:
             self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
 
     def _doubt(self, handles: Iterable[str], now_s: float) -> None:
-        """Begin a doubt about arrivals. The time of former doubts goes on."""
+        """The time of former doubts goes on."""
         for handle, lease in self._known(handles):
             if lease.is_seen:
                 self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)

@@ -1,4 +1,4 @@
-"""Acknowledgements before those of earlier messages of their message group, as RocketMQ takes them. Pure."""
+"""Acknowledgements before those of earlier messages of their message group. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from ....coordinator.queues.receipt_handle import ReceiptHandle
 
 _AHEAD_MAX: Final = 65_536
-"""The number of early acknowledgements that are kept. The oldest beyond are forgotten: their messages come again."""
+"""The oldest beyond are forgotten: their messages come again."""
 
 _Lane = tuple[str, str, int, int]
-"""Group, topic, queue and the number of the message group."""
+"""Group, topic, queue, and the message group's number."""
 
 
 class EarlyAcks:
-    """Acknowledgements that wait for those of earlier messages. Of each message the last one counts.
+    """Acknowledgements that wait for earlier ones; of each message the last one counts.
 
     The messages come again if an earlier one is not acknowledged in time, as with RocketMQ.
     """
@@ -23,7 +23,6 @@ class EarlyAcks:
     def __init__(self, most: int = _AHEAD_MAX) -> None:
         self._most = most
         self._kept: OrderedDict[str, tuple[_Lane, int]] = OrderedDict()
-        """The place of each handle's message."""
         self._of_lane: dict[_Lane, dict[int, str]] = {}
 
     def __len__(self) -> int:
@@ -40,7 +39,7 @@ class EarlyAcks:
             self._forget(*next(iter(self._kept.values())))
 
     def pop(self, handle: str) -> str | None:
-        """Remove the acknowledgement of a message, of any of its deliveries."""
+        """Remove a message's acknowledgement, of any of its deliveries."""
         if not self._kept:
             return None
         lane, offset = _place(handle)

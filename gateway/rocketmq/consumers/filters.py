@@ -14,7 +14,7 @@ _ALL: Final = "*"
 
 
 def filter_of(expression: pb.FilterExpression) -> str:
-    """The filter of an expression, in consumer groups' form. Raises `StatusError`."""
+    """Raises `StatusError`."""
     text = expression.expression
     if expression.type == pb.SQL:
         text = f"{SQL92} {text}"
@@ -37,7 +37,7 @@ def filter_of(expression: pb.FilterExpression) -> str:
 
 
 def check_agreement(stated: str, of_group: str, *, group: str, topic: str) -> None:
-    """Raise `StatusError`, with both filters, unless they agree: all members of a group must take the same messages."""
+    """Raise `StatusError`, with both filters, unless they agree: all members of a group take the same messages."""
     if stated != of_group and parse_filter(stated) != parse_filter(of_group):
         raise StatusError(
             pb.ILLEGAL_FILTER_EXPRESSION,

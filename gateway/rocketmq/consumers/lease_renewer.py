@@ -1,4 +1,4 @@
-"""The renewal of push consumers' deliveries: invisible to others as long as the consumers live, and visible after."""
+"""The renewal of push consumers' deliveries, as long as the consumers live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUND_S: Final = 5.0
 GIVEN_UP: Final = timedelta(seconds=1)
 """The time until a gone client's messages become visible."""
 _SILENT_S: Final = 12.0
-"""The silence after which a client without a stream is gone: live ones send a heartbeat each 10 s."""
+"""A client without a stream is gone after this silence: live ones send a heartbeat each 10 s."""
 
 
 class LeaseRenewer:
@@ -42,7 +42,6 @@ class LeaseRenewer:
         self._clients = clients
         self._clock = clock
         self._streams: dict[str, Send] = {}
-        """The open telemetry stream of each client."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_looking = False
         self._look_once_more = False
@@ -50,9 +49,8 @@ class LeaseRenewer:
         clients.on_change.append(self._on_change)
 
     async def adopt(self, pooled: PooledConsumer, client_id: str, peer: str, *, is_renewed: bool) -> None:
-        """Go on for a client with other gateways' deliveries, when it comes by a new connection.
-
-        ``is_renewed``: its messages stay invisible as long as it lives. Otherwise only their queues are noted.
+        """Go on for a client on a new connection with other gateways' deliveries. ``is_renewed``: its messages stay invisible as long as it lives;
+        otherwise only their queues are noted.
         """
         client = self._clients.get(client_id)
         if client is None:  # it said goodbye beside this call
@@ -78,7 +76,7 @@ class LeaseRenewer:
                 log.info("%d messages of topic %s are renewed on for client %s", count, pooled.topic, delivered.holder)
 
     def adopt_all(self) -> None:
-        """Go on for all push consumers here with the deliveries of a gateway that may be gone. A live one is not disturbed: both renew."""
+        """Go on for all push consumers here with the deliveries of gateways that may be gone. A live one is not disturbed: both renew."""
         self._look_once_more = True
         if not self._is_looking:
             self._is_looking = True
@@ -112,11 +110,11 @@ class LeaseRenewer:
             )
 
     async def renew(self, handles: Iterable[str]) -> None:
-        """Renew a repeated receive at once: other gateways see by that that it arrived here."""
+        """Renew a repeated receive at once, as the sign to other gateways that it arrived here."""
         await asyncio.gather(*(self._renew(place, runs) for place, runs in self._deliveries.runs(handles).items()))
 
     def _on_change(self, client: GatewayClient) -> None:
-        """A client has another stream, or none: its connection broke."""
+        """A client's stream is new, or its connection broke."""
         before = self._streams.pop(client.id, None)
         if client.send is not None:
             self._streams[client.id] = client.send
@@ -124,7 +122,7 @@ class LeaseRenewer:
             self._deliveries.on_stream_end(client.id, self._clock.monotonic_s())
 
     async def round(self) -> None:
-        """Renew due handles, and find clients that are gone."""
+        """Renew due handles, and find gone clients."""
         self._clients.extend_after_pause()
         now_s = self._clock.monotonic_s()
         for client_id in self._deliveries.clients():
@@ -162,9 +160,7 @@ class LeaseRenewer:
                 return
 
     def _on_lost(self, client: GatewayClient) -> None:
-        """A client ended, or was silent for long. The messages of one that ended become visible soon. A silent one may live at another gateway, so
-        its messages keep their time.
-        """
+        """Messages of a client that ended become visible soon. A silent one may live at another gateway, so its messages keep their time."""
         self._streams.pop(client.id, None)
         if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
             self._release(client.id)
@@ -182,7 +178,7 @@ class LeaseRenewer:
         return task
 
     async def give_back(self, group: str, topic: str, held: Sequence[HandleRun], *, holder: str | None = None) -> None:
-        """Make messages visible soon. A failure is harmless: they come when their time is over.
+        """Make messages visible soon, or after a failure at the end of their time.
 
         ``holder``: the client that held them. Messages that it let go at another gateway are left out.
         """

@@ -1,4 +1,4 @@
-"""Messages as consumers are given them. Pure."""
+"""Messages for consumers. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ def message_of(
     invisible: timedelta | None = None,
     attempts_max: int | None = None,
 ) -> pb.Message:
-    """A message for a client. ``resource`` is the topic as the client names it, ``topic_type`` what the topic takes.
+    """``resource`` is the topic as the client names it, ``topic_type`` what the topic takes.
 
     ``attempts_max``: the last attempt for SDKs. More follow for a message that was out with an earlier one of its message group, when that one was
-    given up.
-
-    The digest is of the body: SDKs dead-letter a message with a missing or wrong digest, or fail.
+    given up. SDKs dead-letter a message with a missing or wrong digest of its body, or fail.
     """
     body = view.content
     properties = pb.SystemProperties(

@@ -1,5 +1,5 @@
-"""PullMessage, QueryOffset, GetOffset and UpdateOffset: reading a queue at the client's pace, as the protocol describes it. RocketMQ's own proxy does
-not serve these, and no official SDK asks for them yet.
+"""PullMessage, QueryOffset, GetOffset and UpdateOffset: reading a queue at the client's pace. RocketMQ's own proxy does not serve these, and no
+official SDK asks for them yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .receive_parameters import poll_of
 
 _BATCH_MAX: Final = 32
 _LOOK_S: Final = 1.0
-"""The least time for which a pull looks for messages, as they are read from the store."""
+"""The least time of a pull's search, as messages are read from the store."""
 
 
 class OffsetService:
@@ -43,7 +43,7 @@ class OffsetService:
         self._turns = FairSemaphore()
 
     async def pull_message(self, request: pb.PullMessageRequest, call: RpcCall) -> AsyncIterator[pb.PullMessageResponse]:
-        """Give the messages of a queue from an offset on, and the next offset. Nothing is settled."""
+        """The messages of a queue from an offset on, and the next offset. Nothing is settled."""
         await self._check_group(group_of(request.group))
         topic = await self._names.topic(topic_of(request.message_queue.topic))
         keep = parse_filter(filter_of(request.filter_expression))
@@ -63,9 +63,7 @@ class OffsetService:
     async def _found(
         self, topic: Topic, queue: int, start: int, most: int, keep: Filter, within_s: float, owner: str
     ) -> tuple[list[MessageView], int]:
-        """The messages of a queue from an offset on, once there are some in time, and the next offset. Nothing is read ahead, and few callers read at
-        once, as more is read than given.
-        """
+        """The same, once there are messages in time. Nothing is read ahead, and few callers read at once, as more is read than given."""
         reader, name = Reader(topic), topic.paths.topic
         try:
             with suppress(TimeoutError):
@@ -87,7 +85,7 @@ class OffsetService:
         return [], start
 
     async def query_offset(self, request: pb.QueryOffsetRequest, call: RpcCall) -> pb.QueryOffsetResponse:
-        """The offset at the beginning or end of a queue, or of the first message stored at or after a time."""
+        """The beginning or end of a queue, or the first message stored at or after a time."""
         topic = await self._names.topic(topic_of(request.message_queue.topic))
         position: Position = "earliest"
         if request.query_offset_policy == pb.END:
@@ -109,7 +107,7 @@ class OffsetService:
         return pb.GetOffsetResponse(status=ok(), offset=standing.floor)
 
     async def update_offset(self, request: pb.UpdateOffsetRequest, call: RpcCall) -> pb.UpdateOffsetResponse:
-        """Set a group's offset in a queue, whichever process consumes it."""
+        """Set a group's offset, whichever process consumes the queue."""
         group, topic, queue = group_of(request.group), topic_of(request.message_queue.topic), request.message_queue.id
         await self._names.topic(topic)
         await self._check_group(group)
@@ -125,7 +123,7 @@ class OffsetService:
 
 
 def _time_of(stated: Timestamp) -> datetime:
-    """A client's time. Raises `StatusError` outside of the years 1 to 9999."""
+    """Raises `StatusError` outside of the years 1 to 9999."""
     try:
         return stated.ToDatetime(UTC)
     except (OverflowError, ValueError):

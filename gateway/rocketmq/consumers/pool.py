@@ -1,4 +1,4 @@
-"""The consumers of this gateway: one for each consumer group and topic, opened on demand."""
+"""One consumer for each consumer group and topic, opened on demand."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .filters import check_agreement
 log = logging.getLogger("penstock.gateway")
 
 IDLE_S: Final = 30.0
-"""A consumer unused for this time is closed, and its queues go to others."""
+"""An unused consumer is closed, and its queues go to others."""
 _SETTINGS_S: Final = 10.0
-"""The age at which the settings of a group are read again; a client that disagrees with them has them read at once."""
+"""The age at which a group's settings are read again; after a disagreement with a client they are read at once."""
 
 
 @dataclass(slots=True)
@@ -51,14 +51,14 @@ class PooledConsumer:
 
 @dataclass(slots=True)
 class _Place:
-    """A group on a topic: its consumer, once it is open."""
+    """A group on a topic, with its open consumer."""
 
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     pooled: PooledConsumer | None = None
 
 
 class ConsumerPool:
-    """Opens consumers when they are needed, and closes those that are not."""
+    """Opens needed consumers, and closes unused ones."""
 
     def __init__(self, lake: Lake, names: TopicDirectory, metrics: Metrics | None = None) -> None:
         self._lake = lake
@@ -75,9 +75,8 @@ class ConsumerPool:
     async def of(self, group: str, topic: str, filter: str | None = None) -> AsyncIterator[PooledConsumer]:
         """The consumer of a group on a topic, open as long as the block.
 
-        ``filter``: the client's, which must be the group's. A group without one on a topic takes it. None: not stated.
-
-        Raises `StatusError` for an unknown or unfit group or topic, and what joining the group raises.
+        ``filter``: the client's, which must be the group's, or becomes it on a new topic. None: not stated. Raises `StatusError` for an unknown or
+        unfit group or topic, and what joining the group raises.
         """
         pooled = await self._opened(group, topic, filter)
         pooled.users += 1

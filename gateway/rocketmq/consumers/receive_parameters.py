@@ -1,4 +1,4 @@
-"""The parameters of a receive or a change of an invisible duration, checked. Pure."""
+"""The checked parameters of a receive or a change of an invisible duration. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from ..protocol import rocketmq_pb2 as pb
 from ..protocol.status import StatusError
 
 RENEWED_FOR: Final = timedelta(seconds=60)
-"""The invisible duration of messages that the gateway renews."""
 POLL_DEFAULT: Final = timedelta(seconds=20)
 POLL_MAX: Final = timedelta(seconds=20)
 _RESERVE_S: Final = 0.5
-"""The time left for an answer's way, before the client gives up waiting."""
+"""The time left for an answer's way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +27,17 @@ class ReceiveParameters:
     invisible: timedelta
     poll: timedelta
     is_renewed: bool
-    """Whether the messages stay invisible as long as the client lives."""
+    """Whether messages stay invisible as long as the client lives."""
     attempt_id: str | None
 
     @property
     def is_named(self) -> bool:
-        """Whether cells name the client as holder, so that another gateway can go on."""
+        """Whether cells name the client as holder, for other gateways."""
         return self.is_renewed or self.attempt_id is not None
 
 
 def receive_parameters_of(request: pb.ReceiveMessageRequest, remaining_s: float | None) -> ReceiveParameters:
-    """The parameters of a request. ``remaining_s``: how long the client still waits. Raises `StatusError`."""
+    """``remaining_s``: how long the client still waits. Raises `StatusError`."""
     if request.batch_size <= 0:
         raise StatusError(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
     invisible = RENEWED_FOR
@@ -51,7 +50,7 @@ def receive_parameters_of(request: pb.ReceiveMessageRequest, remaining_s: float 
 
 
 def changed_duration_of(request: pb.ChangeInvisibleDurationRequest) -> timedelta:
-    """The duration of a change, from 0, which ends the delivery. Raises `StatusError`."""
+    """A duration from 0, which ends the delivery. Raises `StatusError`."""
     return _invisible(request.invisible_duration, least=timedelta(0))
 
 

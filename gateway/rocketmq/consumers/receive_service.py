@@ -98,7 +98,7 @@ class ReceiveService:
     async def _receive(
         self, pooled: PooledConsumer, wanted: ReceiveParameters, call: RpcCall, until_s: float
     ) -> tuple[list[MessageView], SentReceive | None]:
-        """The messages of a receive, and for a push consumer the record of it until they arrived."""
+        """The messages, and for a push consumer the receive to be confirmed."""
         if not wanted.is_named:
             return await self._poll(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
         client_id = call.client
@@ -131,7 +131,7 @@ class ReceiveService:
         return messages, sent
 
     async def _poll(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
-        """The messages of a receive. A stop of the gateway ends the wait."""
+        """The messages. A stop of the gateway ends the wait."""
         if not self._stopping:
             poll = asyncio.ensure_future(receive(await_duration=wanted.poll))
             self._polls.add(poll)
@@ -147,13 +147,12 @@ class ReceiveService:
         return await receive(await_duration=_AT_ONCE) if wanted.is_named else []
 
     def end_polls(self) -> None:
-        """Answer those who wait for messages: they go on at another gateway."""
+        """Answer waiting polls: their clients go on at another gateway."""
         self._stopping = True
         for poll in self._polls:
             poll.cancel()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something after the call, which is cancelled."""
         task = asyncio.ensure_future(work)
         self._undoing.add(task)
         task.add_done_callback(self._undoing.discard)

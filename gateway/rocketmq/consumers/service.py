@@ -1,4 +1,4 @@
-"""The consumers' RPCs, and the work beside them."""
+"""The consumers' RPCs, and their background work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("penstock.gateway")
 
 
 class ConsumerService:
-    """Answers the RPCs of consumers, from `start` to `close`."""
+    """The RPCs of consumers, from `start` to `close`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ConsumerService:
             self.pool.sweep()
 
     def end_polls(self) -> None:
-        """Let nobody wait any longer: the gateway stops."""
+        """End all waits, as the gateway stops."""
         self._receives.end_polls()
 
     async def close(self) -> None:

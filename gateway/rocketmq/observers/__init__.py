@@ -1,1 +1,1 @@
-"""The observers of calls: counts, the audit log, and spans. Each is a `CallObserver`."""
+"""The observers of calls: counts, the audit log, and spans."""

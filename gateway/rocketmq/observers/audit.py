@@ -1,4 +1,4 @@
-"""The audit log: a line for each call with its caller, topics, groups, messages and outcome."""
+"""The audit log: a line for each call with its caller, objects and outcome."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _REFUSED: Final = frozenset({pb.UNAUTHORIZED, pb.FORBIDDEN, pb.TOO_MANY_REQUESTS
 _ACTS: Final = frozenset(
     {"Telemetry", "NotifyClientTermination", "UpdateOffset", "RecallMessage", "ForwardMessageToDeadLetterQueue"}
 )
-"""Calls that are always logged: clients that came and went, and rare commands."""
+"""Always logged: clients that came and went, and rare commands."""
 
 
 class AuditLog:
-    """The lines, with ``every`` of all calls; otherwise of refused ones and of `_ACTS`."""
+    """Lines of refused calls and of `_ACTS`, with ``every`` of all."""
 
     def __init__(self, *, every: bool = False) -> None:
         self._every = every

@@ -26,7 +26,6 @@ class GatewayCounters:
         self._latencies: dict[tuple[str, int], Histogram] = {}
         self._received: dict[str, Counter] = {}
         self.end = metrics.watch(lambda: list(self._samples()))
-        """Ends the samples of this gateway."""
 
     def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         latency = self._latencies.get((call.rpc, code))
@@ -62,5 +61,5 @@ def _type_name(client_type: int) -> str:
 
 
 def _language(stated: str) -> str:
-    """A language of the protocol. A client's own text would make series without end."""
+    """A language of the protocol, as clients' own texts would make series without end."""
     return stated if stated in _LANGUAGES else "OTHER"

@@ -55,7 +55,7 @@ class CallSpans:
 
 
 def spans(clock: Clock) -> CallSpans | None:
-    """Spans by the process's tracer. None without OpenTelemetry or a configured SDK."""
+    """None without OpenTelemetry or a configured SDK."""
     try:
         from opentelemetry import trace
     except ImportError:

@@ -1,4 +1,4 @@
-"""Clients' messages as Penstock's, checked in RocketMQ's order and refused in its words. Pure."""
+"""Clients' messages as Penstock's, with RocketMQ's checks in its order and words. Pure."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ _OF_THE_SYSTEM: Final = frozenset(
 
 
 def message_of(sent: pb.Message, settings: TopicSettings, *, now_ms: int) -> Message:
-    """A client's message to a topic with these settings. A row for a schema is still its body. Raises `StatusError` with the codes and words of
-    RocketMQ's own servers.
-    """
+    """A row for a schema is still the body. Raises `StatusError` with the codes and words of RocketMQ's own servers."""
     system, limits = sent.system_properties, settings.limits
     body = _body(sent, limits.body_bytes)
     size_bytes = _checked_properties(sent.user_properties, limits.properties)
@@ -128,7 +126,7 @@ def _body(sent: pb.Message, most: int) -> bytes:
 
 
 def _check_digest(body: bytes, stated: pb.Digest) -> None:
-    """The digest is of the sent body, packed or not. Unknown kinds and empty digests are not checked."""
+    """The digest is of the sent body, packed or not. Unknown kinds and empty digests pass."""
     if not stated.checksum or (found := checksum(stated.type, body)) is None:
         return
     if found.lstrip("0") != stated.checksum.upper().lstrip("0"):
@@ -216,7 +214,7 @@ def _due(system: pb.SystemProperties, most: timedelta, now_ms: int) -> datetime:
 
 
 def type_of(system: pb.SystemProperties) -> pb.MessageType:
-    """The type of a message, by its fields. Its stated type counts for transactions alone, as with RocketMQ."""
+    """The type by the message's fields. The stated type counts for transactions alone, as with RocketMQ."""
     if system.message_type == pb.TRANSACTION:
         return pb.TRANSACTION
     if system.HasField("delivery_timestamp"):

@@ -1,4 +1,4 @@
-"""The producers of this gateway: one for each topic, shared by all clients."""
+"""One producer for each topic, shared by all clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....log.metrics import MemoryMetrics, Metrics
 from ....log.produce.metrics import sends_counted
 
 IDLE_S: Final = 300.0
-"""A producer that nobody used for this time is closed."""
+"""An unused producer is closed after this time."""
 PRODUCER_OPTIONS: Final = ProducerOptions(
     linger=timedelta(0),
     linger_max=timedelta(0),
@@ -35,7 +35,7 @@ class _Open:
 
 
 class ProducerPool:
-    """Opens producers when they are needed."""
+    """Opens producers on demand."""
 
     def __init__(self, lake: Lake, metrics: Metrics | None = None) -> None:
         self._lake = lake
@@ -43,7 +43,7 @@ class ProducerPool:
         self._open: dict[str, _Open] = {}
 
     async def of(self, topic: str) -> Producer:
-        """A working producer of the topic. Raises what opening one raises."""
+        """A working producer. Raises what opening one raises."""
         now_s = self._lake.runtime.clock.monotonic_s()
         known = self._open.get(topic)
         if known is None:
@@ -63,7 +63,7 @@ class ProducerPool:
         return replace(PRODUCER_OPTIONS, on_batch=sends_counted(self._metrics, topic=topic))
 
     def on_failure(self, topic: str, producer: Producer, error: PenstockError) -> None:
-        """Note a failed send. The next call replaces a broken producer."""
+        """The next call replaces a broken producer."""
         known = self._open.get(topic)
         is_over = isinstance(error, ReopenError) or producer.statistics().failed
         if is_over and known is not None and known.holds(producer):

@@ -1,4 +1,4 @@
-"""Rows of topics with a schema: clients send them as JSON."""
+"""JSON rows of topics with a schema."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from ..protocol.status import StatusError
 
 
 async def with_row(topic: Topic, message: Message) -> Message:
-    """The message with its body's JSON as the row. Raises `StatusError` for one that does not fit the topic's schema: within a batch it would fail
-    those of other clients.
-    """
+    """The body's JSON as the row. Raises `StatusError` for one that does not fit: within a batch it would fail other clients' messages."""
     try:
         return _with_row(topic, message)
     except InvalidArgument:

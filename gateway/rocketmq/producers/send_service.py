@@ -25,7 +25,7 @@ from .transactions import GatewayTransactions
 
 _MESSAGES_MAX = 1024
 _UNPACKED_BYTES_MAX = 32 * MIB
-"""The most bytes of all bodies of a request. Packed ones may be a thousand times smaller."""
+"""All unpacked bodies of a request. Packed ones may be a thousand times smaller."""
 
 
 class SendService:
@@ -45,7 +45,7 @@ class SendService:
         yield rpc("RecallMessage", self.recall_message)
 
     async def send_message(self, request: pb.SendMessageRequest, call: RpcCall) -> pb.SendMessageResponse:
-        """The answer has each message's outcome; its own status is theirs where all are alike."""
+        """The answer's status is the messages' where all are alike."""
         sent = request.messages
         if not 0 < len(sent) <= _MESSAGES_MAX:
             raise StatusError(pb.BAD_REQUEST, f"a request has 1 to {_MESSAGES_MAX} messages, and this has {len(sent)}")
@@ -73,7 +73,7 @@ class SendService:
         return pb.SendMessageResponse(status=whole, entries=entries)
 
     async def _entry(self, topic: Topic, sent: pb.Message, message: Message) -> pb.SendResultEntry:
-        """The outcome of one message, with its own error where others were sent beside it."""
+        """The outcome of one message, with its own error beside others."""
         try:
             if topic.settings.schema is not None:
                 message = await with_row(topic, message)

@@ -31,11 +31,11 @@ from ..server.rpcs import Rpc, rpc
 log = logging.getLogger("penstock.gateway")
 
 _REMEMBERED_MAX: Final = 10_000
-"""The number of own transactions that are remembered."""
+"""The most own transactions that are remembered."""
 
 
 class GatewayTransactions:
-    """Begins and ends transactions, and asks their senders what became of them."""
+    """Begins, ends and checks transactions."""
 
     def __init__(self, lake: Lake, clients: ClientRegistry, *, first_check: timedelta) -> None:
         self._lake = lake
@@ -117,8 +117,7 @@ class GatewayTransactions:
     async def _ask(self, transaction: CheckedTransaction) -> TransactionResolution:
         """Send a check-back to one of the topic's producers. Its answer comes as a call of its own, to any gateway.
 
-        A native producer group of the topic's name may have messages for other topics: these are not shown, as the clients' rights to them are
-        unknown.
+        A native producer group of that name may have messages for other topics: these are not shown, as the clients' rights to them are unknown.
         """
         topic = transaction.producer_group
         if not transaction.messages or any(one.topic != topic for one in transaction.messages):
@@ -130,7 +129,7 @@ class GatewayTransactions:
         return TransactionResolution.UNKNOWN
 
     async def _is_asked(self, client: GatewayClient, asked: pb.TelemetryCommand) -> bool:
-        """Whether a check-back was sent to a client. Its right or stream may have ended."""
+        """Whether the check-back was sent. The client's right or stream may have ended."""
         if client.send is None:
             return False
         try:

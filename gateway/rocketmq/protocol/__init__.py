@@ -1,1 +1,1 @@
-"""RocketMQ's protocol: its messages, the metadata of its calls, and its statuses."""
+"""RocketMQ's protocol: messages, metadata, and statuses."""

@@ -1,7 +1,7 @@
 """The bounds of a request's fields, checked before it is decoded. Pure.
 
-Decoding makes an object of each element, even of an empty one of two bytes. So the encoded request is checked. `_LONGER` and `_MORE` have the bounds
-other than the usual ones. A request of `SMALL_BYTES` keeps all of them by its size.
+Decoding makes an object of each element, even of an empty one of two bytes. `_LONGER` and `_MORE` have the unusual bounds. A request of `SMALL_BYTES`
+keeps all of them by its size.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from . import rocketmq_pb2 as pb
 from .status import StatusError
 
 SMALL_BYTES: Final = 1_024
-"""Requests up to this size are not checked: no field of theirs can exceed its bound."""
 TEXT_BYTES: Final = 4_096
 COUNT: Final = 1_024
 FIELDS_MAX: Final = 262_144
-"""The most fields of a request, over all its messages."""
+"""The most fields over all messages of a request."""
 _LONGER: Final[Mapping[tuple[str, str], int | None]] = {
     ("Message", "body"): None,
     ("UserPropertiesEntry", "key"): None,
@@ -44,15 +43,15 @@ _MORE_BYTES: Final = 0x80
 
 @dataclass(slots=True)
 class FieldBound:
-    """What is allowed of one field."""
+    """The bounds of one field."""
 
     name: str
     count: int | None
-    """The most elements. None: a single field, whose last value counts."""
+    """None: a single field, whose last value counts."""
     length: int | None
-    """The longest value in bytes. None: as long as the request."""
+    """The most bytes. None: as long as the request."""
     fields: dict[int, FieldBound] = field(default_factory=dict)
-    """The bounds of a message's fields, by their numbers."""
+    """A message's fields, by number."""
     is_message: bool = False
 
 
@@ -84,7 +83,6 @@ def _requests() -> Iterator[Descriptor]:
 
 _MADE: Final[dict[str, dict[int, FieldBound]]] = {}
 BOUNDS: Final[Mapping[str, dict[int, FieldBound]]] = {request.name: _fields_of(request, _MADE) for request in _requests()}
-"""The bounds of each request, by its name."""
 
 
 class _Malformed(ValueError):
@@ -92,7 +90,7 @@ class _Malformed(ValueError):
 
 
 def check_bounds(request: str, data: bytes) -> None:
-    """Raise `StatusError` for a request that exceeds a bound. Malformed requests are left to the decoder."""
+    """Raise `StatusError` for an exceeded bound. Malformed requests are left to the decoder."""
     if len(data) <= SMALL_BYTES:
         return
     try:

@@ -1,4 +1,4 @@
-"""The digests of message bodies, as upper-case hexadecimal digits. Pure."""
+"""Message digests, as upper-case hexadecimal digits. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHECKSUMS: Final[Mapping[int, Callable[[bytes], str]]] = {
 
 
 def checksum(kind: int, body: bytes) -> str | None:
-    """The checksum of a body by a `DigestType`; None for an unknown kind."""
+    """None for an unknown `DigestType`."""
     found = _CHECKSUMS.get(kind)
     return None if found is None else found(body)
 

@@ -1,7 +1,7 @@
-"""Handles and ids of clients, compared with the topic and group of their request. Pure.
+"""Clients' handles and ids, compared with their request's topic and group. Pure.
 
-Rights are checked for a request's topic and group, but a handle or id names its own. A request with another one's handle is refused here, whatever
-its sender's rights there. No RPC decodes a handle in any other way.
+Rights are checked for a request's topic and group, but a handle or id names its own. So one of others is refused here, whatever its sender's rights.
+No RPC decodes a handle in any other way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .status import StatusError
 
 
 def receipt_of(text: str, *, group: str, topic: str) -> ReceiptHandle:
-    """The delivery of a receipt handle. Raises `StatusError` unless it is of this topic and group."""
+    """Raises `StatusError` unless it is a delivery of this topic and group."""
     try:
         handle = ReceiptHandle.decode(text)
     except InvalidArgument as error:
@@ -32,7 +32,7 @@ def receipt_of(text: str, *, group: str, topic: str) -> ReceiptHandle:
 
 
 def recall_of(text: str, *, topic: str) -> RecallHandle:
-    """The waiting message of a recall handle. Raises `StatusError` unless it is for this topic."""
+    """Raises `StatusError` unless it waits for this topic."""
     if not text:
         raise StatusError(pb.BAD_REQUEST, "recall handle is blank")
     try:
@@ -45,15 +45,15 @@ def recall_of(text: str, *, topic: str) -> RecallHandle:
 
 
 def check_transaction(id: str, producer_group: str, destinations: Iterable[str], *, topic: str) -> None:
-    """Raise `StatusError` unless a transaction is of this topic alone, and of its senders: their producer group has the topic's name. The text does
-    not reveal a transaction elsewhere.
+    """Raise `StatusError` unless a transaction is of this topic alone, and its producer group has the topic's name. The text does not reveal a
+    transaction elsewhere.
     """
     if producer_group != topic or set(destinations) - {topic}:
         raise no_transaction(id, topic=topic)
 
 
 def no_transaction(id: str, *, topic: str) -> StatusError:
-    """The refusal, for a transaction of another topic and an unknown one alike."""
+    """Foreign and unknown transactions are refused alike."""
     return StatusError(pb.INVALID_TRANSACTION_ID, f"topic {topic} has no transaction {id}")
 
 
@@ -64,7 +64,7 @@ _CHARS_MAX: Final = 128
 
 
 def ids_of(request: Message) -> list[str]:
-    """The messages, deliveries and transactions of a request, for the audit log."""
+    """Messages, deliveries and transactions of a request, for the audit log."""
     told = _IDS.get(type(request))
     return [] if told is None else [text[:_CHARS_MAX] for text in told(request) if text]
 

@@ -1,4 +1,4 @@
-"""The message headers for protocol fields that Penstock lacks."""
+"""Message headers for protocol fields that Penstock lacks."""
 
 from typing import Final
 

@@ -38,6 +38,6 @@ class CallMetadata:
 
 
 def metadata_of(pairs: Iterable[tuple[str, str | bytes]] | None) -> CallMetadata:
-    """The fields of a call's metadata. The last of a repeated name counts."""
+    """The last of a repeated name counts."""
     found = {_FIELDS[name]: value for name, value in pairs or () if name in _FIELDS and isinstance(value, str)}
     return CallMetadata(**found)

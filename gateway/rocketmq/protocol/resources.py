@@ -21,12 +21,12 @@ _NAMESPACE: Final = re.compile(r"[a-zA-Z0-9_]+(?:-[a-zA-Z0-9_]+)*")
 
 
 def topic_of(resource: pb.Resource) -> str:
-    """The lake's name of a topic. Raises `StatusError` for an invalid one."""
+    """Raises `StatusError` for an invalid name."""
     return _named(resource, "topic", pb.ILLEGAL_TOPIC, TOPIC_NAME_CHARS_MAX)
 
 
 def group_of(resource: pb.Resource) -> str:
-    """The lake's name of a consumer group. Raises `StatusError` for an invalid one."""
+    """Raises `StatusError` for an invalid name."""
     return _named(resource, "group", pb.ILLEGAL_CONSUMER_GROUP, _GROUP_CHARS_MAX)
 
 

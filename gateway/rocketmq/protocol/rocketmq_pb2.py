@@ -1,5 +1,5 @@
-"""The messages of RocketMQ's protocol, compiled from `rocketmq.proto` by `make protocol`. Their pool is their own: official SDKs register the same
-names in the default one.
+"""RocketMQ's messages, compiled from `rocketmq.proto` by `make protocol`, in a pool of their own: official SDKs register the same names in the
+default one.
 """
 
 from pathlib import Path

@@ -38,11 +38,11 @@ _CODES: tuple[tuple[type[PenstockError], pb.Code], ...] = (
     (InvalidArgument, pb.BAD_REQUEST),
     (RetryError, pb.INTERNAL_SERVER_ERROR),
 )
-"""The code of each kind of error; the first that fits counts. The store's refusals are none of the client's making."""
+"""The first that fits counts. The store's refusals are none of the client's making."""
 
 
 class StatusError(Exception):
-    """A call is answered with a status instead of its result."""
+    """An answer with a status instead of a result."""
 
     def __init__(self, code: pb.Code, message: str) -> None:
         super().__init__(message)
@@ -51,11 +51,11 @@ class StatusError(Exception):
 
 
 class ClientGone(Exception):
-    """A client ended its call, and can be told nothing more."""
+    """A client ended its call."""
 
 
 def status(code: pb.Code, message: str = "") -> pb.Status:
-    """A status. Its text has the name of a refused handle's code, for which RocketMQ's own suite looks."""
+    """The text has the name of a refused handle's code, for which RocketMQ's own suite looks."""
     name = pb.Code.Name(code)
     if code == pb.INVALID_RECEIPT_HANDLE and name not in message:
         message = f"{name}: {message}" if message else name
@@ -67,7 +67,7 @@ def ok() -> pb.Status:
 
 
 def code_of(error: PenstockError) -> pb.Code:
-    """The code of a library's error; `INTERNAL_SERVER_ERROR` for one that no call can cause or mend."""
+    """`INTERNAL_SERVER_ERROR` for an error that no call can cause or mend."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), pb.INTERNAL_SERVER_ERROR)
 
 

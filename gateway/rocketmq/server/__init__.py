@@ -1,1 +1,1 @@
-"""The server of RocketMQ's protocol: what surrounds every call."""
+"""The server of RocketMQ's protocol: the frame of every call."""

@@ -1,4 +1,4 @@
-"""The frame of every call: its caller, its admission, and the status of its errors."""
+"""The frame of every call: caller, admission, and status."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from .rpcs import Rpc
 log = logging.getLogger("penstock.gateway")
 
 _OURS = frozenset({pb.INTERNAL_SERVER_ERROR, pb.INTERNAL_ERROR})
-"""The codes of failures of the gateway or the store."""
+"""Failures of the gateway or the store."""
 _CHECK_AGAIN_S = 3.0
-"""A streamed answer that begins later than this after the first check is checked again."""
+"""A streamed answer that begins later than this is checked again."""
 CALLS_OF_A_CONNECTION: Final = 2_048
 """The most calls under way by one connection: fewer than gRPC's streams, so that the next is refused with a status."""
 _PACKED: Final = b"\x1f\x8b"
-"""How gzip begins, and no request: there is no field like that."""
+"""The beginning of gzip, and of no request."""
 _CLIENT_ID_CHARS_MAX: Final = 512
 REQUESTS: Final = Quota("bytes of requests that are worked on", each=128 * MIB, all=256 * MIB)
 _LARGE: Final = frozenset({"SendMessage"})
 _OTHERS_BYTES_MAX: Final = 2 * MIB
-"""The largest request that sends no messages."""
+"""The largest request without messages."""
 
 
 @dataclass(slots=True)
 class RpcCall:
-    """One call, as far as it is known before its request is."""
+    """One call, before its request is decoded."""
 
     rpc: str
     metadata: CallMetadata
@@ -50,21 +50,21 @@ class RpcCall:
     remaining_s: float | None = None
     """The rest of the client's wait; None: without end."""
     principal: str = ""
-    """The name of its credentials; empty without signatures."""
+    """The credentials' name; empty without signatures."""
     proof: str = ""
-    """The credential that proved it."""
+    """The credential."""
     is_tls: Callable[[], bool] = field(default=lambda: False, repr=False)
-    """Whether the client is connected by TLS; few calls ask."""
+    """Whether the connection has TLS; asked for by few calls."""
 
     @property
     def client(self) -> str:
-        """The client of the call, by its chosen id among those of its principal."""
+        """The client's chosen id, unique among those of its principal."""
         stated = self.metadata.client_id
         return f"{self.principal}/{stated}" if self.principal else stated
 
     @property
     def owner(self) -> str:
-        """The owner of the call's share of the gateway: its principal; without signatures, its address."""
+        """The owner of the share: the principal; without signatures, the address."""
         return self.principal or self.peer.rpartition(":")[0]
 
 
@@ -72,7 +72,7 @@ class CallAuthorizer(Protocol):
     """The check of calls. All methods raise `StatusError`, `Unauthorized`, `Forbidden` or `BackPressureError`."""
 
     async def admit(self, call: RpcCall) -> None:
-        """Name the principal of a call by its headers, before its request is decoded."""
+        """Name the principal by the headers, before the request is decoded."""
         ...
 
     async def allow(self, call: RpcCall, request: Message) -> None:
@@ -85,7 +85,7 @@ class CallAuthorizer(Protocol):
 
 
 class AllowAny:
-    """Admits everybody to everything."""
+    """Admits all calls."""
 
     async def admit(self, call: RpcCall) -> None:
         return
@@ -105,7 +105,7 @@ class TooManyCalls(StatusError):
 
 
 class CallObserver(Protocol):
-    """An observer of answers. A call that its client cancels has none."""
+    """An observer of answers. A cancelled call has none."""
 
     def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         """``request`` is None where it was not decoded. A two-way call has an answer for each request."""
@@ -114,12 +114,12 @@ class CallObserver(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class CallRunner:
-    """Runs the handlers of RPCs. Every answer has a status, whatever happens."""
+    """Runs the handlers of RPCs. Every answer has a status."""
 
     clock: Clock
     request_bytes_max: int
     on_call: Callable[[RpcCall], None] = lambda call: None
-    """Called for each admitted call: its client lives."""
+    """Called for each admitted call."""
     access: CallAuthorizer = field(default_factory=AllowAny)
     observers: list[CallObserver] = field(default_factory=list)
     shares: QuotaCounter = field(default_factory=QuotaCounter)
@@ -129,10 +129,7 @@ class CallRunner:
     _told: LogThrottle = field(default_factory=LogThrottle)
 
     def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """An RPC's handler for gRPC: bytes in, bytes out.
-
-        Every request is a stream, of mostly one message, and read only once its call is admitted.
-        """
+        """The handler for gRPC, bytes in and out. Every request is a stream, and read only once its call is admitted."""
         if rpc.is_two_way:
             return grpc.stream_stream_rpc_method_handler(self._two_way(rpc))
         if rpc.is_streamed:
@@ -333,7 +330,7 @@ async def _read(requests: AsyncIterator[bytes]) -> bytes:
 
 
 def facts_of(call: RpcCall) -> dict[str, object]:
-    """The caller's fields of a call, for log records; without credentials."""
+    """The caller's fields for log records, without credentials."""
     said = call.metadata
     return {
         "rpc": call.rpc,
@@ -348,6 +345,6 @@ def facts_of(call: RpcCall) -> dict[str, object]:
 
 
 def unknown(name: str) -> bytes:
-    """The answer to an unserved RPC: each of the protocol's answers has its status in the first field."""
+    """The answer to an unserved RPC: all of the protocol's answers have the status in the first field."""
     refusal = status(pb.NOT_IMPLEMENTED, f"this gateway has no {name}")
     return pb.HeartbeatResponse(status=refusal).SerializeToString()

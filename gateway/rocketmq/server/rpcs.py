@@ -31,7 +31,7 @@ class Rpc:
 
 
 def rpc(name: str, handle: Callable[..., Any]) -> Rpc:
-    """The RPC of this name. Raises `KeyError` for an unknown one."""
+    """Raises `KeyError` for an unknown name."""
     method = _SERVICE.methods_by_name[name]
     request: type[Message] = getattr(pb, method.input_type.name)
     answer: type[Any] = getattr(pb, method.output_type.name)

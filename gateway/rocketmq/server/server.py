@@ -16,13 +16,13 @@ from .calls import CallRunner, unknown
 from .rpcs import SERVICE, Rpc
 
 _ANSWER_BYTES_MAX = 130 * MIB
-"""The largest message that gRPC gives, as RocketMQ's proxy does."""
+"""The largest answer, as of RocketMQ's proxy."""
 STREAMS_OF_A_CONNECTION = 4_096
-"""gRPC's own limit of calls by one connection: further ones wait for the answers to earlier ones."""
+"""The limit of gRPC itself: further calls wait for the answers to earlier ones."""
 _PENDING, _PENDING_MAX = 16_384, 32_768
 """The waiting calls of all connections. Beyond the first number gRPC ends some of them, and beyond the second all."""
 _IDLE_MS = 120_000
-"""A connection without calls for this time is closed. Every SDK sends a heartbeat each 10 s."""
+"""A connection without calls is closed. SDKs send a heartbeat each 10 s."""
 _PING_MS = 10_000
 _TRANSPORT = (
     ("grpc.max_send_message_length", _ANSWER_BYTES_MAX),
@@ -38,7 +38,7 @@ _TRANSPORT = (
 
 
 class _Service(grpc.GenericRpcHandler):
-    """The protocol's service: RPCs by name, and a status for unserved ones."""
+    """RPCs by name, and a status for unserved ones."""
 
     def __init__(self, calls: CallRunner, rpcs: Mapping[str, Rpc]) -> None:
         self._handlers = {f"/{SERVICE}/{name}": calls.handler(rpc) for name, rpc in rpcs.items()}
@@ -59,7 +59,7 @@ def _unserved(name: str) -> Callable[[AsyncIterator[bytes], Any], Awaitable[byte
 
 
 class RpcServer:
-    """Serves RPCs at a port, from `start` to `stop`."""
+    """A port's RPCs, from `start` to `stop`."""
 
     def __init__(self, options: GatewayOptions, calls: CallRunner, rpcs: Mapping[str, Rpc]) -> None:
         self.health = HealthService()
