@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.coordinator.cells.keys import QUEUES, WORKERS, worker_key, worker_of
+from penstock.coordinator.cells.keys import QUEUES, WORKERS
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.tables import CellVersion
-from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
+from tests.simulation.workers_table import ID_BYTES, WorkersTable
 
 if TYPE_CHECKING:
     from tests.simulation.leases import Fleet
-
-_ID_BYTES = 16
 
 
 class Take(NamedTuple):
@@ -27,48 +25,29 @@ class Take(NamedTuple):
     before: str
 
 
-class Ledger(MemoryTable):
+class Ledger(WorkersTable):
     """The table, which looks at every write that it carries out."""
 
     def __init__(self, fleet: Fleet) -> None:
-        super().__init__(name="ledger")
+        super().__init__("ledger")
         self._fleet = fleet
         self.takes: list[Take] = []
         self.released_s: dict[str, float] = {}
-        self._removed: set[str] = set()
-        """Keys of workers' cells that were deleted: a late repetition of a worker's first write brings no worker back."""
-
-    async def delete(self, key: str, *, expected: CellVersion) -> None:
-        await super().delete(key, expected=expected)
-        if key.startswith(WORKERS):
-            self._removed.add(key)
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self._cells.get(key)
         version = await super().put(key, data, expected=expected)
-        old = before.data[_ID_BYTES:] if before is not None else None
+        old = before.data[ID_BYTES:] if before is not None else None
         if key.startswith(QUEUES):
-            self._judge_queue(key, decode_cell(old, where=key) if old else QueueCell(), decode_cell(data[_ID_BYTES:], where=key))
+            self._judge_queue(key, decode_cell(old, where=key) if old else QueueCell(), decode_cell(data[ID_BYTES:], where=key))
         elif key.startswith(WORKERS):
-            new = decode_heartbeat(data[_ID_BYTES:], where=key)
+            new = decode_heartbeat(data[ID_BYTES:], where=key)
             self._judge_heartbeat(key, decode_heartbeat(old, where=key) if old else None, new)
         return version
 
     def cell(self, key: str) -> QueueCell:
         found = self._cells.get(key)
-        return decode_cell(found.data[_ID_BYTES:], where=key) if found is not None else QueueCell()
-
-    def heartbeat(self, worker: str) -> Heartbeat | None:
-        found = self._cells.get(worker_key(worker))
-        return decode_heartbeat(found.data[_ID_BYTES:], where=worker) if found is not None else None
-
-    def is_over(self, member: str) -> bool:
-        """For certain: nothing can bring it back."""
-        worker = worker_of(member)
-        found = self.heartbeat(worker)
-        if found is None or worker_key(worker) in self._removed:
-            return True
-        return found.fenced or not any(f"{found.worker}/{one.number}" == member for one in found.members)
+        return decode_cell(found.data[ID_BYTES:], where=key) if found is not None else QueueCell()
 
     def _judge_queue(self, key: str, old: QueueCell, new: QueueCell) -> None:
         if new.epoch < old.epoch:

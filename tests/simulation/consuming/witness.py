@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.coordinator.cells.keys import GROUPS, QUEUES, WORKERS, queue_key, worker_key, worker_of
+from penstock.coordinator.cells.keys import GROUPS, QUEUES, WORKERS, queue_key
 from penstock.coordinator.groups.codec import decode_group
 from penstock.coordinator.groups.record import CommandKind, GroupRecord
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.tables import Cell, CellVersion
-from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
 from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.records import Altered, History, Line, Positioned, Skipped, Wrote
 from tests.simulation.consuming.spilled import Spilled
 from tests.simulation.loop import SimLoop
+from tests.simulation.workers_table import ID_BYTES, WorkersTable
 
-_ID_BYTES = 16
 
-
-class Witness(MemoryTable):
+class Witness(WorkersTable):
     """A table that tells every write that it carries out, and judges at once what needs others' cells: whether an owner was over."""
 
     def __init__(self, history: History, loop: SimLoop, lines: list[Line], store: MemoryStore) -> None:
-        super().__init__(name="witness")
+        super().__init__("witness")
         self.spilled = Spilled(store)
         self._history = history
         self._loop = loop
@@ -36,20 +34,13 @@ class Witness(MemoryTable):
         self.bare: dict[Line, QueueCell] = {}
         """The same without."""
         self.cell_bytes_max = 0
-        self._removed: set[str] = set()
-        """Keys of workers' cells that were deleted: a late repetition of a worker's first write brings no worker back."""
-
-    async def delete(self, key: str, *, expected: CellVersion) -> None:
-        await super().delete(key, expected=expected)
-        if key.startswith(WORKERS):
-            self._removed.add(key)
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self._cells.get(key)
         version = await super().put(key, data, expected=expected)
         self._history.counts["cell write"] += 1
-        old = before.data[_ID_BYTES:] if before is not None else None
-        body = data[_ID_BYTES:]
+        old = before.data[ID_BYTES:] if before is not None else None
+        body = data[ID_BYTES:]
         if key.startswith(QUEUES):
             self._saw_cell(key, body)
         elif key.startswith(GROUPS):
@@ -67,22 +58,13 @@ class Witness(MemoryTable):
         self._cells = dict(backup)
         self._removed -= backup.keys()
         self._records = {
-            key.removeprefix(GROUPS): decode_group(cell.data[_ID_BYTES:], where=key)
+            key.removeprefix(GROUPS): decode_group(cell.data[ID_BYTES:], where=key)
             for key, cell in backup.items()
             if key.startswith(GROUPS)
         }
-        bare = {key: decode_cell(cell.data[_ID_BYTES:], where=key) for key, cell in backup.items() if key.startswith(QUEUES)}
+        bare = {key: decode_cell(cell.data[ID_BYTES:], where=key) for key, cell in backup.items() if key.startswith(QUEUES)}
         self.bare = {self._lines[key]: cell for key, cell in bare.items()}
         self.cells = {line: self.spilled.whole(line, cell)[0] for line, cell in self.bare.items()}
-
-    def is_over(self, member: str) -> bool:
-        """For certain: nothing can bring it back."""
-        key = worker_key(worker_of(member))
-        found = self._cells.get(key)
-        if found is None or key in self._removed:
-            return True
-        heartbeat = decode_heartbeat(found.data[_ID_BYTES:], where=member)
-        return heartbeat.fenced or not any(f"{heartbeat.worker}/{one.number}" == member for one in heartbeat.members)
 
     def secret(self, group: str) -> str:
         """The group's."""
