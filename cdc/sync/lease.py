@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -15,13 +17,23 @@ from ...coordinator.cells.document import Codec, Document
 from ...coordinator.cells.keys import role_key
 from ...coordinator.coordination import Coordination
 from ...coordinator.lakes import OpenLake
+from ...coordinator.limits import CELL_STORED_BYTES_MAX
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.codec import decode_cell
 from ...coordinator.queues.keeper import OwnershipLost, QueueKeeper, take
 from ...coordinator.workers.lease import MARGIN
 from ...coordinator.workers.worker import LeaseLost, SessionMember
-from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange, PenstockError
+from ...log.errors import (
+    CallError,
+    DataDamaged,
+    InvalidArgument,
+    LimitExceeded,
+    NewerFormatError,
+    OffsetOutOfRange,
+    PenstockError,
+)
 from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
+from ...log.limits import KIB, MIB
 from ...log.paths import topic_folder, topic_name
 from ...log.runtime.runtime import Runtime
 from ..events.sources import TableId, split_selection
@@ -30,10 +42,22 @@ from ..targets import TargetProgress
 
 _LOOK_S = 0.3
 _FORMAT = 1
+_PLAIN_BYTES_MAX = 16 * KIB
+"""The size above which a record's JSON is stored deflated, to a quarter."""
+_INFLATED_BYTES_MAX = 64 * MIB
+"""Far above any record: damaged bytes must not cost their reader all memory."""
+_RECORD_BYTES_MAX = CELL_STORED_BYTES_MAX - KIB
+"""Less than a table takes, as it takes the write's id too."""
+_MAKE_ROOM = (
+    "share the tables among several syncs by tables=… (--table), or remove the targets of tables that the source has dropped "
+    "and start the sync again"
+)
 _WHAT = "the record of a sync"
 _SIZE = "~size"
 SYNCS = "syncs/"
 _GONE = "retention has removed events that the table lacks, since it stopped"
+
+log = logging.getLogger("penstock.cdc")
 
 
 class SyncInUse(CallError):
@@ -130,7 +154,8 @@ def encode_record(record: SyncRecord) -> bytes:
         document["partial"] = record.partial
     if record.source_us is not None:
         document["source_us"] = record.source_us
-    return json.dumps(document).encode()
+    data = json.dumps(document, separators=(",", ":")).encode()
+    return data if len(data) <= _PLAIN_BYTES_MAX else zlib.compress(data)
 
 
 class _StopForm(StoredForm, frozen=True):
@@ -158,9 +183,21 @@ class _Form(StoredForm, frozen=True):
     source_us: int | None = None
 
 
+def _inflated(data: bytes, *, where: str) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        found = inflater.decompress(data, _INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise damaged(_WHAT, error, where=where, operation="sync") from error
+    if not inflater.eof or inflater.unused_data:
+        raise damaged(_WHAT, "deflated bytes without their end, or with more behind it", where=where, operation="sync")
+    return found
+
+
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
     """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
-    form = parse_stored(data, _Form, what=_WHAT, where=where, operation="sync")
+    text = data if data.startswith(b"{") else _inflated(data, where=where)
+    form = parse_stored(text, _Form, what=_WHAT, where=where, operation="sync")
     try:
         progress = {name: TargetProgress.read(one) for name, one in form.progress.items()}
     except (ValueError, RecursionError) as error:
@@ -188,7 +225,17 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
 
 def _encode_present(record: SyncRecord | None) -> bytes:
     assert record is not None, "a record is never removed"
-    return encode_record(record)
+    data = encode_record(record)
+    if len(data) > _RECORD_BYTES_MAX:
+        raise LimitExceeded(
+            "the sync has more tables than its record has room for",
+            operation="sync",
+            object=record.into,
+            expected=f"a record of at most {_RECORD_BYTES_MAX} bytes",
+            observed=f"{len(data)} bytes for {len(record.tables)} targets and {len(record.left)} tables that are not captured any more",
+            hint=_MAKE_ROOM,
+        )
+    return data
 
 
 def _decode_halved(data: bytes, *, where: str) -> int:
@@ -300,6 +347,7 @@ class SyncLease:
         self._keeper: QueueKeeper | None = None
         self._record = Document(self._cells, self._clock, record_key(topic, name), _RECORD, absent=None)
         self._halved = Document(self._cells, self._clock, size_key(topic, name), _HALVED, absent=0)
+        self._warned_full = False
         self.after_death = False
 
     async def take(self, *, patience_s: float | None = None) -> None:
@@ -367,7 +415,7 @@ class SyncLease:
         return self._record.value
 
     async def save(self, record: SyncRecord) -> None:
-        """Write the record. Raises `LeaseLost` or `OwnershipLost`."""
+        """Write the record. Raises `LeaseLost` or `OwnershipLost`, and `LimitExceeded` for too many tables."""
         deadline_s = self._record.deadline_s()
         while self._record.value != record:
             if self._keeper is None or self._keeper.ended.is_set():
@@ -375,7 +423,25 @@ class SyncLease:
             try:
                 await self._record.write(record, deadline_s=deadline_s)
             except CellChanged:
-                await self._keeper.look()  # a write of the former holder may have come late; then this one stands above it
+                pass
+            except (DataDamaged, NewerFormatError):
+                self._record.stored = await self._cells.read(self._record.key)
+            else:
+                break
+            await self._keeper.look()  # a write of the former holder may have come late; then this one stands above it
+        self._warn_of_fullness()
+
+    def _warn_of_fullness(self) -> None:
+        size_bytes = 0 if self._record.stored is None else len(self._record.stored.data)
+        if size_bytes > _RECORD_BYTES_MAX * 3 // 4 and not self._warned_full:
+            self._warned_full = True
+            log.warning(
+                "the record of the sync (%s) is nearly full, with %d of %d bytes, and the sync ends once it is: %s",
+                self._record.key,
+                size_bytes,
+                _RECORD_BYTES_MAX,
+                _MAKE_ROOM,
+            )
 
     @property
     def halved(self) -> int:

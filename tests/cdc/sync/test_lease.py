@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import logging
+import random
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from math import inf
@@ -8,11 +11,23 @@ from pathlib import Path
 import pytest
 
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, TableStop, encode_record, record_key, resume_offsets
+from penstock.cdc.fold.fold_result import TableCoverage
+from penstock.cdc.sync.lease import (
+    SyncInUse,
+    SyncLease,
+    SyncRecord,
+    TableStop,
+    decode_record,
+    encode_record,
+    record_key,
+    resume_offsets,
+)
+from penstock.cdc.targets import SourceWatermark, TargetProgress
 from penstock.coordinator.cells.cells import StoredCell
 from penstock.coordinator.lakes import LakePlace, OpenLake
+from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.coordinator.workers.worker import LeaseLost
-from penstock.log.errors import DataDamaged, OffsetOutOfRange
+from penstock.log.errors import DataDamaged, LimitExceeded, OffsetOutOfRange, PenstockError
 
 
 @pytest.fixture
@@ -113,3 +128,96 @@ def test_a_record_that_cannot_be_read_leaves_the_sync_to_the_next_driver(two_lak
     second.run(lambda: other.take(patience_s=0.0))
     assert other.record == SyncRecord(1, "/into")
     second.run(other.give_up)
+
+
+@pytest.mark.parametrize("late", [b"{half", b'{"format":2}'])
+def test_what_came_late_and_is_no_record_is_replaced_by_the_holder_s(two_lakes: tuple[OpenLake, OpenLake], late: bytes) -> None:
+    first, _ = two_lakes
+    one, record = lease_of(first), SyncRecord(1, "/into")
+    first.run(one.take)
+
+    async def write() -> StoredCell:
+        return await (await first.coordination()).cells.write(record_key("changes", "s"), late, on=None, deadline_s=inf)
+
+    first.run(write)
+    first.run(lambda: one.save(record))
+    first.run(one.give_up)
+    first.run(one.take)
+    assert one.record == record
+    first.run(one.give_up)
+
+
+def test_who_took_over_and_writes_a_newer_format_is_not_written_over(two_lakes: tuple[OpenLake, OpenLake]) -> None:
+    first, second = two_lakes
+    one, other = lease_of(first), lease_of(second)
+    first.run(one.take)
+    keeper = one._keeper
+    assert keeper is not None
+    first.run(keeper.release)
+    keeper.ended.clear()  # as for a driver that has not heard of it yet
+    second.run(other.take)
+    newer = b'{"format":2}'
+
+    async def write() -> StoredCell:
+        return await (await second.coordination()).cells.write(record_key("changes", "s"), newer, on=None, deadline_s=inf)
+
+    stored = second.run(write)
+    with pytest.raises(OwnershipLost):
+        first.run(lambda: one.save(SyncRecord(1, "/into")))
+    assert second.run(lambda: other._cells.read(record_key("changes", "s"))) == stored
+    second.run(other.give_up)
+
+
+def record_of(tables: int, *, queues: int = 4) -> SyncRecord:
+    """A record as of a source whose every table has rows, and whose every second one was dropped."""
+    chance = random.Random(7)
+    names = [f"customer_orders_{n:05}" for n in range(tables)]
+    sources = {name: TableId("public", name) for name in names}
+    progress = {
+        name: TargetProgress(
+            {queue: chance.randrange(10**7) for queue in range(queues)},
+            watermarks={chance.randrange(queues): SourceWatermark(chance.randrange(2**62), 0)},
+            commits=chance.randrange(10**5),
+        )
+        for name in names
+    }
+    left = {sources[name]: TableCoverage(chance.randrange(2**62), "the table was dropped") for name in names[::2]}
+    return SyncRecord(3, "/into", {0: 7}, sources, progress=progress, left=left)
+
+
+def test_a_thousand_tables_fit_into_a_record(two_lakes: tuple[OpenLake, OpenLake]) -> None:
+    first, _ = two_lakes
+    one, record = lease_of(first), record_of(1_000)
+    first.run(one.take)
+    first.run(lambda: one.save(record))
+    first.run(one.give_up)
+    first.run(one.take)
+    assert one.record == record
+    first.run(one.give_up)
+
+
+def test_a_record_that_fills_up_is_told_of_once_and_one_too_large_is_refused(
+    two_lakes: tuple[OpenLake, OpenLake], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _ = two_lakes
+    one = lease_of(first)
+    first.run(one.take)
+    with caplog.at_level(logging.WARNING, "penstock.cdc"):
+        for tables in (1_000, 2_900, 2_901):
+            first.run(partial(one.save, record_of(tables)))
+    assert [one.message for one in caplog.records if "is nearly full" in one.message] == [caplog.records[-1].message]
+    with pytest.raises(LimitExceeded, match=r"more tables than its record has room for.*--table"):
+        first.run(lambda: one.save(record_of(4_000)))
+    assert one.record == record_of(2_901)
+    first.run(lambda: one.save(record_of(1_000)))
+    first.run(one.give_up)
+
+
+def test_damaged_bytes_of_a_large_record_are_told_as_such() -> None:
+    stored = encode_record(record_of(200))
+    assert stored.startswith(zlib.compress(b"")[:2])
+    bombs = zlib.compress(b" " * (80 << 20))
+    for damaged in (stored[:-1], stored[:100], stored + b"x", b"\x78" + stored[2:], b"", b"[]", bombs):
+        with pytest.raises(DataDamaged) as raised:
+            decode_record(damaged, where="syncs/changes/s")
+        assert isinstance(raised.value, PenstockError)
