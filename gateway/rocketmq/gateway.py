@@ -7,21 +7,22 @@ import logging
 from typing import Self
 
 from ...aio import Lake
+from ...coordinator.cells.keys import GATEWAYS
 from ...log.metrics import MemoryMetrics, Metrics
 from ...log.produce.metrics import producer_samples
 from ..access.authorizer import PrincipalAuthorizer
+from ..peers.entries import GatewayEntry
+from ..peers.registry import PeerRegistry
 from ..server.options import GatewayOptions
+from ..topics.directory import TopicDirectory
+from ..topics.producer_pool import ProducerPool
 from .access.authorizer import SignatureAuthorizer
-from .clients.gateways import GatewayEntry
-from .clients.peers import PeerRegistry
 from .clients.registry import ClientRegistry
 from .clients.service import ClientService
-from .clients.topics import TopicDirectory
 from .consumers.service import ConsumerService
 from .observers.audit import AuditLog
 from .observers.counters import GatewayCounters
 from .observers.spans import spans
-from .producers.pool import ProducerPool
 from .producers.send_service import SendService
 from .producers.transactions import GatewayTransactions
 from .server.calls import AllowAny, CallRunner
@@ -43,7 +44,7 @@ class Gateway:
         """Metrics of calls and clients, and the library's own."""
         self.clients = ClientRegistry(lake.runtime.clock)
         self.names = TopicDirectory(lake, self.options)
-        self.peers = PeerRegistry(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
+        self.peers = PeerRegistry(GATEWAYS, lake.runtime.new_id()[:12], lake.runtime.clock, advertise=self.options.advertise)
         self.streams = ClientService(lake, self.clients, self.peers, self.names)
         self.producers = ProducerPool(lake, self.metrics)
         self.transactions = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)

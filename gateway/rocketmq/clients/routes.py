@@ -1,22 +1,22 @@
-"""The assignment of topics to gateways. Pure.
-
-Every gateway may serve every topic, but a topic's sends are cheapest where they meet. So all clients get the same gateway for a topic, by rendezvous
-hashing: when a gateway comes or goes, only the topics that it gains or had move.
-"""
+"""The routes of topics, as RocketMQ's clients are told them. Pure."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import xxhash
+from typing import Final
 
 from ....log import MessageType, TopicSettings
+from ...peers.registry import PeerRegistry
+from ...peers.rendezvous import Peer, by_rendezvous
 from ...server.options import Endpoint
 from ..protocol import rocketmq_pb2 as pb
 
 ANY_QUEUE = -1
+BALANCED: Final = "penstock"
+"""The broker's name for all gateways behind one address."""
+_NEIGHBOURS: Final = 2
+"""The gateways in a topic's route: one that serves it, and its successor."""
 _MIXED_FIFO = (pb.FIFO, pb.NORMAL)
 """SDKs call messages of a FIFO topic without a group NORMAL; this one finds its groups in a field."""
 _TYPES = {
@@ -27,17 +27,20 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Peer:
-    """A live gateway and its addresses."""
+def brokers(topic: str, peers: PeerRegistry, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
+    """The gateways for a topic by precedence, each with a neighbour. A single gateway is at ``asked``, the client's own address of it."""
+    if peers.advertise is not None:
+        return [pb.Broker(name=BALANCED, endpoints=endpoints_of([peers.advertise]))]
+    live = by_rendezvous(topic, peers.live(tls=tls))
+    if len(live) <= 1 and asked.addresses:
+        return [pb.Broker(name=peers.name, endpoints=asked)]
+    return [
+        pb.Broker(name=peer.name, endpoints=endpoints_of([one.endpoint for one in _from(live, at)])) for at, peer in enumerate(live)
+    ]
 
-    name: str
-    endpoint: Endpoint
 
-
-def by_rendezvous(topic: str, peers: Sequence[Peer]) -> list[Peer]:
-    """The gateways by precedence for the topic."""
-    return sorted(peers, key=lambda peer: (xxhash.xxh3_64_intdigest(f"{peer.name}\0{topic}".encode()), peer.name), reverse=True)
+def _from(live: Sequence[Peer], at: int) -> Sequence[Peer]:
+    return [*live[at:], *live[:at]][:_NEIGHBOURS]
 
 
 def endpoints_of(places: Sequence[Endpoint]) -> pb.Endpoints:

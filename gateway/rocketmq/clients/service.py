@@ -8,16 +8,16 @@ from typing import Final
 
 from ....aio import Lake
 from ....log.limits import TopicLimits
+from ...peers.registry import PeerRegistry
+from ...topics.directory import TopicDirectory
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import StatusError, ok, status
 from ..server.calls import RpcCall
 from ..server.rpcs import Rpc, rpc
-from .peers import PeerRegistry
 from .registry import ClientRegistry, GatewayClient, Send
-from .routes import assignment, route
+from .routes import assignment, brokers, route
 from .settings import settings_for
-from .topics import TopicDirectory
 
 _TOLD_TWICE: Final = frozenset({pb.NODE_JS})
 """SDKs that miss an answer to their settings ahead of all topics' routes, and then wait for ever."""
@@ -49,7 +49,7 @@ class ClientService:
     async def query_route(self, request: pb.QueryRouteRequest, call: RpcCall) -> pb.QueryRouteResponse:
         name = topic_of(request.topic)
         topic = await self._names.topic(name)
-        home = self._peers.brokers(name, request.endpoints, tls=call.is_tls())[0]
+        home = brokers(name, self._peers, request.endpoints, tls=call.is_tls())[0]
         return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
 
     async def query_assignment(self, request: pb.QueryAssignmentRequest, call: RpcCall) -> pb.QueryAssignmentResponse:
@@ -58,8 +58,8 @@ class ClientService:
         await self._names.topic(name)
         if await self._names.group(group) is None:
             raise StatusError(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {group}; create it first")
-        brokers = self._peers.brokers(name, request.endpoints, tls=call.is_tls())
-        return pb.QueryAssignmentResponse(status=ok(), assignments=[assignment(request.topic, broker) for broker in brokers])
+        places = brokers(name, self._peers, request.endpoints, tls=call.is_tls())
+        return pb.QueryAssignmentResponse(status=ok(), assignments=[assignment(request.topic, broker) for broker in places])
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: RpcCall) -> pb.HeartbeatResponse:
         client = self._clients.of(call)

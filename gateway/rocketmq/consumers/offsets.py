@@ -17,12 +17,12 @@ from ....log import MessageView, OffsetOutOfRange, Position, Reader, views
 from ....log.filter.filters import Filter, parse_filter
 from ....log.topic.topics import Topic
 from ...bounds.fair_semaphore import FairSemaphore
-from ..clients.topics import TopicDirectory
+from ...bounds.receive_budget import ReceiveBudget
+from ...topics.directory import TopicDirectory
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import StatusError, ok, status
 from ..server.calls import RpcCall
-from .budget import ReceiveBudget
 from .filters import filter_of
 from .messages import message_of
 from .receive_parameters import poll_of

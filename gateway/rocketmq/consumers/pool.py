@@ -14,7 +14,7 @@ from ....coordinator import DeliveryOrder, GroupSettings
 from ....log import MessageType, PenstockError
 from ....log.metrics import Metrics
 from ....log.runtime.runtime import Clock
-from ..clients.topics import TopicDirectory
+from ...topics.directory import TopicDirectory
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.status import StatusError
 from .filters import check_agreement

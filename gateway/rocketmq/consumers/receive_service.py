@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from ....log import MessageView
 from ....log.runtime.runtime import Clock
+from ...bounds.receive_budget import ReceiveBudget
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import ok, status
 from ..server.calls import RpcCall
 from .ack_processor import AckProcessor
-from .budget import ReceiveBudget
 from .deliveries import Deliveries, SentReceive, handle_runs
 from .filters import filter_of
 from .lease_renewer import LeaseRenewer

@@ -9,12 +9,12 @@ from contextlib import suppress
 
 from ....aio import Lake
 from ....log.metrics import Metrics
+from ...bounds.receive_budget import ReceiveBudget
+from ...topics.directory import TopicDirectory
 from ..clients.registry import ClientRegistry
-from ..clients.topics import TopicDirectory
 from ..server.rpcs import Rpc, rpc
 from .ack_processor import AckProcessor
 from .ack_service import AckService
-from .budget import ReceiveBudget
 from .deliveries import Deliveries
 from .lease_renewer import ROUND_S, LeaseRenewer
 from .offsets import OffsetService

@@ -11,7 +11,8 @@ from ....log.limits import MIB
 from ....log.paths import AUDIT_TOPIC
 from ....log.topic.topics import Topic
 from ...bounds.quotas import QuotaCounter
-from ..clients.topics import TopicDirectory
+from ...topics.directory import TopicDirectory
+from ...topics.producer_pool import ProducerPool
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.handles import recall_of
 from ..protocol.resources import topic_of
@@ -19,7 +20,6 @@ from ..protocol.status import StatusError, ok, status, status_of
 from ..server.calls import REQUESTS, RpcCall
 from ..server.rpcs import Rpc, rpc
 from .messages import is_transactional, message_of
-from .pool import ProducerPool
 from .rows import with_row
 from .transactions import GatewayTransactions
 

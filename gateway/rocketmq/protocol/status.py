@@ -74,6 +74,8 @@ def code_of(error: PenstockError) -> pb.Code:
 def status_of(error: BaseException) -> pb.Status:
     if isinstance(error, StatusError):
         return status(error.code, error.message)
+    if isinstance(error, TopicNotFound):
+        return status(pb.TOPIC_NOT_FOUND, f"No topic route info for the topic: {error.object}. {error}")
     if isinstance(error, PenstockError):
         return status(code_of(error), str(error))
     return status(pb.INTERNAL_SERVER_ERROR, f"the gateway failed in an unforeseen way: {type(error).__name__}")

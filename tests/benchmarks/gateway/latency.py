@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock import Message, aio
 from penstock.aio import TopicSettings
-from penstock.gateway.rocketmq.producers.pool import PRODUCER_OPTIONS
+from penstock.gateway.topics.producer_pool import PRODUCER_OPTIONS
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.gateway.clients import client, receive_request, send_requests
 from tests.benchmarks.gateway.serving import served, store_of

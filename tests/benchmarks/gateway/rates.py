@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from penstock import Message, aio
 from penstock.aio import TopicSettings
-from penstock.gateway.rocketmq.producers.pool import PRODUCER_OPTIONS
+from penstock.gateway.topics.producer_pool import PRODUCER_OPTIONS
 from penstock.log import MessageType
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.gateway.clients import Client, client, receive_request, send_requests, side_by_side

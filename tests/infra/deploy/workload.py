@@ -28,15 +28,15 @@ from penstock.consumers.push_options import PushOptions
 from penstock.consumers.ranges.mirror import GroupMirror
 from penstock.consumers.ranges.offsets import StreamOffset
 from penstock.consumers.statistics import TAKE_OVERS
+from penstock.coordinator.cells.keys import GATEWAYS
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.rebalance.roles import OfferedRole, Players, stand_in
 from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import TIMERS, Timers
 from penstock.coordinator.timers.young_topics import with_young_topics
-from penstock.gateway.rocketmq.clients.gateways import GatewayEntry
-from penstock.gateway.rocketmq.clients.peers import PeerRegistry
-from penstock.gateway.server.options import GatewayOptions
+from penstock.gateway.peers.entries import GatewayEntry
+from penstock.gateway.peers.registry import PeerRegistry
 from penstock.infra.cli.lake.maintenance import _finish_once, maintain_once
 from penstock.infra.cli.setup.doctor import _check_store
 from penstock.infra.deploy.access import ProcessRole
@@ -271,7 +271,7 @@ class World:
         """What a gateway does beside its clients' work: it reads their principals, tells the others of itself, and leaves."""
         async with self.process(ProcessRole.GATEWAY) as lake:
             assert not (await lake.coordination.access.read()).principals
-            gateway = PeerRegistry(GatewayOptions(), "g-1", lake.runtime.clock)
+            gateway = PeerRegistry(GATEWAYS, "g-1", lake.runtime.clock)
             await gateway.join(lake.coordination, GatewayEntry("10.0.0.1", 8081))
             await gateway.leave()
             coordination, now_ms = lake.coordination, lake.runtime.clock.wall_ms()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 
 from penstock import aio
+from penstock.coordinator.cells.keys import GATEWAYS
 from penstock.coordinator.coordination import Coordination
-from penstock.gateway.rocketmq.clients.gateways import GatewayEntry
-from penstock.gateway.rocketmq.clients.peers import PeerRegistry
+from penstock.gateway.peers.entries import GatewayEntry
+from penstock.gateway.peers.registry import PeerRegistry
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry
 from penstock.gateway.rocketmq.clients.service import ClientService
-from penstock.gateway.rocketmq.clients.topics import TopicDirectory
 from penstock.gateway.rocketmq.consumers.pool import PooledConsumer
 from penstock.gateway.rocketmq.consumers.service import ConsumerService
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
@@ -26,6 +26,7 @@ from penstock.gateway.rocketmq.protocol.status import StatusError, status_of
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.gateway.rocketmq.server.rpcs import by_name
 from penstock.gateway.server.options import GatewayOptions
+from penstock.gateway.topics.directory import TopicDirectory
 from penstock.log.errors import PenstockError
 from penstock.log.runtime.runtime import Runtime
 from tests.simulation.process import Crashed, SimProcess
@@ -83,7 +84,7 @@ class Life:
         options = GatewayOptions()
         self.clients = ClientRegistry(self.runtime.clock)
         names = TopicDirectory(self.lake, options)
-        self.peers = PeerRegistry(options, f"{self.name}-{self.number}", self.runtime.clock)
+        self.peers = PeerRegistry(GATEWAYS, f"{self.name}-{self.number}", self.runtime.clock)
         self.announcing = ClientService(self.lake, self.clients, self.peers, names)
         self.consumers = ConsumerService(self.lake, self.clients, names, store_host=self.name, is_balanced=False)
         self.peers.on_gone.append(self.consumers.renewer.adopt_all)

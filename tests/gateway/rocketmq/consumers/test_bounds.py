@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
+from penstock.gateway.bounds.receive_budget import BudgetLimits
 from penstock.gateway.rocketmq.consumers import receive_parameters
-from penstock.gateway.rocketmq.consumers.budget import BudgetLimits
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server.rpcs import SERVICE

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
-from penstock.gateway.rocketmq.clients.topics import TopicDirectory
 from penstock.gateway.rocketmq.consumers.pool import IDLE_S, ConsumerPool
+from penstock.gateway.topics.directory import TopicDirectory
 from penstock.log import MessageType, StoreUnavailable
 from tests.gateway.rocketmq.consumers.times import Times
 

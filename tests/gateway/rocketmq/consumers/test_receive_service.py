@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.coordinator import DeliveryOrder, GroupSettings
+from penstock.gateway.bounds.receive_budget import ReceiveBudget
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
-from penstock.gateway.rocketmq.consumers.budget import ReceiveBudget
 from penstock.gateway.rocketmq.consumers.deliveries import Deliveries, SentReceive
 from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer

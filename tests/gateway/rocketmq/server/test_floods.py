@@ -13,8 +13,8 @@ import pytest
 
 from penstock.coordinator.queues import receipt_handle
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
+from penstock.gateway.bounds.receive_budget import BudgetLimits
 from penstock.gateway.rocketmq.clients import registry
-from penstock.gateway.rocketmq.consumers.budget import BudgetLimits
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server import calls
 from penstock.gateway.rocketmq.server.rpcs import SERVICE

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from ....log import MessageView
-from ....log.limits import MIB
-from ...bounds.quotas import Quota, QuotaCounter
-from ..server.calls import RpcCall
+from ...log import MessageView
+from ...log.limits import MIB
+from .quotas import Quota, QuotaCounter
 
 OVERHEAD_BYTES: Final = 1_024
 """A message's size beside its body, about."""
+
+
+class Caller(Protocol):
+    """The holder of shares."""
+
+    @property
+    def client(self) -> str:
+        """Its id, unique among all clients."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """The principal; without signatures, the address."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +57,30 @@ class ReceiveBudget:
         return self.shares.held(self._bytes_of_owners())
 
     @contextmanager
-    def hold_poll(self, call: RpcCall) -> Iterator[None]:
+    def hold_poll(self, caller: Caller) -> Iterator[None]:
         """A block with one more open poll. Raises `BackPressureError` at too many polls or unread answers."""
-        self._check_held(call)
+        self._check_held(caller)
         of_client, of_owner = (
             Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),
             self._polls_of_owners(),
         )
-        with self.shares.hold(of_client, call.client, 1), self.shares.hold(of_owner, call.owner, 1):
+        with self.shares.hold(of_client, caller.client, 1), self.shares.hold(of_owner, caller.owner, 1):
             yield
 
     @contextmanager
-    def hold_messages(self, call: RpcCall, messages: list[MessageView]) -> Iterator[None]:
+    def hold_messages(self, caller: Caller, messages: list[MessageView]) -> Iterator[None]:
         """A block in which a client reads messages. Raises `BackPressureError` at too many unread ones of others."""
-        self._check_held(call)
+        self._check_held(caller)
         size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
         with (
-            self.shares.take(self._bytes_of_clients(), call.client, size_bytes),
-            self.shares.take(self._bytes_of_owners(), call.owner, size_bytes),
+            self.shares.take(self._bytes_of_clients(), caller.client, size_bytes),
+            self.shares.take(self._bytes_of_owners(), caller.owner, size_bytes),
         ):
             yield
 
-    def _check_held(self, call: RpcCall) -> None:
-        self.shares.check(self._bytes_of_clients(), call.client)
-        self.shares.check(self._bytes_of_owners(), call.owner)
+    def _check_held(self, caller: Caller) -> None:
+        self.shares.check(self._bytes_of_clients(), caller.client)
+        self.shares.check(self._bytes_of_owners(), caller.owner)
 
     def _polls_of_owners(self) -> Quota:
         return Quota("open polls", self.bounds.owner_polls, self.bounds.polls)

@@ -13,8 +13,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from ....log.errors import DataDamaged
-from ...server.options import Endpoint
+from ...log.errors import DataDamaged
+from ..server.options import Endpoint
 
 RENEW_S: Final = 10.0
 DEAD_S: Final = 35.0

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ....aio import Lake
-from ....coordinator import GroupSettings
-from ....log import TopicExists, TopicNotFound, TopicSettings
-from ....log.topic.topics import Topic
-from ...server.options import GatewayOptions
-from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import StatusError
+from ...aio import Lake
+from ...coordinator import GroupSettings
+from ...log import TopicExists, TopicNotFound, TopicSettings
+from ...log.topic.topics import Topic
+from ..server.options import GatewayOptions
 
 
 class TopicDirectory:
@@ -22,7 +20,7 @@ class TopicDirectory:
         self._topics: dict[str, Topic] = {}
 
     async def topic(self, name: str) -> Topic:
-        """Raises `StatusError`, as RocketMQ does, for an unknown topic."""
+        """Raises `TopicNotFound`, unless unknown topics are made."""
         known = self._topics.get(name)
         if known is not None and known.is_current:
             return known
@@ -30,9 +28,7 @@ class TopicDirectory:
             return self._noted(name, await self._lake.topic(name))
         except TopicNotFound:
             if not self._options.create_topics:
-                raise StatusError(
-                    pb.TOPIC_NOT_FOUND, f"No topic route info for the topic: {name}. The lake has no such topic; create it first."
-                ) from None
+                raise
         with suppress(TopicExists):  # another client was first
             await self._lake.create_topic(name, TopicSettings())
         return self._noted(name, await self._lake.topic(name))

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from ....aio import Lake, Producer
-from ....log import PenstockError, ProducerOptions, ReopenError
-from ....log.limits import MIB
-from ....log.metrics import MemoryMetrics, Metrics
-from ....log.produce.metrics import sends_counted
+from ...aio import Lake, Producer
+from ...log import PenstockError, ProducerOptions, ReopenError
+from ...log.limits import MIB
+from ...log.metrics import MemoryMetrics, Metrics
+from ...log.produce.metrics import sends_counted
 
 IDLE_S: Final = 300.0
 """An unused producer is closed after this time."""

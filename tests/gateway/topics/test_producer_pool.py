@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.aio import connect
-from penstock.gateway.rocketmq.producers.pool import IDLE_S, ProducerPool
+from penstock.gateway.topics.producer_pool import IDLE_S, ProducerPool
 from penstock.log import ClosedError, InvalidArgument, Message, Runtime, SystemClock, TopicNotFound, TopicSettings
 from penstock.log.stores import MemoryStore
 

@@ -1,4 +1,4 @@
-"""The live gateways, and each topic's route."""
+"""The live gateways of one protocol at a lake, with this one."""
 
 from __future__ import annotations
 
@@ -10,31 +10,27 @@ from typing import Final
 
 import msgspec
 
-from ....coordinator import Coordination
-from ....coordinator.cells.document import Codec, Document
-from ....coordinator.cells.keys import GATEWAYS
-from ....log import PenstockError
-from ....log.runtime.runtime import Clock
-from ...server.options import GatewayOptions
-from ..protocol import rocketmq_pb2 as pb
-from .gateways import RENEW_S, GatewayEntry, GatewayLiveness, Gateways, decode_gateways, encode_gateways, renewed, without
-from .routes import Peer, by_rendezvous, endpoints_of
+from ...coordinator import Coordination
+from ...coordinator.cells.document import Codec, Document
+from ...log import PenstockError
+from ...log.runtime.runtime import Clock
+from ..server.options import Endpoint
+from .entries import RENEW_S, GatewayEntry, GatewayLiveness, Gateways, decode_gateways, encode_gateways, renewed, without
+from .rendezvous import Peer
 
 log = logging.getLogger("penstock.gateway")
 
-BALANCED: Final = "penstock"
-"""The broker's name for all gateways behind one address."""
-_NEIGHBOURS: Final = 2
-"""The gateways in a topic's route: one that serves it, and its successor."""
 _CODEC: Final = Codec[Gateways](encode_gateways, decode_gateways)
 
 
 class PeerRegistry:
-    """Topics' routes. Behind one address of all gateways no cell is read or written."""
+    """Joins the gateways that share a cell, and follows them. Behind one address of all gateways no cell is read or written."""
 
-    def __init__(self, options: GatewayOptions, name: str, clock: Clock) -> None:
-        self._options = options
+    def __init__(self, cell: str, name: str, clock: Clock, *, advertise: Endpoint | None = None) -> None:
+        """``cell``: the key of the protocol's cell. ``advertise``: the one address of all gateways."""
+        self._cell = cell
         self._clock = clock
+        self.advertise = advertise
         self.name = name
         self.own: GatewayEntry | None = None
         """This gateway's place for clients, once it listens."""
@@ -47,8 +43,6 @@ class PeerRegistry:
         self.on_gone: list[Callable[[], None]] = []
         """Called when another gateway left, or missed a renewal: long before it counts as dead."""
 
-    # --- Routes -----------------------------------------------------------------------------------------------------------------
-
     def live(self, *, tls: bool) -> Sequence[Peer]:
         """The live gateways for clients with TLS, or without; this one included.
 
@@ -58,26 +52,12 @@ class PeerRegistry:
         known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
         return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
 
-    def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
-        """The gateways for a topic by precedence, each with a neighbour. A single gateway is at ``asked``, the client's own address of it."""
-        if self._options.advertise is not None:
-            return [pb.Broker(name=BALANCED, endpoints=endpoints_of([self._options.advertise]))]
-        live = by_rendezvous(topic, self.live(tls=tls))
-        if len(live) <= 1 and asked.addresses:
-            return [pb.Broker(name=self.name, endpoints=asked)]
-        return [
-            pb.Broker(name=peer.name, endpoints=endpoints_of([one.endpoint for one in _from(live, at)]))
-            for at, peer in enumerate(live)
-        ]
-
-    # --- The cell ---------------------------------------------------------------------------------------------------------------
-
     async def join(self, coordination: Coordination, own: GatewayEntry) -> None:
         self.own = own
-        if self._options.advertise is not None:
+        if self.advertise is not None:
             return
         await coordination.claim()
-        self._document = Document(coordination.cells, self._clock, GATEWAYS, _CODEC, absent={})
+        self._document = Document(coordination.cells, self._clock, self._cell, _CODEC, absent={})
         await self._renew_once()
         self._renewing = asyncio.ensure_future(self._renew())
 
@@ -133,7 +113,3 @@ class PeerRegistry:
                     where,
                 )
         self._told = frozenset(apart)
-
-
-def _from(live: Sequence[Peer], at: int) -> Sequence[Peer]:
-    return [*live[at:], *live[:at]][:_NEIGHBOURS]

@@ -1,0 +1,1 @@
+"""The topics and consumer groups that clients name, and the producers that they share."""
