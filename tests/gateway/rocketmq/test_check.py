@@ -51,7 +51,7 @@ def test_what_is_not_there_is_named() -> None:
         async with gateway() as served:
             found = problems(await findings(served, topic="absent", group="nobody"))
             assert found.keys() == {"route", "places", "announcement"}, found
-            assert found["route"].startswith("40402 TOPIC_NOT_FOUND")
+            assert found["route"].startswith("40402 TOPIC_NOT_FOUND: No topic route info for the topic: absent.")
             assert found["announcement"].startswith("40403 CONSUMER_GROUP_NOT_FOUND")
 
     asyncio.run(main())
