@@ -395,12 +395,17 @@ def _judge_redriven(evidence: Evidence, *, in_order: bool) -> list[str]:
         offsets = [offset for offset, one in back if one.queue == queue]
         if in_order and offsets != sorted(offsets):
             wrong.append(f"letters went back to queue {queue} out of order: {offsets}")
+    origin = {(one.queue, one.offset): one for one in evidence.origin}
     for offset, one in back:
-        expected = original_properties(evidence.dead[offset].properties)
-        if "REDRIVE_OFFSET" in expected:
+        dead = evidence.dead[offset]
+        where = origin_of(dead.properties)
+        assert where is not None, "each letter tells its origin, or went not back"
+        given_up = origin[where.queue, where.offset]
+        expected = {**given_up.properties}
+        if not given_up.producer.startswith("redrive/") and "REDRIVE_OFFSET" in expected:
             expected["DLQ_REDRIVE_OFFSET"] = expected["REDRIVE_OFFSET"]
         expected["REDRIVE_OFFSET"] = str(offset)
-        if not _is_same(evidence.dead[offset], one) or one.properties != expected:
+        if not _is_same(dead, one) or one.properties != expected:
             wrong.append(f"what went back of letter {offset} is another message")
     return wrong
 
