@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ...log.produce.producer import Producer
-from ..events.row_refusals import send_events
+from .send_events import send_events
 
 CHUNK_ROWS_MAX = 10_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ...log.errors import DataDamaged
 from ...log.produce.producer import Producer
-from ..events.row_refusals import send_events
 from .batches import PendingBatches, batch_columns, body_column
 from .readings import is_between, is_of_same_reading
 from .records import ChangeRecord
+from .send_events import send_events
 
 HELD_RECORDS_MAX = 2048
 HELD_BYTES_MAX = 2 * 1024 * 1024

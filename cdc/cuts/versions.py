@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from ..delta.merge_rules import TableCommit, version_with
+from ..delta.commit_history import TableCommit, version_with
 from ..targets import TargetOwner
 from .cut import Cut, CutTooOld, TableVersion
 from .cut_history import CutHistory, files_of, kept_cuts, time_text

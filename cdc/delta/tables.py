@@ -28,21 +28,12 @@ from ..targets import (
     TargetRefused,
     encode_metadata,
 )
+from .commit_history import RECENT_COMMITS, TableCommit, newest_commit, newest_of
+from .commit_retry import commit_with_retry, one_line
 from .compaction import FILES_MIN, NOTHING, TargetCompactionResult, file_bytes
 from .key_ranges import KeyRanges, key_ranges_of, table_of
 from .location import Location
-from .merge_rules import (
-    NEWEST,
-    PUT,
-    SINCE,
-    TableCommit,
-    apply_condition,
-    newest,
-    newest_of,
-    one_line,
-    truncate_condition,
-    until_committed,
-)
+from .merge_conditions import PUT, SINCE, apply_condition, truncate_condition
 from .reader import open_table, query, schema_of
 
 if TYPE_CHECKING:
@@ -100,7 +91,7 @@ class DeltalakeTargets:
         if not anew and (made := self.last_merge(name, owner)) is not None:
             return made
         table = self.open(name)
-        return None if table is None else newest_of(commits_of(table, NEWEST), owner) or newest_of(commits_of(table), owner)
+        return None if table is None else newest_of(commits_of(table, RECENT_COMMITS), owner) or newest_of(commits_of(table), owner)
 
     def last_merge(self, name: str, owner: TargetOwner) -> tuple[int, TargetProgress] | None:
         """The result of this object's last merge. Nothing is read."""
@@ -196,7 +187,7 @@ class DeltalakeTargets:
         """
         from deltalake.exceptions import CommitFailedError
 
-        return until_committed(
+        return commit_with_retry(
             lambda: self.merge_into(self._as_of_now(target), target, rows, owner, truncate=truncate, partial=partial),
             CommitFailedError,
             self.path(target.name),
@@ -378,7 +369,7 @@ def _newest_commit(table: DeltaTable) -> Mapping[str, Any] | None:
 
 def _written(table: DeltaTable) -> CommitMetadata | None:
     said = table.metadata().configuration.get(PROPERTY)
-    return newest(commits_of(table, NEWEST)) or newest(commits_of(table, None), said)
+    return newest_commit(commits_of(table, RECENT_COMMITS)) or newest_commit(commits_of(table, None), said)
 
 
 def commits_of(table: DeltaTable, limit: int | None = None) -> Iterator[TableCommit]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ...log.produce.producer import Producer
 from ..capture.batches import PendingBatches, batch_columns, body_column
-from ..events.row_refusals import send_events
+from ..capture.send_events import send_events
 from .envelopes import EnvelopeMessage
 from .positions import base_of, is_between
 from .typed_events import TypedEvents

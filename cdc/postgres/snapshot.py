@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...log.errors import InvalidArgument, LimitExceeded
 from ...log.produce.producer import Producer
 from ..capture.chunks import is_full, send_chunk
-from ..events.row_refusals import send_events
+from ..capture.send_events import send_events
 from .captured_tables import CapturedTables
 from .catalog import Catalog, begin_reading
 from .catalog_tables import CatalogTable, Name, TableChange, altered, change_since

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...coordinator.lakes import OpenLake, lakes
 from ...log.errors import InvalidArgument, RetryError, TopicNotFound
-from ..delta.merge_rules import until_committed
+from ..delta.commit_retry import commit_with_retry
 from ..delta.reader import query, schema_of
 from ..delta.rewrite import check_rewritable, rewrite, size_of
 from ..delta.tables import DeltalakeTargets, existing_target_of
@@ -131,7 +131,7 @@ class _Retype:
     def _converted(self, name: str, source: TableId, report: RetypedTable) -> RetypedTable:
         from deltalake.exceptions import CommitFailedError
 
-        return until_committed(lambda: self._attempt(name, source, report), CommitFailedError, report.path, check=self._check)
+        return commit_with_retry(lambda: self._attempt(name, source, report), CommitFailedError, report.path, check=self._check)
 
     def _attempt(self, name: str, source: TableId, report: RetypedTable) -> RetypedTable:
         table = self._tables.open(name)

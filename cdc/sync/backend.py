@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ...log.errors import PenstockError, ReopenError
 from ..changes import Key, TargetRow
+from ..delta.commit_retry import one_line
 from ..delta.compaction import TargetCompactionResult
-from ..delta.merge_rules import one_line
 from ..fold.fold import TargetResolver
 from ..fold.fold_result import LastTruncate
 from ..targets import CommitMetadata, ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused

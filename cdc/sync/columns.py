@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..changes import Key, NetChange
-from ..delta.merge_rules import LEVEL, PUT, SINCE
+from ..delta.merge_conditions import LEVEL, PUT, SINCE
 from ..events.types import KEEP, UnfitValue, arrow_type
 from ..fold.fold_result import RowVersion
 from ..fold.history import VersionLink, chains

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...cdc.cuts.at_cut import folder_of
 from ...cdc.cuts.cut_history import Which, kept_cuts
 from ...cdc.cuts.versions import CurrentVersion, CutTables
-from ...cdc.delta.merge_rules import TableCommit
+from ...cdc.delta.commit_history import TableCommit
 from .tables import commits_of, id_of
 
 if TYPE_CHECKING:

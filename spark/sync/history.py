@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.delta.key_ranges import KeyRanges
-from ...cdc.delta.merge_rules import LEVEL, SINCE
+from ...cdc.delta.merge_conditions import LEVEL, SINCE
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.sync.columns import LAST, NUMBER, history_batches, history_schema
 from ...cdc.sync.options import SyncSteps

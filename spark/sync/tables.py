@@ -13,20 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import Key, TargetRow
+from ...cdc.delta.commit_history import RECENT_COMMITS, TableCommit, newest_commit, newest_of
+from ...cdc.delta.commit_retry import commit_with_retry, one_line
 from ...cdc.delta.compaction import TargetCompactionResult, file_bytes
 from ...cdc.delta.key_ranges import key_ranges_of, table_of
-from ...cdc.delta.merge_rules import (
-    NEWEST,
-    PUT,
-    SINCE,
-    TableCommit,
-    apply_condition,
-    newest,
-    newest_of,
-    one_line,
-    truncate_condition,
-    until_committed,
-)
+from ...cdc.delta.merge_conditions import PUT, SINCE, apply_condition, truncate_condition
 from ...cdc.events.arrays import innermost
 from ...cdc.events.types import normal_type
 from ...cdc.fold.fold_result import LastTruncate
@@ -118,10 +109,10 @@ class SparkTargets:
         return self._written(DeltaTable.forPath(self._session, self.path(name)))
 
     def _written(self, table: DeltaTable) -> CommitMetadata | None:
-        if (found := newest(commits_of(table.history(NEWEST)))) is not None:
+        if (found := newest_commit(commits_of(table.history(RECENT_COMMITS)))) is not None:
             return found
         (detail,) = table.detail().select("properties").collect()
-        return newest(commits_of(table.history()), detail.properties.get(PROPERTY))
+        return newest_commit(commits_of(table.history()), detail.properties.get(PROPERTY))
 
     def newest_of(self, name: str, owner: TargetOwner, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
         """The newest version with the rows of the owner's newest commit, and that commit's progress; None: unknown from the
@@ -133,7 +124,7 @@ class SparkTargets:
         if made is not None:
             return made
         table = DeltaTable.forPath(self._session, self.path(name))
-        return newest_of(commits_of(table.history(NEWEST)), owner) or newest_of(commits_of(table.history()), owner)
+        return newest_of(commits_of(table.history(RECENT_COMMITS)), owner) or newest_of(commits_of(table.history()), owner)
 
     def id_of(self, name: str) -> str | None:
         """The id of a table: one made under its name later has another."""
@@ -221,7 +212,7 @@ class SparkTargets:
 
         # The commit that may come between is a compaction.
         lost = (*conflicts(), *(() if self._small is None else (self._small.lost,)))
-        return until_committed(merge, lost, self.path(target.name), check=check)
+        return commit_with_retry(merge, lost, self.path(target.name), check=check)
 
     def compact(self, name: str) -> TargetCompactionResult | None:
         """Compact a target's small files, in one commit that changes no row. None: another commit came between."""

@@ -30,7 +30,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.cdc.changes import ALWAYS
-from penstock.cdc.delta.merge_rules import LEVEL, PUT, SINCE
+from penstock.cdc.delta.merge_conditions import LEVEL, PUT, SINCE
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.targets import POSITION, Target, TargetColumn, TargetOwner

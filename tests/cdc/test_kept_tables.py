@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from penstock.cdc.delta import tables as module
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.sync.parallel import run_in_parallel
-from tests.cdc.test_merge_rules import Merged
+from tests.cdc.test_merges import Merged
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.cdc.delta.merge_rules import until_committed
+from penstock.cdc.delta.commit_retry import commit_with_retry
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.targets import TableDeclarations, TargetRefused, folder_name, target_names
 from penstock.log.errors import InvalidArgument, RetryError
@@ -59,12 +59,12 @@ def test_a_merge_that_others_keep_from_being_committed_gives_up_and_says_how_oft
             raise KeyError("another commit")
         return "committed"
 
-    assert until_committed(lambda: commit(10), KeyError, "t", check=lambda: checked.append(1)) == "committed"
+    assert commit_with_retry(lambda: commit(10), KeyError, "t", check=lambda: checked.append(1)) == "committed"
     assert len(checked) == len(tried) == 10
     tried.clear()
     with pytest.raises(RetryError, match="observed: 10 attempts, the last one: KeyError") as raised:
-        until_committed(lambda: commit(12), KeyError, "t", check=lambda: None)
+        commit_with_retry(lambda: commit(12), KeyError, "t", check=lambda: None)
     assert raised.value.object == "t"
     assert len(tried) == 10
     with pytest.raises(ZeroDivisionError):
-        until_committed(lambda: 1 // 0, KeyError, "t", check=lambda: None)
+        commit_with_retry(lambda: 1 // 0, KeyError, "t", check=lambda: None)

@@ -18,7 +18,7 @@ from penstock.cdc.cuts.cut import Cut, Goal
 from penstock.cdc.debezium import follower as engine_follow
 from penstock.cdc.debezium import positions as binlog
 from penstock.cdc.debezium import rows as engine_rows
-from penstock.cdc.delta import merge_rules
+from penstock.cdc.delta import commit_history
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.outbox import Outbox
 from penstock.cdc.targets import TargetProgress
@@ -105,7 +105,7 @@ def versions_that_others_changed(patch: Patch) -> None:
     def newest(commits: Any, owner: Any) -> tuple[int, TargetProgress] | None:
         return next(one.version for one in commits), TargetProgress()
 
-    patch.setattr(merge_rules, "newest_of", newest)
+    patch.setattr(commit_history, "newest_of", newest)
     patch.setattr(World, "check_again", lambda *given: None)
 
 

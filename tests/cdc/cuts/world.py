@@ -18,8 +18,8 @@ from typing import Any
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut
 from penstock.cdc.cuts.log import CutLog, keys_of, segments_of
-from penstock.cdc.delta import merge_rules
-from penstock.cdc.delta.merge_rules import TableCommit
+from penstock.cdc.delta import commit_history
+from penstock.cdc.delta.commit_history import TableCommit
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.postgres.envelopes import EnvelopeEncoder
 from penstock.cdc.postgres.envelopes import EventOrigin as Origin
@@ -269,7 +269,7 @@ class Targets:
         versions.append(replace(versions[-1], commit=TableCommit(len(versions), "OPTIMIZE", None)))
 
     def newest_of(self, name: str, *, anew: bool = False) -> tuple[int, TargetProgress] | None:
-        return merge_rules.newest_of((one.commit for one in reversed(self.versions[name])), OWNER)
+        return commit_history.newest_of((one.commit for one in reversed(self.versions[name])), OWNER)
 
     def id_of(self, name: str) -> str:
         return name

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.events.row_refusals import send_events
+from penstock.cdc.capture.send_events import send_events
 from penstock.log.errors import FencedError, LimitExceeded, PenstockError
 
 

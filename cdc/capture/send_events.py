@@ -1,4 +1,4 @@
-"""Refusals of a capture's batch by the row's table and key."""
+"""Sends batches of change events; a refusal names the row's table and key."""
 
 from __future__ import annotations
 

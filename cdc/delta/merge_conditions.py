@@ -1,0 +1,23 @@
+"""The columns and SQL conditions of merges, for every engine."""
+
+from __future__ import annotations
+
+from ..changes import ALWAYS
+from ..fold.fold_result import LastTruncate
+from ..targets import POSITION
+
+PUT, LEVEL, SINCE = "__put", "__level", "__since"
+"""Columns of the rows to merge. ``__put``: whether the key has a row after the merge. ``__level``: the target's row is replaced or deleted if its
+position is at most this. ``__since``: a column's value is taken if the position of the target's row is at most this column's number; NULL takes
+all. A row at position 7, under ``__level`` 9 and ``__since`` [9, 5], gets the first column's value alone.
+"""
+
+
+def apply_condition(*, guard: bool) -> str:
+    """The SQL condition that a net change (s) changes the row that it meets (t)."""
+    return f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if guard else "true"
+
+
+def truncate_condition(truncate: LastTruncate, *, guard: bool) -> str | None:
+    """The SQL condition for the rows (t) that a truncate removes; None: all."""
+    return f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if guard and truncate.position != ALWAYS else None
