@@ -208,7 +208,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G1",
         patch=attribute(simple, "changed_invisible_duration", _kept_hold_of),
         scenario="concurrent",
-        seeds=(7600010,),
+        seeds=(72,),
         steps=STEPS,
     ),
     "held": Mutant(
