@@ -17,6 +17,7 @@ from tests.cdc.ddl.history import Row, Table
 from tests.cdc.ddl.source import Note
 from tests.cdc.debezium.commands import QUICK_JAVA
 from tests.mariadb_server import PASSWORD, MariaDBServer
+from tests.waiting import wait_until
 
 KEYS = 120
 _REFUSALS = (
@@ -293,8 +294,15 @@ class MariaDB:
             for statement in ("XA END '{}'", ending):
                 self._execute(session, statement.format(name))
         finally:
+            number = session.thread_id()
             session.close()
+        wait_until(lambda: not self._is_there(number), "the session's end, before which nobody else may end its branch")
         return name
+
+    def _is_there(self, session: int) -> bool:
+        with self._looking.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s", (session,))
+            return bool(cursor.fetchall())
 
     def end_prepared(self, note: Note) -> None:
         if self._prepared:
