@@ -13,7 +13,6 @@ from ...log.produce.metrics import producer_samples
 from ..access.authorizer import PrincipalAuthorizer
 from ..peers.entries import GatewayEntry
 from ..peers.registry import PeerRegistry
-from ..server.options import GatewayOptions
 from ..topics.directory import TopicDirectory
 from ..topics.producer_pool import ProducerPool
 from .access.authorizer import SignatureAuthorizer
@@ -23,6 +22,7 @@ from .consumers.service import ConsumerService
 from .observers.audit import AuditLog
 from .observers.counters import GatewayCounters
 from .observers.spans import spans
+from .options import RocketMQOptions
 from .producers.send_service import SendService
 from .producers.transactions import GatewayTransactions
 from .server.calls import AllowAny, CallRunner
@@ -37,8 +37,8 @@ _SWEEP_S = 5.0
 class Gateway:
     """RocketMQ's protocol for a lake, served in an ``async with`` block."""
 
-    def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, metrics: Metrics | None = None) -> None:
-        self.options = options or GatewayOptions()
+    def __init__(self, lake: Lake, options: RocketMQOptions | None = None, *, metrics: Metrics | None = None) -> None:
+        self.options = options or RocketMQOptions()
         self.lake = lake
         self.metrics = MemoryMetrics() if metrics is None else metrics
         """Metrics of calls and clients, and the library's own."""
@@ -56,7 +56,7 @@ class Gateway:
         self.authorizer: SignatureAuthorizer | None = None
         if (access := self.options.access) is not None:
             principals = PrincipalAuthorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
-            self.authorizer = SignatureAuthorizer(principals, lake.runtime.clock, utc_only=access.utc_only)
+            self.authorizer = SignatureAuthorizer(principals, lake.runtime.clock, utc_only=self.options.utc_signatures)
         self.calls = CallRunner(
             clock=lake.runtime.clock,
             request_bytes_max=self.options.request_bytes_max,

@@ -1,9 +1,9 @@
-"""The options of a gateway."""
+"""The options of gateways of any protocol."""
 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,8 +31,6 @@ class AccessOptions:
     keys: SealingKeys
     calls_per_s: float | None = None
     connections: int | None = None
-    utc_only: bool = False
-    """Whether signatures must be made in UTC, while SDKs sign local time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,10 +49,10 @@ class TlsOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatewayOptions:
-    """How a gateway is run."""
+    """How a gateway of any protocol is run."""
 
     host: str = "127.0.0.1"
-    port: int = 8081
+    port: int
     """0: any that is free."""
     own_port: int | None = None
     """This process's own port where several share ``port``."""
@@ -66,14 +64,12 @@ class GatewayOptions:
     """Whether clients' unknown topics are made."""
     create_groups: DeliveryOrder | None = None
     """The delivery order of groups made for clients; None: none are made."""
-    drain: timedelta = field(default=timedelta(seconds=5))
+    drain: timedelta = timedelta(seconds=5)
     """The time for calls under way at a stop."""
-    first_check: timedelta = field(default=timedelta(seconds=60))
-    """The first check-back of a transaction, unless the message states it."""
     request_bytes_max: int = 32 * MIB
     """The largest decoded request."""
     access: AccessOptions | None = None
-    """None: without signatures, and all is allowed."""
+    """None: clients prove nothing, and all is allowed."""
     tls: TlsOptions | None = None
     audit: bool = False
     """Whether all calls are in the audit log, or only refused and rare ones."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import grpc
 
 from ...log.errors import InvalidArgument
 from .options import TlsOptions
@@ -15,21 +13,24 @@ from .options import TlsOptions
 log = logging.getLogger("penstock.gateway")
 
 
+@dataclass(frozen=True, slots=True)
+class CertificatePair:
+    """A certificate with its chain, and its key: PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
 class ReloadedCertificate:
-    """The certificate for gRPC's handshakes, from gRPC's thread."""
+    """The certificate for handshakes, from whatever thread makes them."""
 
     def __init__(self, options: TlsOptions) -> None:
         """Raises `InvalidArgument` unless the files are a certificate and its key."""
         self._options = options
         self._seen = self._stamp()
-        self._first = self._load()
+        self.first = self._load()
 
-    def credentials(self) -> grpc.ServerCredentials:
-        """Clients need no certificate: they sign their calls."""
-        changed: Any = self._changed  # gRPC takes None for "as before", and its stubs do not
-        return grpc.dynamic_ssl_server_credentials(self._first, changed, require_client_authentication=False)
-
-    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
+    def changed(self) -> CertificatePair | None:
         """The changed certificate; None: as before, also while the files are no pair amid a change."""
         try:
             stamp = self._stamp()
@@ -51,12 +52,12 @@ class ReloadedCertificate:
             raise _unreadable(error.filename, error) from error
         return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in stats)
 
-    def _load(self) -> grpc.ServerCertificateConfiguration:
+    def _load(self) -> CertificatePair:
         certificate, key = self._options.certificate, self._options.key
         try:
-            # gRPC itself takes anything, and fails at each handshake then.
+            # Servers such as gRPC's take anything, and fail at each handshake then.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
-            return grpc.ssl_server_certificate_configuration([(key.read_bytes(), certificate.read_bytes())])
+            return CertificatePair(certificate.read_bytes(), key.read_bytes())
         except (OSError, ValueError) as error:
             raise _unreadable(certificate, error) from error
 

@@ -15,13 +15,14 @@ from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.gateway.rocketmq.access.signature import digest_of
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.server.options import AccessOptions, GatewayOptions
+from penstock.gateway.server.options import AccessOptions
 from tests.gateway.stage import Pairs, ask, gateway
 
 KEYS = SealingKeys.parse(new_key(bytes(KEY_BYTES)), where="the file")
-SIGNED = GatewayOptions(port=0, access=AccessOptions(keys=KEYS))
+SIGNED = RocketMQOptions(port=0, access=AccessOptions(keys=KEYS))
 ID = "one@client@id"
 """The id that every client here chooses, unless it says otherwise."""
 
@@ -75,7 +76,7 @@ async def caller(served: Gateway, principal: str, *grants: Grant, client_id: str
 
 
 @asynccontextmanager
-async def signed_gateway(options: GatewayOptions = SIGNED) -> AsyncIterator[Gateway]:
+async def signed_gateway(options: RocketMQOptions = SIGNED) -> AsyncIterator[Gateway]:
     async with gateway(options) as served:
         yield served
 

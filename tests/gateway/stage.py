@@ -12,21 +12,21 @@ from google.protobuf.message import Message
 from penstock import aio
 from penstock.aio import TopicSettings
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.server.options import GatewayOptions
 
 Pairs = tuple[tuple[str, str], ...]
 CLIENT: Pairs = (("x-mq-client-id", "test@1@0@a"), ("x-mq-language", "PYTHON"))
 
 
 @asynccontextmanager
-async def gateway(options: GatewayOptions | None = None) -> AsyncIterator[Gateway]:
+async def gateway(options: RocketMQOptions | None = None) -> AsyncIterator[Gateway]:
     """A gateway at a free port."""
     async with aio.connect("memory://") as lake:
         await lake.create_topic("orders", TopicSettings(queues=1))
         await lake.create_group("billing")
-        async with Gateway(lake, options or GatewayOptions(port=0)) as served:
+        async with Gateway(lake, options or RocketMQOptions(port=0)) as served:
             yield served
 
 

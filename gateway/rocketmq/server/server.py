@@ -11,7 +11,7 @@ from ....log.errors import InvalidArgument
 from ....log.limits import MIB
 from ...server.health import HealthService
 from ...server.options import Endpoint, GatewayOptions
-from ...server.tls import ReloadedCertificate
+from ...server.tls import CertificatePair, ReloadedCertificate
 from .calls import CallRunner, unknown
 from .rpcs import SERVICE, Rpc
 
@@ -58,6 +58,19 @@ def _unserved(name: str) -> Callable[[AsyncIterator[bytes], Any], Awaitable[byte
     return answer
 
 
+def _credentials(certificate: ReloadedCertificate) -> grpc.ServerCredentials:
+    """Clients need no certificate: they sign their calls."""
+
+    def changed() -> Any:  # noqa: ANN401 - gRPC takes None for "as before", and its stubs do not
+        return None if (pair := certificate.changed()) is None else _configuration(pair)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(certificate.first), changed, require_client_authentication=False)
+
+
+def _configuration(pair: CertificatePair) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pair.key, pair.certificate)])
+
+
 class RpcServer:
     """A port's RPCs, from `start` to `stop`."""
 
@@ -88,9 +101,9 @@ class RpcServer:
             if options.own_port is not None:
                 self.own_port = self._listen(options.own_port)
         if options.tls is not None and self._tls is not None:
-            self.tls_port = self.own_tls_port = self._listen(options.tls.port, self._tls.credentials())
+            self.tls_port = self.own_tls_port = self._listen(options.tls.port, _credentials(self._tls))
             if options.tls.own_port is not None:
-                self.own_tls_port = self._listen(options.tls.own_port, self._tls.credentials())
+                self.own_tls_port = self._listen(options.tls.own_port, _credentials(self._tls))
         await self._server.start()
         self.health.is_ready = True
 

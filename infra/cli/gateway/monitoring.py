@@ -1,4 +1,4 @@
-"""The options of `penstock gateway rocketmq` about what it tells of its calls."""
+"""The options of each gateway's command about what it tells of its calls."""
 
 from __future__ import annotations
 

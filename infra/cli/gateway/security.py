@@ -1,4 +1,4 @@
-"""The options of `penstock gateway rocketmq` about signatures and TLS."""
+"""The options of each gateway's command about principals and TLS."""
 
 from __future__ import annotations
 
@@ -27,11 +27,6 @@ def security_options(function: F) -> F:
                 help="Ask for signatures, by the principals of `penstock access`; their secrets are sealed by this key file.",
             ),
             click.option(
-                "--utc-signatures",
-                is_flag=True,
-                help="Take signatures within 15 minutes of UTC only. SDKs sign their local time, so by default it may be any zone's.",
-            ),
-            click.option(
                 "--calls-per-second", type=click.FloatRange(min=0, min_open=True), help="The most of one principal at one process."
             ),
             click.option("--connections", type=click.IntRange(min=1), help="The most of one principal at one process."),
@@ -53,7 +48,7 @@ def access_of(given: Mapping[str, Any]) -> AccessOptions | None:
     from ....gateway.server.options import AccessOptions
 
     if given["access_key_file"] is None:
-        only = {"utc_signatures": "--utc-signatures", "calls_per_second": "--calls-per-second", "connections": "--connections"}
+        only = {"calls_per_second": "--calls-per-second", "connections": "--connections"}
         if found := [option for name, option in only.items() if given[name]]:
             raise click.UsageError(f"{found[0]} is about principals; give --access-key-file, too.")
         return None
@@ -61,7 +56,6 @@ def access_of(given: Mapping[str, Any]) -> AccessOptions | None:
         keys=SealingKeys.load(given["access_key_file"]),
         calls_per_s=given["calls_per_second"],
         connections=given["connections"],
-        utc_only=given["utc_signatures"],
     )
 
 

@@ -25,8 +25,8 @@ import grpc
 from penstock import aio
 from penstock.coordinator import DeliveryOrder
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.server.options import GatewayOptions
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.latency import LatencyStore
 from penstock.log.stores.local import LocalStore
@@ -95,7 +95,7 @@ async def _gateway(folder: Path, *, objects: bool, s3: bool) -> AsyncIterator[tu
     coordination = "store" if objects or s3 else None
     async with (
         aio.connect(store=store, coordination=coordination, maintenance=False) as lake,
-        Gateway(lake, GatewayOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as gateway,
+        Gateway(lake, RocketMQOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as gateway,
     ):
         yield gateway.port, store
 

@@ -12,7 +12,8 @@ from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.gateway.rocketmq import check
 from penstock.gateway.rocketmq.check import CheckFinding, CheckTarget, GatewayChecker
 from penstock.gateway.rocketmq.gateway import Gateway
-from penstock.gateway.server.options import AccessOptions, Endpoint, GatewayOptions, TlsOptions
+from penstock.gateway.rocketmq.options import RocketMQOptions
+from penstock.gateway.server.options import AccessOptions, Endpoint, TlsOptions
 from penstock.log.runtime.runtime import Runtime
 from tests.gateway.certificates import write_certificate
 from tests.gateway.stage import gateway
@@ -61,7 +62,7 @@ def test_places_that_are_not_reached_are_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(check, "_PATIENCE_S", 2.0)
 
     async def main() -> None:
-        async with gateway(GatewayOptions(port=0, advertise=Endpoint("127.0.0.1", 1))) as served:
+        async with gateway(RocketMQOptions(port=0, advertise=Endpoint("127.0.0.1", 1))) as served:
             found = problems(await findings(served, topic="orders"))
             assert found == {"places": "127.0.0.1:1 is not reached from here"}
 
@@ -74,7 +75,7 @@ def test_a_gateway_with_tls_and_signatures(tmp_path: Path) -> None:
     tls = TlsOptions(certificate=tmp_path / "cert.pem", key=tmp_path / "key.pem", port=0)
 
     async def main() -> None:
-        async with gateway(GatewayOptions(port=0, tls=tls, access=AccessOptions(keys=keys))) as served:
+        async with gateway(RocketMQOptions(port=0, tls=tls, access=AccessOptions(keys=keys))) as served:
             access = served.lake.coordination.access
             await access.add("shop", SECRET, keys)
             await access.grant("shop", [Grant(Verb.SEND, "orders")])

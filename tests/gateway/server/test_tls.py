@@ -12,16 +12,17 @@ import grpc
 import pytest
 
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server.options import GatewayOptions, TlsOptions
+from penstock.gateway.server.options import TlsOptions
 from penstock.gateway.server.tls import ReloadedCertificate
 from penstock.log.errors import InvalidArgument
 from tests.gateway.certificates import write_certificate
 from tests.gateway.stage import ask, gateway, route
 
 
-def options(folder: Path, *, plaintext: bool = True) -> GatewayOptions:
-    return GatewayOptions(
+def options(folder: Path, *, plaintext: bool = True) -> RocketMQOptions:
+    return RocketMQOptions(
         port=0, plaintext=plaintext, tls=TlsOptions(certificate=folder / "cert.pem", key=folder / "key.pem", port=0)
     )
 

@@ -12,7 +12,6 @@ from tests.infra.cli.conftest import Penstock
 
 NOTHING = {
     "access_key_file": None,
-    "utc_signatures": False,
     "calls_per_second": None,
     "connections": None,
     "tls_cert": None,
@@ -29,10 +28,10 @@ def test_without_options_everybody_may_do_everything_without_tls() -> None:
 
 def test_what_is_given_is_taken(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(new_key(bytes(KEY_BYTES)))
-    given = {**NOTHING, "access_key_file": tmp_path / "key", "utc_signatures": True, "calls_per_second": 5.0, "connections": 3}
+    given = {**NOTHING, "access_key_file": tmp_path / "key", "calls_per_second": 5.0, "connections": 3}
     access = access_of(given)
     assert access is not None
-    assert (access.utc_only, access.calls_per_s, access.connections) == (True, 5.0, 3)
+    assert (access.calls_per_s, access.connections) == (5.0, 3)
     by_tls = {**NOTHING, "tls_cert": Path("cert"), "tls_key": Path("key")}
     alone, second = tls_of(by_tls, None), tls_of(by_tls, 1)
     assert alone is not None

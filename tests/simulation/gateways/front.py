@@ -20,12 +20,12 @@ from penstock.gateway.rocketmq.clients.registry import ClientRegistry
 from penstock.gateway.rocketmq.clients.service import ClientService
 from penstock.gateway.rocketmq.consumers.pool import PooledConsumer
 from penstock.gateway.rocketmq.consumers.service import ConsumerService
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.protocol.status import StatusError, status_of
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.gateway.rocketmq.server.rpcs import by_name
-from penstock.gateway.server.options import GatewayOptions
 from penstock.gateway.topics.directory import TopicDirectory
 from penstock.log.errors import PenstockError
 from penstock.log.runtime.runtime import Runtime
@@ -81,7 +81,7 @@ class Life:
 
     def start(self, world: Gateways) -> None:
         self.lake = Lake(world, self.process)
-        options = GatewayOptions()
+        options = RocketMQOptions()
         self.clients = ClientRegistry(self.runtime.clock)
         names = TopicDirectory(self.lake, options)
         self.peers = PeerRegistry(GATEWAYS, f"{self.name}-{self.number}", self.runtime.clock)

@@ -15,14 +15,15 @@ from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.gateway.rocketmq.access.signature import digest_of
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.server.options import AccessOptions, GatewayOptions
+from penstock.gateway.server.options import AccessOptions
 from tests.gateway.stage import CLIENT, Pairs, ask, gateway, route
 
 KEYS = SealingKeys.parse(new_key(bytes(KEY_BYTES)), where="the file")
 SECRET = "correct-horse-battery"
-OPTIONS = GatewayOptions(port=0, access=AccessOptions(keys=KEYS), request_bytes_max=1000)
+OPTIONS = RocketMQOptions(port=0, access=AccessOptions(keys=KEYS), request_bytes_max=1000)
 
 
 def signed(secret: str = SECRET, key: str = "shop") -> Pairs:

@@ -18,11 +18,11 @@ from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, S
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.observers.audit import AuditLog
 from penstock.gateway.rocketmq.observers.spans import CallSpans
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.server.options import GatewayOptions
 from penstock.log.metrics import MemoryMetrics, Metric
 from penstock.log.produce.metrics import MESSAGES_IN, PRODUCER_CONNECTIONS
 from penstock.log.runtime.runtime import SystemClock
@@ -135,7 +135,7 @@ def test_a_call_has_a_span_in_its_client_s_trace() -> None:
 
 def test_every_call_of_a_gateway_is_audited_where_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        options = GatewayOptions(port=0, audit=True)
+        options = RocketMQOptions(port=0, audit=True)
         async with gateway(options) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
             await ask(channel, "QueryRoute", route())
 

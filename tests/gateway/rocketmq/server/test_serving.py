@@ -15,8 +15,8 @@ import pytest
 from penstock.aio import Lake, connect
 from penstock.coordinator import GroupSettings
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
-from penstock.gateway.server.options import GatewayOptions
 from penstock.log import MessageType, TopicSettings
 from penstock.log.schema.topic_schema import schema_of_source
 from penstock.log.stores import MemoryStore
@@ -58,7 +58,7 @@ async def serving(store: MemoryStore, **options: Any) -> AsyncIterator[tuple[Lak
         for topic, settings in TOPICS.items():
             await lake.create_topic(topic, settings)
         async with (
-            Gateway(lake, GatewayOptions(port=0, **options)) as gateway,
+            Gateway(lake, RocketMQOptions(port=0, **options)) as gateway,
             grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel,
         ):
             yield lake, Client(channel)
@@ -278,7 +278,7 @@ def test_a_gateway_that_ends_ends_its_streams_and_lets_calls_under_way_end() -> 
     async def run() -> None:
         async with connect(store=MemoryStore(), maintenance=False) as lake:
             await lake.create_topic("normal", TOPICS["normal"])
-            gateway = Gateway(lake, GatewayOptions(port=0, drain=timedelta(hours=1)))
+            gateway = Gateway(lake, RocketMQOptions(port=0, drain=timedelta(hours=1)))
             await gateway.start()
             there = asyncio.Event()
             gateway.calls.on_call = lambda call: there.set()
@@ -320,7 +320,7 @@ def test_routes_and_assignments_lead_back_where_the_client_came_from() -> None:
 @pytest.mark.parametrize(("host", "address"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
 def test_a_gateway_at_all_addresses_tells_clients_the_one_that_it_is_given(host: str, address: str) -> None:
     async def run() -> None:
-        options = GatewayOptions(host=host, address=address, port=0)
+        options = RocketMQOptions(host=host, address=address, port=0)
         async with (
             connect(store=MemoryStore(), maintenance=False) as lake,
             Gateway(lake, options) as gateway,
@@ -339,7 +339,7 @@ def test_health_tells_readiness_and_liveness_apart() -> None:
     async def run() -> None:
         async with (
             connect(store=MemoryStore(), maintenance=False) as lake,
-            Gateway(lake, GatewayOptions(port=0)) as gateway,
+            Gateway(lake, RocketMQOptions(port=0)) as gateway,
             grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel,
         ):
             client = Client(channel)
