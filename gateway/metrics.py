@@ -1,18 +1,10 @@
-"""The metrics of a gateway. Names and units are RocketMQ's where its proxy has the metric."""
+"""The metrics of gateways, whatever the protocol."""
 
 from __future__ import annotations
 
-from ..log.metrics import counter, gauge, histogram
+from ..log.metrics import counter, gauge
 
-PROXY_UP = gauge("rocketmq_proxy_up", "1 while the gateway serves calls, 0 while it ends", labels=())
-RPC_LATENCY = histogram(
-    "rocketmq_rpc_latency",
-    "From a call's arrival to its answer, long polls too",
-    (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000),
-    labels=("request_code", "response_code"),
-)
 CLIENTS = gauge("penstock_gateway_clients", "Clients heard of in the last 30 s", labels=("client_type", "language"))
-STREAMS = gauge("penstock_gateway_streams", "Clients whose telemetry stream is open", labels=())
 RECEIVED = counter("penstock_gateway_received_bytes_total", "Requests, as they arrived", "By", labels=("request_code",))
 
-CATALOGUE = (PROXY_UP, RPC_LATENCY, CLIENTS, STREAMS, RECEIVED)
+CATALOGUE = (CLIENTS, RECEIVED)

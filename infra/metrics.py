@@ -31,8 +31,9 @@ def catalogue() -> tuple[Metric, ...]:
     """All metrics of Penstock, those of gateways too."""
     from ..consumers.statistics import CATALOGUE
     from ..gateway.metrics import CATALOGUE as OF_GATEWAYS
+    from ..gateway.rocketmq.metrics import CATALOGUE as OF_ROCKETMQ
 
-    return (*CATALOGUE, *OF_GATEWAYS)
+    return (*CATALOGUE, *OF_ROCKETMQ, *OF_GATEWAYS)
 
 
 class _Failures:

@@ -11,6 +11,10 @@ from ...coordinator.cells.keys import GATEWAYS
 from ...log.metrics import MemoryMetrics, Metrics
 from ...log.produce.metrics import producer_samples
 from ..access.authorizer import PrincipalAuthorizer
+from ..observers.audit import AuditLog
+from ..observers.calls import AnswerObserver
+from ..observers.counters import CallCounters
+from ..observers.spans import spans
 from ..peers.entries import GatewayEntry
 from ..peers.registry import PeerRegistry
 from ..topics.directory import TopicDirectory
@@ -19,14 +23,14 @@ from .access.authorizer import SignatureAuthorizer
 from .clients.registry import ClientRegistry
 from .clients.service import ClientService
 from .consumers.service import ConsumerService
-from .observers.audit import AuditLog
-from .observers.counters import GatewayCounters
-from .observers.spans import spans
+from .metrics import RPC_LATENCY
+from .observers.calls import AnswerDispatcher
+from .observers.clients import gauges
 from .options import RocketMQOptions
 from .producers.send_service import SendService
 from .producers.transactions import GatewayTransactions
 from .server.calls import AllowAny, CallRunner
-from .server.rpcs import Rpc, by_name
+from .server.rpcs import SERVICE, Rpc, by_name
 from .server.server import RpcServer
 
 log = logging.getLogger("penstock.gateway")
@@ -63,11 +67,12 @@ class Gateway:
             on_call=self.clients.on_call,
             access=self.authorizer or AllowAny(),
         )
-        self._counters = GatewayCounters(self.metrics, self.clients, lambda: self.server.health.is_ready)
+        self._end_gauges = self.metrics.watch(lambda: list(gauges(self.clients, is_up=self.server.health.is_ready)))
         self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
-        self.calls.observers += [self._counters, AuditLog(every=self.options.audit)]
-        if (tracing := spans(lake.runtime.clock)) is not None:
-            self.calls.observers.append(tracing)
+        observers: list[AnswerObserver] = [CallCounters(self.metrics, RPC_LATENCY), AuditLog(every=self.options.audit)]
+        if (tracing := spans(lake.runtime.clock, system="rocketmq", service=SERVICE)) is not None:
+            observers.append(tracing)
+        self.calls.on_answer = AnswerDispatcher(observers).on_answer
         self.server = RpcServer(self.options, self.calls, by_name(self._rpcs()))
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -104,7 +109,7 @@ class Gateway:
         await self.consumers.close()
         if self.authorizer is not None:
             await self.authorizer.close()
-        self._counters.end()
+        self._end_gauges()
         self._end_sends()
 
     async def _sweep(self) -> None:

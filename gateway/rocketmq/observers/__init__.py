@@ -1,1 +1,1 @@
-"""The observers of calls: counts, the audit log, and spans."""
+"""The calls and clients of RocketMQ's gateway, for observers."""

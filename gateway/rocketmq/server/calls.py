@@ -104,14 +104,6 @@ class TooManyCalls(StatusError):
         super().__init__(pb.TOO_MANY_REQUESTS, message)
 
 
-class CallObserver(Protocol):
-    """An observer of answers. A cancelled call has none."""
-
-    def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
-        """``request`` is None where it was not decoded. A two-way call has an answer for each request."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class CallRunner:
     """Runs the handlers of RPCs. Every answer has a status."""
@@ -121,7 +113,10 @@ class CallRunner:
     on_call: Callable[[RpcCall], None] = lambda call: None
     """Called for each admitted call."""
     access: CallAuthorizer = field(default_factory=AllowAny)
-    observers: list[CallObserver] = field(default_factory=list)
+    on_answer: Callable[[RpcCall, Message | None, int, float, int], None] = lambda *_: None
+    """Called for each answer with its code, the seconds that it took, and the request's size. A request that was not decoded is None. A two-way call
+    has an answer for each request, and a cancelled one none.
+    """
     shares: QuotaCounter = field(default_factory=QuotaCounter)
     calls_of_a_connection: int = CALLS_OF_A_CONNECTION
     _calls: dict[str, int] = field(default_factory=dict)
@@ -254,9 +249,7 @@ class CallRunner:
                 del self._calls[call.peer]
 
     def _tell(self, call: RpcCall, request: Message | None, code: int, started_s: float, size_bytes: int) -> None:
-        took_s = self.clock.monotonic_s() - started_s
-        for observer in self.observers:
-            observer.on_answer(call, request, code, took_s, size_bytes)
+        self.on_answer(call, request, code, self.clock.monotonic_s() - started_s, size_bytes)
 
     def _refusal(self, call: RpcCall, error: Exception) -> pb.Status:
         """The status of an error, which is logged: the caller's as a line, the gateway's own as a failure."""

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="When the sender of a transaction that it left open is asked first.",
 )
+@security_options
 @click.option(
     "--utc-signatures",
     is_flag=True,
     help="Take signatures within 15 minutes of UTC only. SDKs sign their local time, so by default it may be any zone's.",
 )
-@security_options
 @watching_options
 @log_options
 @group_options

@@ -14,10 +14,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS
-from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, STREAMS
+from penstock.gateway.metrics import CLIENTS, RECEIVED
+from penstock.gateway.observers.audit import AuditLog
+from penstock.gateway.observers.spans import CallSpans
 from penstock.gateway.rocketmq.gateway import Gateway
-from penstock.gateway.rocketmq.observers.audit import AuditLog
-from penstock.gateway.rocketmq.observers.spans import CallSpans
+from penstock.gateway.rocketmq.metrics import PROXY_UP, RPC_LATENCY, STREAMS
+from penstock.gateway.rocketmq.observers.calls import AnswerDispatcher
 from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
@@ -74,7 +76,7 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 
 @pytest.mark.parametrize("every", [False, True])
 def test_the_audit_log_says_who_did_what(every: bool, caplog: pytest.LogCaptureFixture) -> None:
-    audit = AuditLog(every=every)
+    audit = AnswerDispatcher([AuditLog(every=every)])
     call = RpcCall(
         "SendMessage",
         CallMetadata(client_id="c", language="JAVA", request_id="r", authorization="secret"),
@@ -113,7 +115,7 @@ def test_log_lines_have_what_a_call_says_of_its_caller(caplog: pytest.LogCapture
 def test_a_call_has_a_span_in_its_client_s_trace() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans = CallSpans(SystemClock(), provider.get_tracer("test"))
+    spans = AnswerDispatcher([CallSpans(SystemClock(), provider.get_tracer("test"), system="rocketmq", service=SERVICE)])
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     spans.on_answer(
         RpcCall("SendMessage", CallMetadata(client_id="c", traceparent=trace), "peer", principal="shop"), None, pb.OK, 0.25, 7

@@ -13,8 +13,9 @@ import pytest
 from penstock.aio import TopicSettings
 from penstock.coordinator import CheckedTransaction
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
+from penstock.gateway.observers.audit import AuditLog
 from penstock.gateway.rocketmq.gateway import Gateway
-from penstock.gateway.rocketmq.observers.audit import AuditLog
+from penstock.gateway.rocketmq.observers.calls import AnswerDispatcher
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.handles import check_transaction, recall_of, receipt_of
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
@@ -310,7 +311,7 @@ def test_the_audit_topic_is_not_written_by_who_may_send_to_any_topic() -> None:
 
 
 def test_the_audit_log_names_what_was_acted_on(caplog: pytest.LogCaptureFixture) -> None:
-    audit = AuditLog(every=True)
+    audit = AnswerDispatcher([AuditLog(every=True)])
     secret = "00" * 32
     handle = ReceiptHandle(group="billing", topic="orders", queue=3, offset=42, generation=0, attempt=2).encode(secret)
     recall = RecallHandle("reminders", 7, 1, "B2").encode()

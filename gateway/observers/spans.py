@@ -4,57 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import Message
-
-from ....log.runtime.runtime import Clock
-from ..protocol import rocketmq_pb2 as pb
-from ..server.calls import RpcCall
-from ..server.rpcs import SERVICE
-from .counters import code_name
+from ...log.runtime.runtime import Clock
+from .calls import AnsweredCall
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
-
-_FINE = frozenset({pb.OK, pb.MESSAGE_NOT_FOUND, pb.MULTIPLE_RESULTS})
 
 
 class CallSpans:
     """A span for each answered call. The library's work within it has no spans."""
 
-    def __init__(self, clock: Clock, tracer: Tracer) -> None:
+    def __init__(self, clock: Clock, tracer: Tracer, *, system: str, service: str) -> None:
+        """``system``: the messaging system. ``service``: the full name of the RPCs' service."""
         self._clock = clock
         self._tracer = tracer
+        self._system = system
+        self._service = service
 
-    def on_answer(self, call: RpcCall, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
+    def on_answer(self, call: AnsweredCall) -> None:
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         end_ns = self._clock.wall_ms() * 1_000_000
-        said = {"traceparent": call.metadata.traceparent, "tracestate": call.metadata.tracestate}
+        said = {"traceparent": call.traceparent, "tracestate": call.tracestate}
         span = self._tracer.start_span(
-            f"{SERVICE}/{call.rpc}",
+            f"{self._service}/{call.rpc}",
             context=TraceContextTextMapPropagator().extract(said, context=Context()),
             kind=SpanKind.SERVER,
-            start_time=end_ns - round(took_s * 1e9),
+            start_time=end_ns - round(call.took_s * 1e9),
             attributes={
                 "rpc.system": "grpc",
-                "rpc.service": SERVICE,
+                "rpc.service": self._service,
                 "rpc.method": call.rpc,
-                "messaging.system": "rocketmq",
-                "messaging.client.id": call.metadata.client_id,
+                "messaging.system": self._system,
+                "messaging.client.id": call.client_id,
                 "client.address": call.peer,
                 "enduser.id": call.principal,
-                "penstock.status.code": code,
-                "penstock.request.bytes": size_bytes,
+                "penstock.status.code": call.code,
+                "penstock.request.bytes": call.size_bytes,
             },
         )
-        if code not in _FINE:
-            span.set_status(Status(StatusCode.ERROR, code_name(code)))
+        if call.is_failure:
+            span.set_status(Status(StatusCode.ERROR, call.code_name))
         span.end(end_ns)
 
 
-def spans(clock: Clock) -> CallSpans | None:
+def spans(clock: Clock, *, system: str, service: str) -> CallSpans | None:
     """None without OpenTelemetry or a configured SDK."""
     try:
         from opentelemetry import trace
@@ -63,4 +59,4 @@ def spans(clock: Clock) -> CallSpans | None:
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
-    return CallSpans(clock, provider.get_tracer("penstock"))
+    return CallSpans(clock, provider.get_tracer("penstock"), system=system, service=service)

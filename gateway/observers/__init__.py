@@ -1,0 +1,1 @@
+"""Metrics, spans and the audit log of calls, whatever the protocol."""
