@@ -16,7 +16,7 @@ from ...console.values import InstantParam
 from ...json_values import json_value
 from ...operating.pending_messages import waiting_by_topic
 from ...operating.timers import delayed_of
-from ..messages.rendering import BODY_CHARS
+from ..messages.rendering import BODY_BYTES, BODY_CHARS
 from .stored_topics import run_async
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def list_waiting(session: CommandSession, topic: str | None, until: datetime | N
     with session.connect(read_only=True) as lake:
         found = lake.waiting(topic, until=until, limit=limit + 1)
     now = datetime.now(UTC)
-    waits = output.records(session, [delayed_of(one, now) for one in found[:limit]], _MESSAGES, nothing="Nothing waits.")
+    body_bytes = None if session.as_json else BODY_BYTES
+    rows = [delayed_of(one, now, body_bytes=body_bytes) for one in found[:limit]]
+    waits = output.records(session, rows, _MESSAGES, nothing="Nothing waits.")
     if len(found) > limit:
         output.note(f"More wait than these {limit:,}; --limit shows more.")
     return waits

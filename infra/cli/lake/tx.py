@@ -22,7 +22,7 @@ from ...operating.transactions import (
     sentence,
     summary_of,
 )
-from ..messages.rendering import BODY_CHARS
+from ..messages.rendering import BODY_BYTES, BODY_CHARS
 from .stored_topics import run_async
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def list_transactions(session: CommandSession, groups: tuple[str, ...], everythi
 def describe(session: CommandSession, transaction: str, shows_messages: bool) -> None:
     """Show a transaction: who decided it, what it sends where, how often its checker was asked."""
     most = None if shows_messages else 0
-    found = run_async(session, lambda lake: details_of(lake, transaction, messages=most), read_only=True)
+    body_bytes = None if session.as_json else BODY_BYTES
+    found = run_async(session, lambda lake: details_of(lake, transaction, messages=most, body_bytes=body_bytes), read_only=True)
     if session.as_json:
         output.emit(found)
         return

@@ -19,6 +19,8 @@ _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)
 """The least and the greatest width of each column, as later batches may need more."""
 _BODY_CELLS_MIN = 20
 BODY_CHARS = 60
+BODY_BYTES = 4 * BODY_CHARS
+"""The read part of a body of which a cell shows `BODY_CHARS`: UTF-8 has at most 4 bytes a character."""
 
 
 class MessageSink(Protocol):

@@ -8,6 +8,8 @@ import pytest
 
 from penstock.coordinator.timers import waiting_count
 from penstock.infra.console.values import parse_instant
+from penstock.infra.operating import timers
+from penstock.infra.operating.bodies import BodyExcerpt, body_of
 from tests.infra.cli.conftest import Penstock
 
 SOON = timedelta(hours=1)
@@ -47,6 +49,22 @@ def test_what_waits_is_listed_and_called_back(delaying: Penstock) -> None:
     assert "it was recalled before" in refused.err
     assert "1 before it were recalled, 0 behind it not tried" in refused.err
     assert delaying("timer", "list", "orders").err == "Nothing waits.\n"
+
+
+def test_of_a_long_body_no_more_is_decoded_than_is_shown(delaying: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    words = '{"a": "' + "é" * 100_000 + '"}'  # a cut after an even number of bytes is within a character
+    delaying("produce", "orders", "--delay", "1h", stdin=f"{words}\n")
+    decoded: list[int | None] = []
+
+    def noted(content: bytes | None, *, most: int | None) -> BodyExcerpt:
+        decoded.append(most)
+        return body_of(content, most=most)
+
+    monkeypatch.setattr(timers, "body_of", noted)
+    assert words[:60] in delaying("timer", "list", "orders").out
+    assert [row["body"]["text"] for row in delaying("timer", "list", "orders", "--json").rows] == [words]
+    assert decoded == [240, None]
 
 
 def test_a_topic_s_description_says_how_much_waits_and_what_is_next(delaying: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
