@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -103,7 +104,9 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
 
 
 def lags_of(found: GroupDescription) -> list[GroupLag]:
-    whole = progress_of(found)
+    by_topic: defaultdict[str, list[QueueProgress]] = defaultdict(list)
+    for one in found.queues:
+        by_topic[one.topic].append(one)
     return [
         GroupLag(
             group=found.name,
@@ -112,6 +115,5 @@ def lags_of(found: GroupDescription) -> list[GroupLag]:
             age=max(one.lag_time for one in queues),
             parked=sum(one.parked for one in queues),
         )
-        for topic in whole.topics
-        if (queues := whole.of_topic(topic))
+        for topic, queues in by_topic.items()
     ]
