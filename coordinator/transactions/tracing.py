@@ -22,7 +22,7 @@ class TransactionTrace:
 
     id: str
     decision: str
-    """``open``, ``committed`` or ``rolled back``."""
+    """``open``, ``committed`` or ``rolled_back``."""
     producer_group: str | None = None
     """None, like the fields below, if the transaction's row is gone."""
     by: str | None = None
@@ -30,8 +30,8 @@ class TransactionTrace:
     begun: datetime | None = None
     checks: int | None = None
     next_check: datetime | None = None
-    finished: bool | None = None
-    """Whether messages are visible, or what was staged is deleted."""
+    finished: datetime | None = None
+    """The time at which messages were visible, or what was staged was deleted; None also until then."""
     half: MessageView | None = None
     """The message while it is invisible; its offset is -1."""
 
@@ -65,12 +65,12 @@ async def transaction_of_half(transactions: Transactions, message_id: str) -> Tr
 def _traced(group: str, row: TransactionRow, half: MessageView | None = None) -> TransactionTrace:
     return TransactionTrace(
         id=row.id,
-        decision=row.decision.name.lower().replace("_", " "),
+        decision=row.decision.name.lower(),
         producer_group=group,
         by=None if row.is_open else row.by.name.lower(),
         begun=from_ms(row.created_ms),
         checks=row.checks,
         next_check=None if row.next_check_ms is None or not row.is_open else from_ms(row.next_check_ms),
-        finished=row.is_finished,
+        finished=from_ms(row.finished_ms) if row.is_finished else None,
         half=half,
     )

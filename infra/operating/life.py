@@ -13,6 +13,7 @@ from ...coordinator.timers.tracing import DelayState, DelayTrace
 from ...coordinator.transactions.tracing import TransactionTrace
 from ...log.read.places import PublishedRow
 from .bodies import BodyExcerpt, body_of, body_of_message
+from .letters import LetterOrigin
 
 _BODY_BYTES = 64 * 1024
 _HEADER_BYTES = 1024
@@ -63,34 +64,31 @@ class HalfMessagePlace:
 class MessageTransaction:
     """The message's transaction."""
 
-    id: str
-    decision: str
-    """open, committed or rolled back."""
+    transaction: str
     producer_group: str | None
-    by: str | None
-    """owner, checker, operator, checks (too many of them), age or acks."""
+    """None, like the fields below: nothing but the message is left of the transaction."""
+    state: str
+    """open, committed, rolled_back."""
     begun: datetime | None
+    finished: datetime | None
+    """When the decision was carried out."""
+    decided_by: str | None
+    """owner, checker, operator, checks (too many of them), age or acks."""
     checks: int | None
     next_check: datetime | None
-    finished: bool | None
     half: HalfMessagePlace | None
 
     def __str__(self) -> str:
-        by = "" if self.by is None else f" by {self.by}"
+        by = "" if self.decided_by is None else f" by {self.decided_by}"
         group = "" if self.producer_group is None else f" of producer group {self.producer_group}"
-        return f"{self.id}{group}, {self.decision}{by}"
+        return f"{self.transaction}{group}, {self.state.replace('_', ' ')}{by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterFacts:
-    """A dead letter's properties."""
+class DeadLetterFacts(LetterOrigin):
+    """A dead letter's origin, and whether it was sent back."""
 
     group: str
-    topic: str
-    queue: int
-    offset: int
-    reconsume_times: int
-    reason: str
     redrive: str
     """no, on its way, sent."""
 
@@ -214,14 +212,14 @@ def _transaction(one: TransactionTrace | None) -> MessageTransaction | None:
         return None
     half = one.half
     return MessageTransaction(
-        id=one.id,
-        decision=one.decision,
+        transaction=one.id,
         producer_group=one.producer_group,
-        by=one.by,
+        state=one.decision,
         begun=one.begun,
+        finished=one.finished,
+        decided_by=one.by,
         checks=one.checks,
         next_check=one.next_check,
-        finished=one.finished,
         half=None if half is None else HalfMessagePlace(topic=half.topic, queue=half.queue, body_bytes=len(half.content)),
     )
 

@@ -281,7 +281,7 @@ def test_a_message_of_a_transaction_is_half_then_visible_or_gone(lake: penstock.
             "cashiers",
             None,
             0,
-            False,
+            None,
         )
         assert half.half is not None
         assert (half.half.topic, half.half.body, half.half.offset) == ("orders", b"y", -1)

@@ -115,7 +115,7 @@ def test_delays(capsys: pytest.CaptureFixture[str], delay: DelayState, words: st
 def test_transactions(capsys: pytest.CaptureFixture[str]) -> None:
     told = picture(capsys, transaction=TransactionTrace(id="t-1", decision="committed"))
     assert told[10] == "  transaction    t-1, committed"
-    row = TransactionTrace(id="t-1", decision="committed", producer_group="g", by="checker", begun=NOON, checks=1, finished=True)
+    row = TransactionTrace(id="t-1", decision="committed", producer_group="g", by="checker", begun=NOON, checks=1, finished=NOON)
     assert picture(capsys, transaction=row)[10:12] == [
         "  transaction    t-1 of producer group g, committed by checker",
         "  begun          2026-01-31T12:00:00.000Z",
@@ -147,11 +147,16 @@ def test_a_delayed_message_and_one_of_a_transaction(penstock: Penstock, lake: Pa
         with opened.transaction(producer_group="cashiers", checker=lambda _: None) as transaction:
             (half,) = transaction.send("payments", Message(b"xyz"))
             (row,) = penstock("trace", half, "--json").rows
-            assert (row["places"], row["transaction"]["decision"]) == ([], "open")
+            assert (row["places"], row["transaction"]["state"]) == ([], "open")
             assert row["transaction"]["half"] == {"topic": "payments", "queue": 0, "body_bytes": 3}
             told = penstock("trace", half)
             assert "half message   for payments, 3 bytes" in told.out
             assert told.err == "", "it is there"
+            penstock("tx", "rollback", transaction.id, "--yes")
+            (row,), (described,) = penstock("trace", half, "--json").rows, penstock("tx", "describe", transaction.id, "--json").rows
+            assert (described["state"], row["transaction"].pop("half")) == ("rolled_back", None)
+            assert row["transaction"].items() <= described.items(), "one spelling"
+            assert "cashiers, rolled back by operator" in penstock("trace", half).out
             transaction.rollback()
     (row,) = penstock("trace", delayed, "--json").rows
     assert row["places"][0]["delay"]["delay"] == "waiting"
