@@ -7,13 +7,14 @@ be read or were refused: they have their sequences until they are compared with 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ...coordinator.cells.cells import Cells
 from ...coordinator.cells.document import Document
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.codec import QUEUE_CELL, decode_cell, encode_cell
 from ...coordinator.queues.keeper import ROOM_BYTES
+from ...coordinator.queues.offsets import SettledOffsets
 from ...coordinator.tables.objectstore import ObjectStoreTable
 from ...log import DataDamaged, LimitExceeded, LogLake
 from .copy_writer import SequencesTaken
@@ -84,6 +85,28 @@ class RedriveCell:
 
     async def _change(self, change: Callable[[QueueCell], QueueCell]) -> None:
         await self._document.change_known(change)
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveStates:
+    """The outcome of the redrives for each dead letter of a queue."""
+
+    settled: SettledOffsets = field(default_factory=SettledOffsets)
+    on_their_way: frozenset[int] = frozenset()
+
+    @classmethod
+    async def read(cls, lake: LogLake, group: str, life: int) -> RedriveStates:
+        """Raises `DataDamaged` for an unreadable record, and what the store raises."""
+        redriven = RedriveCell(lake, group, life)
+        try:
+            await redriven.read()
+        finally:
+            await redriven.close()
+        return cls(redriven.cell.settled, frozenset(offset for offset, _ in redriven.cell.dead_letters.sequences()))
+
+    def of(self, offset: int) -> str:
+        """``no``; ``on its way``: it was given its place among those that go back; ``sent``."""
+        return "on its way" if offset in self.on_their_way else "sent" if offset in self.settled else "no"
 
 
 def _check_room(cell: QueueCell, key: str) -> None:

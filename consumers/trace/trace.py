@@ -39,7 +39,7 @@ from ...log.schema.topic_schema import TopicSchema
 from ...log.schema.values import convert
 from ...log.topic.records import topic_names
 from ...log.topic.topics import Topic
-from ..dead_letters.redrive_cell import RedriveCell
+from ..dead_letters.redrive_cell import RedriveStates
 from ..dead_letters.writer import REDRIVE_OFFSET, Origin, dead_letter_topic, is_redriven, origin_of
 from ..feed.rows import group_hash
 from .status import DeliveryState, status_of
@@ -331,13 +331,8 @@ class _Tracing:
         if not message.topic.startswith(DLQ_PREFIX) or origin is None:
             return None
         group = message.topic.removeprefix(DLQ_PREFIX)
-        redriven = RedriveCell(self._lake, group, topic.life)
-        try:
-            await self._readable(redriven.read())
-        finally:
-            await redriven.close()
-        on_its_way = any(offset == message.offset for offset, _ in redriven.cell.dead_letters.sequences())
-        redrive = "on its way" if on_its_way else "sent" if message.offset in redriven.cell.settled else "no"
+        redrives = await self._readable(RedriveStates.read(self._lake, group, topic.life))
+        redrive = "no" if redrives is None else redrives.of(message.offset)
         return DeadLetterTrace(group=group, origin=origin, redrive=redrive)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ...consumers.dead_letters.writer import ORIGIN_TOPIC, REASON, origin_of
-from ...log import MessageView, TagFilter
+from ...consumers.dead_letters.redrive_cell import RedriveStates
+from ...consumers.dead_letters.writer import ORIGIN_TOPIC, QUEUE, REASON, dead_letter_topic, no_dead_letters, origin_of
+from ...log import MessageView, TagFilter, TopicNotFound, views
 from ...log.paths import DLQ_PREFIX
+from ...log.read.reader import Reader
+from ...log.topic.topics import Topic
+from .bodies import BodyExcerpt, body_of_message
 from .messages import message_document
 
 if TYPE_CHECKING:
@@ -55,10 +59,10 @@ class LetterRow:
     message_group: str | None
     tag: str | None
     keys: tuple[str, ...]
-    body_bytes: int
+    body: BodyExcerpt
     origin: LetterOrigin | None
     redrive: str
-    """no, sent, on its way."""
+    """no, on its way, sent."""
 
     @property
     def reason(self) -> str:
@@ -79,8 +83,49 @@ async def dead_letter_queues(lake: Lake) -> list[DeadLetterQueue]:
     return [await look(name) for name in await lake.topics() if name.startswith(DLQ_PREFIX)]
 
 
-def letter_row(letter: MessageView, redrive: str) -> LetterRow:
-    """A dead letter with the outcome of its redrive. Pure."""
+@dataclass(frozen=True, slots=True)
+class DeadLetterReader:
+    """A group's dead-letter queue, open for reading, with the outcomes of its redrives."""
+
+    topic: Topic
+    redrives: RedriveStates = field(default_factory=RedriveStates)
+
+    @classmethod
+    async def open(cls, lake: Lake, group: str) -> DeadLetterReader:
+        """Raises `TopicNotFound`, and what reading the redrives' record raises."""
+        topic = await dead_letters_of(lake, group)
+        return cls(topic, await RedriveStates.read(lake, group, topic.life))
+
+    async def offsets(self) -> tuple[int, int]:
+        """The first offset that is kept, and the next one."""
+        return (await Reader(self.topic).offsets())[QUEUE]
+
+    async def letters(
+        self, start: int, end: int, where: Callable[[MessageView], bool] | None = None
+    ) -> tuple[list[MessageView], int]:
+        """The letters between two offsets for which the condition holds, and the number of unreadable ones."""
+        reader, found = Reader(self.topic), list[MessageView]()
+        if start < end:
+            async for batch in reader.read(queue=QUEUE, start=start, end=end, damaged="skip"):
+                found += [one for one in views(reader.topic, batch) if where is None or where(one)]
+        return found, sum(one.messages for one in reader.left_out)
+
+
+async def dead_letters_of(lake: Lake, group: str) -> Topic:
+    """The topic of a group's dead letters. Raises `TopicNotFound`."""
+    try:
+        return await lake.topic(dead_letter_topic(group))
+    except TopicNotFound:
+        raise no_dead_letters(group) from None
+
+
+async def redrives_of(lake: Lake, group: str) -> RedriveStates:
+    """Raises `TopicNotFound`, and what reading the redrives' record raises."""
+    return (await DeadLetterReader.open(lake, group)).redrives
+
+
+def letter_row(letter: MessageView, redrives: RedriveStates, *, body_bytes: int) -> LetterRow:
+    """A dead letter with the first ``body_bytes`` of its body. Pure."""
     origin = origin_of(letter.properties)
     return LetterRow(
         offset=letter.offset,
@@ -89,9 +134,9 @@ def letter_row(letter: MessageView, redrive: str) -> LetterRow:
         message_group=letter.message_group,
         tag=letter.tag,
         keys=letter.keys,
-        body_bytes=len(letter.content),
+        body=body_of_message(letter, most=body_bytes),
         origin=None if origin is None else LetterOrigin(**origin._asdict()),
-        redrive=redrive,
+        redrive=redrives.of(letter.offset),
     )
 
 
@@ -130,9 +175,11 @@ def is_of(properties: Mapping[str, str], topic: str | None, reason: str | None) 
     )
 
 
-def letter_document(letter: MessageView) -> dict[str, object]:
+def letter_document(letter: MessageView, redrives: RedriveStates) -> dict[str, object]:
+    """A whole dead letter as JSON values. Pure."""
     origin = origin_of(letter.properties)
-    return {**message_document(letter), "origin": None if origin is None else origin._asdict()}
+    told = {"origin": None if origin is None else origin._asdict(), "redrive": redrives.of(letter.offset)}
+    return {**message_document(letter), **told}
 
 
 def redriven_sentence(group: str, report: RedriveReport, *, dry_run: bool) -> str:

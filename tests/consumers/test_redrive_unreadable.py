@@ -8,7 +8,7 @@ import pytest
 
 from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, SequencesTaken, name_of
 from penstock.consumers.dead_letters.redrive import RedriveReport, redrive
-from penstock.consumers.dead_letters.redrive_cell import RedriveCell
+from penstock.consumers.dead_letters.redrive_cell import RedriveCell, RedriveStates
 from penstock.log import (
     DataDamaged,
     Position,
@@ -181,6 +181,8 @@ def test_what_retention_took_is_not_kept(monkeypatch: pytest.MonkeyPatch, readab
         cell = RedriveCell(scene.process(), "billing", (await scene.lake.topic(DLQ)).tail.state.created_entry)
         await cell.read()
         assert cell.cell.dead_letters.sequences() == [(1, 1)]
+        states = await RedriveStates.read(scene.process(), "billing", (await scene.lake.topic(DLQ)).tail.state.created_entry)
+        assert [states.of(offset) for offset in range(4)] == ["sent", "on its way", "sent" if readable else "no", "no"]
 
     async def offsets(reader: Any) -> dict[int, tuple[int, int]]:
         return {0: (1, 2 + readable)}

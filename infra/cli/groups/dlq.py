@@ -95,6 +95,7 @@ def read(
 ) -> bool:
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
+    from ...operating.letters import redrives_of
     from ..messages.export import export, written
     from ..messages.selection import MessageSelection
     from .letters import at_most, of_origin, show, show_json
@@ -112,7 +113,8 @@ def read(
                 count = written(batches, sink)
             output.note(f"{count:,} dead letters of {group} to {'standard output' if file == '-' else file}.")
         else:
-            count = show_json(letters, batches) if session.as_json else show(letters, batches)
+            redrives = run_async(session, lambda lake: redrives_of(lake, group), read_only=True)
+            count = (show_json if session.as_json else show)(letters, redrives, batches)
             if not count and not session.as_json:
                 output.note("No dead letters.")
     return bool(count)

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import click
 import pyarrow as pa
 
-from ....consumers.dead_letters.writer import origin_of
-from ....log import MessageView, views
+from ....consumers.dead_letters.redrive_cell import RedriveStates
+from ....log import views
 from ...console import output
-from ...operating.letters import is_of, letter_document
+from ...operating.letters import LetterRow, is_of, letter_document, letter_row
 
 _REASON_CELLS, _BODY_CELLS_MIN = 36, 20
+_BODY_BYTES = 1000
 
 
 def of_origin(topic: str | None, reason: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -35,44 +36,45 @@ def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
             return
 
 
-def show(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
+def show(topic: str, redrives: RedriveStates, batches: Iterator[pa.RecordBatch]) -> int:
     """Show one line a dead letter. Returns their number."""
     count = 0
     cells: dict[str, int] | None = None
     for batch in batches:
-        rows = [_line(letter) for letter in views(topic, batch)]
+        rows = [_line(letter_row(letter, redrives, body_bytes=_BODY_BYTES)) for letter in views(topic, batch)]
         count += len(rows)
         if cells is None:
-            cells = _cells(rows)
+            cells = _cells(rows, with_redrive=redrives != RedriveStates())
             output.say(click.style(_joined({name: name for name in cells}, cells), bold=True))
         output.say("\n".join(_joined(row, cells) for row in rows))
     return count
 
 
-def show_json(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
+def show_json(topic: str, redrives: RedriveStates, batches: Iterator[pa.RecordBatch]) -> int:
     """Show one JSON object a dead letter. Returns their number."""
     count = 0
     for batch in batches:
         count += batch.num_rows
         for letter in views(topic, batch):
-            output.emit(letter_document(letter))
+            output.emit(letter_document(letter, redrives))
     return count
 
 
-def _line(letter: MessageView) -> dict[str, str]:
-    origin = origin_of(letter.properties)
+def _line(letter: LetterRow) -> dict[str, str]:
+    origin = letter.origin
     return {
         "offset": f"{letter.offset:>6}",
-        "time": output.time_text(letter.store_timestamp),
+        "time": output.time_text(letter.stored),
         "from": "-" if origin is None else output.printable(f"{origin.topic}/{origin.queue}/{origin.offset}"),
         "group": output.printable(letter.message_group or "-"),
         "retries": f"{'-' if origin is None else origin.reconsume_times:>7}",
+        "redrive": letter.redrive,
         "reason": output.printable(origin.reason or "-") if origin is not None else "-",
-        "body": output.printable(letter.content[:1000].decode(errors="replace")),
+        "body": output.printable(letter.body.text),
     }
 
 
-def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
+def _cells(rows: list[dict[str, str]], *, with_redrive: bool) -> dict[str, int]:
     def longest(name: str, least: int, most: int) -> int:
         return min(most, max(least, *(len(row[name]) for row in rows)))
 
@@ -82,6 +84,7 @@ def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
         "from": longest("from", 16, 30),
         "group": longest("group", 8, 20),
         "retries": 7,
+        **({"redrive": 9} if with_redrive else {}),
         "reason": longest("reason", 8, _REASON_CELLS),
     }
     left = output.width() - sum(cells.values()) - 2 * len(cells)

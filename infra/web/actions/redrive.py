@@ -8,11 +8,11 @@ from typing import cast
 
 from ....aio import Lake
 from ....consumers.dead_letters.redrive import RedriveReport, redrive
-from ....consumers.dead_letters.writer import no_dead_letters, origin_of
+from ....consumers.dead_letters.writer import origin_of
 from ....log import MessageView
 from ....log.errors import InvalidArgument
-from ...operating.letters import condition, redriven_sentence
-from ..views.letters import letters_topic, redriven_cell, words
+from ...operating.letters import DeadLetterReader, condition, redriven_sentence
+from ..views.letters import words
 from ..views.page import Breadcrumb, PageContext
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
@@ -107,11 +107,8 @@ async def _run(
         return known and (until is None or letter.offset < until) and (matches is None or matches(letter))
 
     async def work(lake: Lake) -> tuple[RedriveReport, _Watched]:
-        topic = await letters_topic(lake, chosen.group)
-        if topic is None:
-            raise no_dead_letters(chosen.group)
-        redriven = await redriven_cell(lake, chosen.group, topic.life)
-        watched = _Watched(holds, lambda offset: offset in redriven.settled, chosen.group)
+        redrives = (await DeadLetterReader.open(lake, chosen.group)).redrives
+        watched = _Watched(holds, lambda offset: offset in redrives.settled, chosen.group)
         report = await redrive(lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=only is None)
         return report, watched
 

@@ -10,7 +10,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ...operating.bodies import body_of
 from ...operating.life import DELAYS, redrive_text, times_text
 from .. import texts
 from ..views.charts import steps
@@ -35,7 +34,6 @@ def environment() -> Environment:
         "size": lambda value: "-" if value is None else texts.bytes_text(value),
         "percent": lambda value: "-" if value is None else f"{100 * value:.1f} %",
         "short": short,
-        "body": body,
         "conditions": conditions,
         "delay": DELAYS.__getitem__,
         "redrive": redrive_text,
@@ -70,15 +68,6 @@ def short(text: object, chars: int = 40) -> str:
 def conditions(query: Mapping[str, object]) -> dict[str, object]:
     """A query's conditions, without its place."""
     return {name: value for name, value in query.items() if value is not None and name not in ("start", "before", "after")}
-
-
-def body(data: bytes | None) -> Markup:
-    if data is None:
-        return Markup("<em>no body</em>")
-    beginning = body_of(data, most=texts.BODY_SHOWN_BYTES)
-    text, is_whole = beginning.pretty, beginning.is_whole
-    rest = Markup("") if is_whole else Markup('<p class="note">Cut: the body has {}.</p>').format(texts.bytes_text(len(data)))
-    return Markup('<pre class="body">{}</pre>{}').format(text, rest)
 
 
 def live_tag(values: Mapping[str, object], key: str) -> Markup:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ....aio import Lake
-from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic
-from ....log import views
 from ....log.paths import DLQ_PREFIX
-from ....log.read.reader import Reader
-from ...operating.letters import letter_row
+from ...operating.letters import DeadLetterReader, dead_letters_of, letter_row
 from ..faults import PagePart
 from ..lakes.source import LakeSnapshot
 from .letters import LetterTally, tallies
@@ -83,14 +80,10 @@ def written_by_group(looked: LakeSnapshot) -> dict[str, int]:
 
 
 async def _newest(lake: Lake, group: str) -> NewestLetters:
-    topic = await lake.topic(dead_letter_topic(group))
-    reader = Reader(topic)
-    earliest, following = (await reader.offsets())[QUEUE]
-    start = max(earliest, following - SAMPLE)
-    rows = []
-    if start < following:
-        async for batch in reader.read(queue=QUEUE, start=start, end=following, damaged="skip"):
-            rows += [letter_row(one, redrive="no") for one in views(reader.topic, batch)]
+    reader = DeadLetterReader(await dead_letters_of(lake, group))  # what went back does not count here
+    earliest, following = await reader.offsets()
+    letters, _ = await reader.letters(max(earliest, following - SAMPLE), following)
+    rows = [letter_row(one, reader.redrives, body_bytes=0) for one in letters]
     return NewestLetters(
         kept=following - earliest,
         last=rows[-1].stored if rows else None,

@@ -8,18 +8,15 @@ from datetime import datetime
 from typing import Literal
 
 from ....aio import Lake
-from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
+from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, origin_of, original_properties
 from ....log import MessageView, TopicNotFound
 from ....log.errors import InvalidArgument, MessageNotFound
 from ....log.message.message import views
 from ....log.read.reader import Reader
-from ...operating.letters import LetterRow, letter_row
+from ...operating.letters import DeadLetterReader, LetterRow, letter_row
 from ..faults import PagePart
-from .letters import letters_topic, redrive_of, redriven_cell
+from ..texts import BODY_SHOWN_BYTES
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
-
-BODY_SHOWN_BYTES = 64 * 1024 + 1
-"""The read part of a body: a byte more than shown, to notice a cut."""
 
 DIFFERENCE_BYTES = 200
 
@@ -49,10 +46,8 @@ class LetterDetails:
 
     row: LetterRow
     properties: Mapping[str, str]
-    born: datetime
+    sent: datetime
     producer: str
-    body: bytes | None
-    """Its beginning, or that of the row as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +65,8 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
     held: list[MessageView] = []
 
     async def letter(lake: Lake) -> LetterDetails:
-        topic = await letters_topic(lake, group)
-        if topic is None:
-            raise no_dead_letters(group)
-        found = await message_at(Reader(topic), QUEUE, offset)
+        reader = await DeadLetterReader.open(lake, group)
+        found = await message_at(Reader(reader.topic), QUEUE, offset)
         if found is None:
             raise MessageNotFound(
                 "there is no dead letter at this offset",
@@ -82,7 +75,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
                 observed=offset,
             )
         held.append(found)
-        return opened(found, letter_row(found, redrive_of(found.offset, await redriven_cell(lake, group, topic.life))))
+        return opened(found, letter_row(found, reader.redrives, body_bytes=BODY_SHOWN_BYTES))
 
     part = await scene.part(letter)
     original: PagePart[OriginalMessage] = PagePart(value=OriginalMessage(state="unknown"))
@@ -95,9 +88,8 @@ def opened(letter: MessageView, row: LetterRow) -> LetterDetails:
     return LetterDetails(
         row=row,
         properties=original_properties(letter.properties),
-        born=letter.born_timestamp,
+        sent=letter.born_timestamp,
         producer=letter.producer,
-        body=None if letter.body is None and letter.value is None else letter.content[:BODY_SHOWN_BYTES],
     )
 
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ....aio import Lake
-from ....consumers.dead_letters.redrive_cell import RedriveCell
-from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters
+from ....consumers.dead_letters.writer import QUEUE
 from ....coordinator import GroupNotFound
-from ....coordinator.queues.cell import QueueCell
-from ....log import MessageView, TopicNotFound, views
+from ....log import MessageView, TopicNotFound
 from ....log.read.reader import Reader
-from ....log.topic.topics import Topic
 from ...console.output import json_line
 from ...operating.letter_filters import LETTER_FILTERS
-from ...operating.letters import NO_DEAD_LETTER, LetterRow, condition, letter_document, letter_row
+from ...operating.letters import NO_DEAD_LETTER, DeadLetterReader, LetterRow, condition, letter_document, letter_row
 from ..faults import PagePart
 from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 
 LOOKED = 500
 SHOWN = 50
+BODY_BYTES = 200
 EXPORTED_MAX = 100_000
 TALLIES = 10
 AGES = (
@@ -78,12 +76,6 @@ FILTERS = tuple(QueryParameter(name=name, help=text) for name, text in LETTER_FI
 BEFORE = QueryParameter(name="before", help="Only letters before this offset; 0: from the newest on.", kind=int, default=0, least=0)
 
 
-async def letters_topic(lake: Lake, group: str) -> Topic | None:
-    with suppress(TopicNotFound):
-        return await lake.topic(dead_letter_topic(group))
-    return None
-
-
 def wanted_of(asked: PageRequest) -> Callable[[MessageView], bool] | None:
     return condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
 
@@ -92,31 +84,24 @@ async def gather(scene: PageContext, asked: PageRequest) -> LettersPage:
     wanted = wanted_of(asked)
 
     async def found(lake: Lake) -> LetterMatches:
-        topic = await letters_topic(lake, asked["group"])
-        if topic is None:
+        try:
+            reader = await DeadLetterReader.open(lake, asked["group"])
+        except TopicNotFound:
             await lake.coordination.groups.get(asked["group"])
             return NOTHING
-        return await _found(scene, lake, asked["group"], topic, wanted, before=asked.number("before"))
+        return await _found(reader, scene.now, wanted, before=asked.number("before"))
 
     return LettersPage(group=asked["group"], found=await scene.part(found, fatal=(GroupNotFound,)))
 
 
 async def _found(
-    scene: PageContext, lake: Lake, group: str, topic: Topic, wanted: Callable[[MessageView], bool] | None, *, before: int
+    reader: DeadLetterReader, now: datetime, wanted: Callable[[MessageView], bool] | None, *, before: int
 ) -> LetterMatches:
-    reader = Reader(topic)
-    earliest, following = (await reader.offsets())[QUEUE]
+    earliest, following = await reader.offsets()
     end = min(before or following, following)
     start = max(earliest, end - LOOKED)
-    redriven = await redriven_cell(lake, group, topic.life)
-    rows: list[LetterRow] = []
-    if start < end:
-        async for batch in reader.read(queue=QUEUE, start=start, end=end, damaged="skip"):
-            rows += [
-                letter_row(one, redrive_of(one.offset, redriven))
-                for one in views(reader.topic, batch)
-                if wanted is None or wanted(one)
-            ]
+    letters, unreadable = await reader.letters(start, end, wanted)
+    rows = [letter_row(one, reader.redrives, body_bytes=BODY_BYTES) for one in letters]
     rows.reverse()
     shown = rows[:SHOWN]
     older = shown[-1].offset if len(shown) < len(rows) else start if start > earliest else None
@@ -124,29 +109,14 @@ async def _found(
         kept=following - earliest,
         end=following,
         looked=max(0, end - start),
-        unreadable=sum(one.messages for one in reader.left_out),
+        unreadable=unreadable,
         matching=len(rows),
         by_reason=tallies(one.reason for one in rows),
         by_origin=tallies(NO_DEAD_LETTER if one.origin is None else one.origin.topic for one in rows),
-        by_age=by_age([one.stored for one in rows], scene.now),
+        by_age=by_age([one.stored for one in rows], now),
         rows=tuple(shown),
         older=older,
     )
-
-
-async def redriven_cell(lake: Lake, group: str, life: int) -> QueueCell:
-    cell = RedriveCell(lake, group, life)
-    try:
-        await cell.read()
-        return cell.cell
-    finally:
-        await cell.close()
-
-
-def redrive_of(offset: int, redriven: QueueCell) -> str:
-    if offset in redriven.dead_letters.assigned:
-        return "on its way"
-    return "sent" if offset in redriven.settled else "no"
 
 
 def tallies(names: Iterable[str]) -> tuple[LetterTally, ...]:
@@ -163,20 +133,14 @@ async def export_letters(scene: PageContext, asked: PageRequest) -> DownloadCont
     group, wanted = asked["group"], wanted_of(asked)
     before = asked.number("before")
 
-    async def open_it(lake: Lake) -> Reader:
-        topic = await letters_topic(lake, group)
-        if topic is None:
-            raise no_dead_letters(group)
-        return Reader(topic)
-
-    reader = await scene.using(open_it)
+    reader = await scene.using(lambda lake: DeadLetterReader.open(lake, group))
 
     async def lines() -> AsyncIterator[bytes]:
         left = EXPORTED_MAX
-        async with aclosing(reader.messages(queue=QUEUE, end=before or "latest", damaged="skip")) as letters:
+        async with aclosing(Reader(reader.topic).messages(queue=QUEUE, end=before or "latest", damaged="skip")) as letters:
             async for letter in letters:
                 if wanted is None or wanted(letter):
-                    yield json_line(letter_document(letter)).encode()
+                    yield json_line(letter_document(letter, reader.redrives)).encode()
                     left -= 1
                     if not left:
                         return

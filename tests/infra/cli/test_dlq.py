@@ -97,6 +97,11 @@ def test_the_same_conditions_choose_what_is_read_and_what_goes_back(buried: Pens
     (report,) = buried("dlq", "redrive", "billing", "--json", *args).rows
     assert (report["group"], report["sent"], report["duplicates"]) == ("billing", len(expected), 0)
     assert sent_back(buried, "orders") + sent_back(buried, "refunds") == expected
+    told = buried("dlq", "read", "billing", "--json").rows
+    assert {row["body"] for row in told if row["redrive"] == "sent"} == set(expected)
+    assert {row["redrive"] for row in told if row["body"] not in expected} <= {"no"}
+    heading = buried("dlq", "read", "billing").out.splitlines()[0].split()
+    assert ("redrive" in heading) == bool(expected), "the column is there where a letter went back"
 
 
 def test_json_says_the_origin(buried: Penstock) -> None:
