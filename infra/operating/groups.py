@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettingsView:
+class GroupConfiguration:
     """The settings of a group."""
 
     delivery_order: str
@@ -29,8 +29,8 @@ class GroupSettingsView:
     """The filters by topic."""
 
     @staticmethod
-    def of(settings: GroupSettings) -> GroupSettingsView:
-        return GroupSettingsView(
+    def of(settings: GroupSettings) -> GroupConfiguration:
+        return GroupConfiguration(
             delivery_order=settings.delivery_order.value,
             retry=settings.retry,
             max_attempts=settings.max_attempts,
@@ -69,7 +69,7 @@ class GroupProgress:
     """A group on its topics, queue by queue."""
 
     group: str
-    settings: GroupSettingsView
+    settings: GroupConfiguration
     members: tuple[str, ...]
     """Members that joined, some perhaps dead; the first of very many."""
     members_total: int
@@ -91,7 +91,7 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
         listed = tuple(sorted(listed, key=lambda one: -one.lag)[:queues])
     return GroupProgress(
         group=found.name,
-        settings=GroupSettingsView.of(found.settings),
+        settings=GroupConfiguration.of(found.settings),
         members=found.members[:members],
         members_total=len(found.members),
         topics=tuple(dict.fromkeys(one.topic for one in found.queues)),

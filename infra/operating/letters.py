@@ -50,7 +50,7 @@ class LetterOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterRow:
+class StoredLetter:
     """One dead letter."""
 
     offset: int
@@ -124,10 +124,10 @@ async def redrives_of(lake: Lake, group: str) -> RedriveStates:
     return (await DeadLetterReader.open(lake, group)).redrives
 
 
-def letter_row(letter: MessageView, redrives: RedriveStates, *, body_bytes: int) -> LetterRow:
+def letter_of(letter: MessageView, redrives: RedriveStates, *, body_bytes: int) -> StoredLetter:
     """A dead letter with the first ``body_bytes`` of its body. Pure."""
     origin = origin_of(letter.properties)
-    return LetterRow(
+    return StoredLetter(
         offset=letter.offset,
         stored=letter.store_timestamp,
         message_id=letter.message_id,

@@ -19,7 +19,7 @@ _BODY_BYTES = 64 * 1024
 _HEADER_BYTES = 1024
 
 
-class LifeEvent(NamedTuple):
+class _Event(NamedTuple):
     """An event of a message, past or to come."""
 
     time: datetime
@@ -29,7 +29,7 @@ class LifeEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeEventRow:
+class LifeEvent:
     """An event of the message, past or to come."""
 
     time: datetime
@@ -85,7 +85,7 @@ class MessageTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterFacts(LetterOrigin):
+class LetterRecord(LetterOrigin):
     """A dead letter's origin, and whether it was sent back."""
 
     group: str
@@ -94,7 +94,7 @@ class DeadLetterFacts(LetterOrigin):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderRow:
+class HeaderExcerpt:
     """A header, with the beginning of its value."""
 
     name: str
@@ -123,11 +123,11 @@ class MessageCopy:
     transaction: MessageTransaction | None
     redriven_from: int | None
     """The offset of its dead letter."""
-    dead_letter: DeadLetterFacts | None
+    dead_letter: LetterRecord | None
     groups: tuple[GroupDelivery, ...]
     members: tuple[MemberTrace, ...]
     properties: dict[str, str]
-    headers: tuple[HeaderRow, ...]
+    headers: tuple[HeaderExcerpt, ...]
     binary_key: BodyExcerpt | None
     body: BodyExcerpt
 
@@ -137,7 +137,7 @@ class MessageLife:
     """All that is stored of the message."""
 
     message_id: str
-    events: tuple[LifeEventRow, ...]
+    events: tuple[LifeEvent, ...]
     places: tuple[MessageCopy, ...]
     transaction: MessageTransaction | None
     """The transaction while it is undecided."""
@@ -154,7 +154,7 @@ def life_of(found: Trace, now: datetime) -> MessageLife:
     return MessageLife(
         message_id=found.message_id,
         events=tuple(
-            LifeEventRow(
+            LifeEvent(
                 time=one.time,
                 what=one.what,
                 why=one.why or None,
@@ -193,7 +193,7 @@ def _place(one: StoredTrace) -> MessageCopy:
         groups=tuple(_delivery(each) for each in one.groups),
         members=one.members,
         properties=dict(message.properties),
-        headers=tuple(HeaderRow(name=name, value=body_of(value, most=_HEADER_BYTES)) for name, value in message.headers),
+        headers=tuple(HeaderExcerpt(name=name, value=body_of(value, most=_HEADER_BYTES)) for name, value in message.headers),
         binary_key=None if message.key is None else body_of(message.key, most=_HEADER_BYTES),
         body=body_of_message(message, most=_BODY_BYTES),
     )
@@ -203,8 +203,8 @@ def _delivery(one: GroupTrace) -> GroupDelivery:
     return GroupDelivery(**{each.name: getattr(one, each.name) for each in fields(one)}, what=delivery_state_text(one))
 
 
-def _dead_letter(one: DeadLetterTrace | None) -> DeadLetterFacts | None:
-    return None if one is None else DeadLetterFacts(group=one.group, redrive=one.redrive, **one.origin._asdict())
+def _dead_letter(one: DeadLetterTrace | None) -> LetterRecord | None:
+    return None if one is None else LetterRecord(group=one.group, redrive=one.redrive, **one.origin._asdict())
 
 
 def _transaction(one: TransactionTrace | None) -> MessageTransaction | None:
@@ -224,44 +224,42 @@ def _transaction(one: TransactionTrace | None) -> MessageTransaction | None:
     )
 
 
-def events_of(found: Trace) -> list[LifeEvent]:
+def events_of(found: Trace) -> list[_Event]:
     """The known events of a message, past and to come, the earliest first."""
     return sorted(dict.fromkeys(_events(found)))
 
 
-def _events(found: Trace) -> Iterator[LifeEvent]:
+def _events(found: Trace) -> Iterator[_Event]:
     transactions = [found.transaction, *(one.transaction for one in found.places)]
     for transaction in transactions:
         if transaction is None:
             continue
         if transaction.begun is not None:
-            yield LifeEvent(transaction.begun, f"transaction {transaction.id} was begun")
+            yield _Event(transaction.begun, f"transaction {transaction.id} was begun")
         if transaction.half is not None:
-            yield LifeEvent(transaction.half.born_timestamp, "sent")
+            yield _Event(transaction.half.born_timestamp, "sent")
         if transaction.next_check is not None:
-            yield LifeEvent(transaction.next_check, "a checker is asked about its transaction")
+            yield _Event(transaction.next_check, "a checker is asked about its transaction")
     for one in found.places:
         yield from _of_place(one)
     for delay in (found.gathered, *(one.delay for one in found.places)):
         if delay is not None:
-            yield LifeEvent(delay.due, f"due in {delay.topic}")
+            yield _Event(delay.due, f"due in {delay.topic}")
 
 
-def _of_place(one: StoredTrace) -> Iterator[LifeEvent]:
+def _of_place(one: StoredTrace) -> Iterator[_Event]:
     message = one.message
     place = f"{message.topic}, queue {message.queue}, offset {message.offset:,}"
-    yield LifeEvent(message.born_timestamp, "sent")
+    yield _Event(message.born_timestamp, "sent")
     if one.dead_letter is not None:
-        yield LifeEvent(
-            message.store_timestamp, f"given up by {one.dead_letter.group}: {place}", one.dead_letter.origin.reason or ""
-        )
+        yield _Event(message.store_timestamp, f"given up by {one.dead_letter.group}: {place}", one.dead_letter.origin.reason or "")
     elif one.redriven_from is not None:
-        yield LifeEvent(message.store_timestamp, f"sent back: {place}")
+        yield _Event(message.store_timestamp, f"sent back: {place}")
     else:
-        yield LifeEvent(message.store_timestamp, f"stored: {place}")
+        yield _Event(message.store_timestamp, f"stored: {place}")
     for group in one.groups:
         if group.due is not None:
-            yield LifeEvent(group.due, f"comes back to {group.group}")
+            yield _Event(group.due, f"comes back to {group.group}")
 
 
 def delivery_state_text(one: GroupTrace) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLimitsView:
+class TopicLimitValues:
     """The limits of a message's size, and of its delay."""
 
     body_bytes: int
@@ -30,7 +30,7 @@ class TopicLimitsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettingsView:
+class TopicConfiguration:
     """The settings of a topic."""
 
     message_type: str
@@ -39,7 +39,7 @@ class TopicSettingsView:
     retention: timedelta | None
     """None: for ever."""
     retention_bytes: int | None
-    limits: TopicLimitsView
+    limits: TopicLimitValues
     iceberg: bool
     message_group: str | None
     """The field of a row's message group."""
@@ -49,15 +49,15 @@ class TopicSettingsView:
     """The fields with Bloom filters."""
 
     @staticmethod
-    def of(settings: TopicSettings) -> TopicSettingsView:
+    def of(settings: TopicSettings) -> TopicConfiguration:
         limits = settings.limits
-        return TopicSettingsView(
+        return TopicConfiguration(
             message_type=str(settings.message_type),
             typed=settings.schema is not None,
             queues=settings.queues,
             retention=settings.retention,
             retention_bytes=settings.retention_bytes,
-            limits=TopicLimitsView(
+            limits=TopicLimitValues(
                 body_bytes=limits.body_bytes,
                 properties_bytes=limits.properties_bytes,
                 properties=limits.properties,
@@ -123,7 +123,7 @@ class StoredTopic:
     """A topic as it is stored."""
 
     topic: str
-    settings: TopicSettingsView
+    settings: TopicConfiguration
     created: datetime
     last_stored: datetime | None
     entries: int
@@ -176,7 +176,7 @@ def stored_topic_of(
     listed = found.queues if queues is None or len(found.queues) <= queues else found.hottest_queues
     return StoredTopic(
         topic=found.name,
-        settings=TopicSettingsView.of(found.settings),
+        settings=TopicConfiguration.of(found.settings),
         created=found.created,
         last_stored=found.last_stored,
         entries=found.entries,

@@ -54,7 +54,7 @@ class SettledMessages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSummary:
+class GroupTransaction:
     """One transaction."""
 
     transaction: str
@@ -107,7 +107,7 @@ class HalfMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionDetails(TransactionSummary):
+class TransactionWithMessages(GroupTransaction):
     """One transaction in full."""
 
     half_messages: tuple[HalfMessage, ...]
@@ -149,14 +149,14 @@ def missing_topics_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
     return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
 
 
-async def details_of(
+async def transaction_with_messages(
     lake: Lake, transaction: str, *, messages: int | None = None, shown: int | None = None, body_bytes: int | None = None
-) -> TransactionDetails:
+) -> TransactionWithMessages:
     """A transaction with its first ``shown`` messages; none of more than ``messages``. Raises `TransactionNotFound`."""
     group, row = await lake.transactions.find(transaction)
-    summary = summary_of(group, row, now_of(lake), await lake.transactions.gone(row))
+    found = transaction_of(group, row, now_of(lake), await lake.transactions.gone(row))
     halves = await half_messages(lake, row, messages=messages, shown=shown, body_bytes=body_bytes)
-    return TransactionDetails(**{one.name: getattr(summary, one.name) for one in fields(summary)}, half_messages=halves)
+    return TransactionWithMessages(**{one.name: getattr(found, one.name) for one in fields(found)}, half_messages=halves)
 
 
 async def half_messages(
@@ -181,10 +181,10 @@ def _half(message: MessageView, body_bytes: int | None) -> HalfMessage:
     )
 
 
-def summary_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> TransactionSummary:
+def transaction_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] = frozenset()) -> GroupTransaction:
     """A transaction; ``gone``: its deleted topics. Pure."""
     acks = row.acks
-    return TransactionSummary(
+    return GroupTransaction(
         transaction=row.id,
         producer_group=group,
         state=row.decision.name.lower(),

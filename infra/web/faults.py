@@ -26,7 +26,7 @@ class ErrorFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorView:
+class ErrorReport:
     """An error as operators see it."""
 
     kind: str
@@ -35,9 +35,9 @@ class ErrorView:
     hint: str | None = None
 
     @staticmethod
-    def of(error: PenstockError) -> ErrorView:
+    def of(error: PenstockError) -> ErrorReport:
         facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed")}
-        return ErrorView(
+        return ErrorReport(
             kind=error.kind,
             message=error.message,
             facts=tuple(ErrorFact(name=name, value=str(value)) for name, value in facts.items() if value is not None),
@@ -46,14 +46,14 @@ class ErrorView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorResponse(ErrorView):
+class ErrorResponse(ErrorReport):
     """The answer to a program's failed request."""
 
     error: str
 
 
 def problem_of(error: PenstockError) -> ErrorResponse:
-    fault = ErrorView.of(error)
+    fault = ErrorReport.of(error)
     return ErrorResponse(error=fault.kind, kind=fault.kind, message=fault.message, facts=fault.facts, hint=fault.hint)
 
 
@@ -62,7 +62,7 @@ class PagePart(Generic[T]):
     """A part of a page: its value, or its fault."""
 
     value: T | None = None
-    fault: ErrorView | None = None
+    fault: ErrorReport | None = None
     error: PenstockError | None = field(default=None, metadata=UNTOLD)
 
     def check_asked(self) -> None:
@@ -79,9 +79,9 @@ async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (
     except fatal:
         raise
     except PenstockError as error:
-        return PagePart(fault=ErrorView.of(error), error=error)
+        return PagePart(fault=ErrorReport.of(error), error=error)
     except TimeoutError:
-        return PagePart(fault=ErrorView.of(late(patience_s)))
+        return PagePart(fault=ErrorReport.of(late(patience_s)))
 
 
 def late(patience_s: float) -> StoreUnavailable:

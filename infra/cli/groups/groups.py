@@ -28,7 +28,7 @@ from .parked import parked, release, skip
 
 if TYPE_CHECKING:
     from ....log import Position as LogPosition
-    from ...operating.groups import GroupSettingsView
+    from ...operating.groups import GroupConfiguration
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -136,9 +136,9 @@ def list_groups(session: CommandSession) -> bool:
         groups = lake.groups()
     if session.as_json:
         for name, settings in groups.items():
-            output.emit({"group": name, **json_value(_view(settings))})
+            output.emit({"group": name, **json_value(_configuration(settings))})
     else:
-        rows = [(name, *output.cells(_view(settings), SETTINGS)) for name, settings in groups.items()]
+        rows = [(name, *output.cells(_configuration(settings), SETTINGS)) for name, settings in groups.items()]
         output.table(("group", *SETTINGS), rows)
     return bool(groups)
 
@@ -158,9 +158,9 @@ def alter(session: CommandSession, /, group: str, dry_run: bool, **settings: Any
         changes = _changes(before, settings)
         after = GroupSettings.stating({**output.fields(before), **changes}) if dry_run else lake.alter_group(group, **changes)
     if session.as_json:
-        output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **json_value(_view(after))})
+        output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **json_value(_configuration(after))})
         return
-    old, new = (output.cells(_view(one), SETTINGS) for one in (before, after))
+    old, new = (output.cells(_configuration(one), SETTINGS) for one in (before, after))
     lines = [f"{name}: {was} -> {now}" for name, was, now in zip(SETTINGS, old, new, strict=True) if was != now]
     output.say("\n".join(lines) or ("Nothing would change." if dry_run else "Nothing to change."))
 
@@ -272,15 +272,15 @@ def _settings_of(groups: Mapping[str, GroupSettings], group: str) -> GroupSettin
     return groups[group]
 
 
-def _view(settings: GroupSettings) -> GroupSettingsView:
-    from ...operating.groups import GroupSettingsView
+def _configuration(settings: GroupSettings) -> GroupConfiguration:
+    from ...operating.groups import GroupConfiguration
 
-    return GroupSettingsView.of(settings)
+    return GroupConfiguration.of(settings)
 
 
 def _show(session: CommandSession, group: str, settings: GroupSettings) -> None:
     if session.as_json:
-        output.emit({"group": group, **json_value(_view(settings))})
+        output.emit({"group": group, **json_value(_configuration(settings))})
     else:
-        facts = [f"{name} {value}" for name, value in zip(SETTINGS, output.cells(_view(settings), SETTINGS), strict=True)]
+        facts = [f"{name} {value}" for name, value in zip(SETTINGS, output.cells(_configuration(settings), SETTINGS), strict=True)]
         output.say(f"Group {group}: {', '.join(facts)}.")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ....consumers.dead_letters.redrive_cell import RedriveStates
 from ....log import views
 from ...console import output
-from ...operating.letters import LetterRow, is_of, letter_document, letter_row
+from ...operating.letters import StoredLetter, is_of, letter_document, letter_of
 
 _REASON_CELLS, _BODY_CELLS_MIN = 36, 20
 _BODY_BYTES = 1000
@@ -41,7 +41,7 @@ def show(topic: str, redrives: RedriveStates, batches: Iterator[pa.RecordBatch])
     count = 0
     cells: dict[str, int] | None = None
     for batch in batches:
-        rows = [_line(letter_row(letter, redrives, body_bytes=_BODY_BYTES)) for letter in views(topic, batch)]
+        rows = [_line(letter_of(letter, redrives, body_bytes=_BODY_BYTES)) for letter in views(topic, batch)]
         count += len(rows)
         if cells is None:
             cells = _cells(rows, with_redrive=redrives != RedriveStates())
@@ -60,7 +60,7 @@ def show_json(topic: str, redrives: RedriveStates, batches: Iterator[pa.RecordBa
     return count
 
 
-def _line(letter: LetterRow) -> dict[str, str]:
+def _line(letter: StoredLetter) -> dict[str, str]:
     origin = letter.origin
     return {
         "offset": f"{letter.offset:>6}",

@@ -19,7 +19,7 @@ from ...console.session import CommandSession, command_options, confirm_options,
 from ...console.sparkline import sparkline
 from ...console.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from ...json_values import json_value
-from ...operating.topics import HotMessageGroup, StoredQueue, StoredTopic, TopicLimitsView, TopicSettingsView, topic_of
+from ...operating.topics import HotMessageGroup, StoredQueue, StoredTopic, TopicConfiguration, TopicLimitValues, topic_of
 from .schema import command as schema_command
 from .schema import schema_source
 from .stored_topics import run_async, run_on_store, stored_topic, stored_topics
@@ -164,7 +164,7 @@ def create(
     if session.as_json:
         output.emit({"topic": topic, **_document(record.settings)})
     else:
-        settings_now = TopicSettingsView.of(record.settings)
+        settings_now = TopicConfiguration.of(record.settings)
         output.say(f"Topic {topic}: {settings_now.type_text}, {queues} queues, kept {_kept(settings_now)}.")
 
 
@@ -175,7 +175,7 @@ def create(
 def list_topics(session: CommandSession) -> bool:
     """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
     found = run_on_store(session, stored_topics)
-    topics = [(name, TopicSettingsView.of(record.settings)) for name, record in sorted(found.records.items())]
+    topics = [(name, TopicConfiguration.of(record.settings)) for name, record in sorted(found.records.items())]
     if session.as_json:
         for name, settings in topics:
             output.emit({"topic": name, **json_value(settings)})
@@ -292,11 +292,11 @@ def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
 
 
 def _document(settings: TopicSettings) -> dict[str, object]:
-    found: dict[str, object] = json_value(TopicSettingsView.of(settings))
+    found: dict[str, object] = json_value(TopicConfiguration.of(settings))
     return found
 
 
-def _kept(settings: TopicSettingsView) -> str:
+def _kept(settings: TopicConfiguration) -> str:
     kept = "for ever" if settings.retention is None else output.duration_text(settings.retention)
     return kept if settings.retention_bytes is None else f"{kept}, {output.size_text(settings.retention_bytes)} a queue"
 
@@ -304,7 +304,7 @@ def _kept(settings: TopicSettingsView) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, timedelta):
         return output.duration_text(value)
-    if isinstance(value, TopicLimits | TopicLimitsView):
+    if isinstance(value, TopicLimits | TopicLimitValues):
         return ", ".join(f"{name} {_plain(getattr(value, name))}" for name in TopicLimits.__dataclass_fields__)
     return "any" if value is None else str(value)
 

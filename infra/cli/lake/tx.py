@@ -15,12 +15,12 @@ from ...json_values import json_value
 from ...operating.times import now_of
 from ...operating.transactions import (
     Found,
-    TransactionSummary,
-    details_of,
+    GroupTransaction,
     missing_topics_sentence,
     rows_of,
     sentence,
-    summary_of,
+    transaction_of,
+    transaction_with_messages,
 )
 from ..messages.rendering import BODY_BYTES, BODY_CHARS
 from .stored_topics import run_async
@@ -82,9 +82,9 @@ def list_transactions(session: CommandSession, groups: tuple[str, ...], everythi
     A producer group is known from its first transaction on, for good; one that never had any is an error.
     """
 
-    async def look(lake: Lake) -> list[TransactionSummary]:
+    async def look(lake: Lake) -> list[GroupTransaction]:
         now = now_of(lake)
-        return [summary_of(group, row, now) for group, row in await rows_of(lake, groups) if everything or not row.is_finished]
+        return [transaction_of(group, row, now) for group, row in await rows_of(lake, groups) if everything or not row.is_finished]
 
     return output.records(session, run_async(session, look, read_only=True), _COLUMNS, nothing="No transaction is open.")
 
@@ -98,7 +98,9 @@ def describe(session: CommandSession, transaction: str, shows_messages: bool) ->
     """Show a transaction: who decided it, what it sends where, how often its checker was asked."""
     most = None if shows_messages else 0
     body_bytes = None if session.as_json else BODY_BYTES
-    found = run_async(session, lambda lake: details_of(lake, transaction, messages=most, body_bytes=body_bytes), read_only=True)
+    found = run_async(
+        session, lambda lake: transaction_with_messages(lake, transaction, messages=most, body_bytes=body_bytes), read_only=True
+    )
     if session.as_json:
         output.emit(found)
         return
@@ -165,7 +167,7 @@ def _decide(session: CommandSession, transaction: str, decision: Decision, *, ye
             what = sentence("Commit" if commits else "Roll back", group, row, gone)
             confirmed(f"{what} {missing_topics_sentence(row, gone)}Go on?", yes=yes)
         row, gone = run_async(session, work)
-    seen = summary_of(group, row, datetime.now(UTC), gone)
+    seen = transaction_of(group, row, datetime.now(UTC), gone)
     if session.as_json:
         output.emit({**json_value(seen), **({"dry_run": True} if dry_run else {})})
     elif dry_run and not row.is_open:

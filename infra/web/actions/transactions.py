@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....aio import Lake
 from ....coordinator.transactions.members.state import Decider, Decision, TransactionRow
-from ...operating.transactions import HalfMessage, TransactionSummary, missing_topics_sentence, sentence, summary_of
+from ...operating.transactions import GroupTransaction, HalfMessage, missing_topics_sentence, sentence, transaction_of
 from ..views.page import Breadcrumb, PageContext
 from ..views.transactions import first_messages
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
@@ -34,7 +34,11 @@ def decision_preview(decision: Decision) -> Callable[[PageContext, TransactionKe
             row = await lake.transactions.check(chosen.transaction, decision, Decider.OPERATOR)
             gone = await _gone(lake, row, decision)
             return _preview_of(
-                decision, summary_of(group, row, scene.now, gone), row, gone, tuple(map(_sample, await first_messages(lake, row)))
+                decision,
+                transaction_of(group, row, scene.now, gone),
+                row,
+                gone,
+                tuple(map(_sample, await first_messages(lake, row))),
             )
 
         return await scene.using(look)
@@ -47,7 +51,7 @@ def _sample(half: HalfMessage) -> tuple[object, ...]:
 
 
 def _preview_of(
-    decision: Decision, seen: TransactionSummary, row: TransactionRow, gone: frozenset[str], samples: tuple[tuple[object, ...], ...]
+    decision: Decision, seen: GroupTransaction, row: TransactionRow, gone: frozenset[str], samples: tuple[tuple[object, ...], ...]
 ) -> ActionPreview:
     commits = decision is Decision.COMMITTED
     if row.is_open:

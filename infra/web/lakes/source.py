@@ -19,7 +19,7 @@ from ....log.stores.counting import CountingStore
 from ....log.stores.wrapper import StoreWrapper
 from ....log.topic.records import topic_names
 from ...lake_metrics import view_of
-from ..faults import ErrorView
+from ..faults import ErrorReport
 from .history import MetricsHistory, point_of
 from .jobs import BackgroundJobs
 from .memo import LookCache
@@ -47,7 +47,7 @@ class UnreadableItem:
 
     kind: str
     name: str
-    fault: ErrorView
+    fault: ErrorReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class LakeSource:
         unread: list[UnreadableItem] = []
 
         def failed(kind: UnreadKind, name: str, error: PenstockError) -> None:
-            unread.append(UnreadableItem(kind=str(kind), name=name, fault=ErrorView.of(error)))
+            unread.append(UnreadableItem(kind=str(kind), name=name, fault=ErrorReport.of(error)))
             if isinstance(error, ReopenError):
                 self._lose(opened, error)
 

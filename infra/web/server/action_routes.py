@@ -11,7 +11,7 @@ from starlette.routing import Route
 from ...json_values import json_value
 from ..actions.action import Action, ActionPreview
 from ..actions.action_runner import Changed, NotConfirmed, check_operator
-from ..faults import ErrorView
+from ..faults import ErrorReport
 from ..views.page import PageContext, shell_line
 from .site import ConsoleSite, action_of, json_response, status_of
 
@@ -94,6 +94,6 @@ def _page(
         preview=preview,
         arguments=action.texts(arguments),
         back=back,
-        fault=None if error is None else ErrorView.of(error),
+        fault=None if error is None else ErrorReport.of(error),
         command=shell_line(scene.source, action.command(arguments)),
     )

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ....log.errors import BackPressureError, PenstockError
 from ....log.escapes import escaped_json
 from ...json_values import json_value
-from ..faults import ErrorView
+from ..faults import ErrorReport
 from .jinja import live_document
 from .site import ConsoleSite
 
@@ -74,7 +74,7 @@ async def _events(
         try:
             now = live_document(await values())
         except PenstockError as error:
-            yield event("trouble", json_value(ErrorView.of(error)))
+            yield event("trouble", json_value(ErrorReport.of(error)))
         else:
             if changed := {key: value for key, value in now.items() if before.get(key) != value}:
                 yield event("values", changed)

@@ -28,7 +28,7 @@ from ....log.runtime.runtime import Runtime
 from ...json_values import json_value
 from ..actions.action import Action
 from ..actions.action_runner import ActionRunner, Actor, Changed
-from ..faults import ErrorView, problem_of
+from ..faults import ErrorReport, problem_of
 from ..lakes.lakes import ServedLakes
 from ..lakes.source import LakeSource
 from ..views.page import Breadcrumb, PageContext, PageDefinition, PageRequest
@@ -160,7 +160,7 @@ class ConsoleSite:
             return json_response(json_value(problem_of(error)), status=status)
         name = str(request.scope.get("path_params", {}).get("lake", ""))
         source = self.lakes[name] if name in self.lakes.names else None
-        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=ErrorView.of(error))
+        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=ErrorReport.of(error))
 
 
 def _links(lake: str | None) -> dict[str, Any]:

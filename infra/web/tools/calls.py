@@ -14,7 +14,7 @@ from ....log.verify import verify
 from ...json_values import json_value
 from ..actions.action_runner import ActionRunner, Actor
 from ..actions.registry import ACTIONS
-from ..faults import ErrorView, late
+from ..faults import ErrorReport, late
 from ..json_schemas import Json
 from ..lakes.source import LakeSource
 from ..views.page import PageContext
@@ -78,7 +78,7 @@ async def _verified(lake: Lake, name: str) -> Json:
     try:
         report = await verify(lake.store, paths, found[0], lake.runtime)
     except (DataDamaged, NewerFormatError) as error:
-        return {"topic": name, "ok": False, "fault": json_value(ErrorView.of(error))}
+        return {"topic": name, "ok": False, "fault": json_value(ErrorReport.of(error))}
     return {**json_value(report), "ok": report.ok}
 
 

@@ -20,7 +20,7 @@ from ....log.escapes import escaped_json
 from ....log.runtime.runtime import Runtime
 from ...json_values import json_value
 from ..actions.action_runner import OPERATOR, Actor
-from ..faults import ErrorView
+from ..faults import ErrorReport
 from ..json_schemas import Json
 from ..lakes.lakes import LakeOptions, ServedLakes
 from .calls import ToolCalls
@@ -107,7 +107,7 @@ def _answer(found: Json, name: str) -> CallToolResult:
 
 
 def _failed(error: PenstockError) -> CallToolResult:
-    fault = ErrorView.of(error)
+    fault = ErrorReport.of(error)
     return CallToolResult(content=[TextContent(text=_json({"error": fault.kind, **json_value(fault)}))], is_error=True)
 
 

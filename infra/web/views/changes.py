@@ -23,7 +23,7 @@ from ....log.errors import OffsetOutOfRange, PenstockError, TopicDeleted, TopicN
 from ....log.message.message import from_ms
 from ....log.paths import topic_name
 from ....log.read.reader import Reader
-from ..faults import ErrorView, PagePart
+from ..faults import ErrorReport, PagePart
 from ..lakes.source import LakeSnapshot
 from .page import FILTER, NUMBER, PageContext, PageDefinition, PageRequest, Pagination
 
@@ -158,7 +158,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> ChangesPage:
 
         async def row(place: tuple[str, str], record: SyncRecord | PenstockError) -> SyncRow:
             if isinstance(record, PenstockError):
-                return SyncRow(topic=place[0], name=place[1], sync=PagePart(fault=ErrorView.of(record)))
+                return SyncRow(topic=place[0], name=place[1], sync=PagePart(fault=ErrorReport.of(record)))
             sync = await scene.part(lambda lake: _sync(scene, lake, looked, *place, record))
             return SyncRow(topic=place[0], name=place[1], sync=sync)
 

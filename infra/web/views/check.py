@@ -14,7 +14,7 @@ from ....log.table.delta.delta_log import DeltaLog
 from ....log.topic.records import not_found, read_record
 from ....log.verify import VerifyReport
 from ...operating.verify import verify_findings
-from ..faults import ErrorView, PagePart
+from ..faults import ErrorReport, PagePart
 from ..lakes.jobs import BackgroundJob
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
@@ -50,7 +50,7 @@ class CheckRun:
     """runs, all is well, DAMAGED, ended before its end."""
     report: VerifyReport | None = None
     findings_total: int = 0
-    fault: ErrorView | None = None
+    fault: ErrorReport | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def checked_of(job: BackgroundJob, took: timedelta) -> CheckRun:
     error = job.task.exception()
     if isinstance(error, Exception):
         ours = error if isinstance(error, PenstockError) else unforeseen(error, operation="verify")
-        return CheckRun(began=job.began, took=took, state="ended before its end", fault=ErrorView.of(ours))
+        return CheckRun(began=job.began, took=took, state="ended before its end", fault=ErrorReport.of(ours))
     report: VerifyReport = job.task.result()
     return CheckRun(
         began=job.began,

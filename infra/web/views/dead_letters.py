@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ....aio import Lake
 from ....log.paths import DLQ_PREFIX
-from ...operating.letters import DeadLetterReader, dead_letters_of, letter_row
+from ...operating.letters import DeadLetterReader, dead_letters_of, letter_of
 from ..faults import PagePart
 from ..lakes.source import LakeSnapshot
 from .letters import LetterTally, tallies
@@ -83,7 +83,7 @@ async def _newest(lake: Lake, group: str) -> NewestLetters:
     reader = DeadLetterReader(await dead_letters_of(lake, group))  # what went back does not count here
     earliest, following = await reader.offsets()
     letters, _ = await reader.letters(max(earliest, following - SAMPLE), following)
-    rows = [letter_row(one, reader.redrives, body_bytes=0) for one in letters]
+    rows = [letter_of(one, reader.redrives, body_bytes=0) for one in letters]
     return NewestLetters(
         kept=following - earliest,
         last=rows[-1].stored if rows else None,

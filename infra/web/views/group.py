@@ -10,7 +10,7 @@ from ....consumers.trace.held_messages import HeldMessage, held_messages
 from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueProgress
 from ....coordinator.operators.operators import read_cell
 from ...operating.groups import GroupProgress, progress_of
-from ..faults import ErrorView, PagePart
+from ..faults import ErrorReport, PagePart
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
 
 PARKED_SHOWN = 200
@@ -43,7 +43,7 @@ class GroupPage:
     """What the page shows."""
 
     group: str
-    left_out: ErrorView | None
+    left_out: ErrorReport | None
     standing: PagePart[GroupProgress]
     parked: PagePart[ParkedGroupList]
     held: PagePart[HeldMessageList]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ....aio import Lake
 from ...operating.transactions import age_of, rows_of
-from ..faults import ErrorView, PagePart
+from ..faults import ErrorReport, PagePart
 from .changes import known_records, stands_still
 from .page import PageContext
 from .timers import next_of
@@ -64,7 +64,7 @@ class LakeProblems:
     """Watched ones of them."""
     old: tuple[OldTransactions, ...] = ()
     stopped: tuple[StalledSync, ...] = ()
-    faults: Mapping[str, ErrorView] | None = None
+    faults: Mapping[str, ErrorReport] | None = None
 
 
 async def watched(scene: PageContext) -> LakeProblems:

@@ -13,7 +13,7 @@ from ....log import MessageView, TopicNotFound
 from ....log.errors import InvalidArgument, MessageNotFound
 from ....log.message.message import views
 from ....log.read.reader import Reader
-from ...operating.letters import DeadLetterReader, LetterRow, letter_row
+from ...operating.letters import DeadLetterReader, StoredLetter, letter_of
 from ..faults import PagePart
 from ..texts import BODY_SHOWN_BYTES
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
@@ -44,7 +44,7 @@ class OriginalMessage:
 class LetterDetails:
     """A letter in full."""
 
-    row: LetterRow
+    row: StoredLetter
     properties: Mapping[str, str]
     sent: datetime
     producer: str
@@ -75,7 +75,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
                 observed=offset,
             )
         held.append(found)
-        return opened(found, letter_row(found, reader.redrives, body_bytes=BODY_SHOWN_BYTES))
+        return opened(found, letter_of(found, reader.redrives, body_bytes=BODY_SHOWN_BYTES))
 
     part = await scene.part(letter)
     original: PagePart[OriginalMessage] = PagePart(value=OriginalMessage(state="unknown"))
@@ -84,7 +84,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
     return LetterPage(group=group, offset=offset, letter=part, original=original)
 
 
-def opened(letter: MessageView, row: LetterRow) -> LetterDetails:
+def opened(letter: MessageView, row: StoredLetter) -> LetterDetails:
     return LetterDetails(
         row=row,
         properties=original_properties(letter.properties),

@@ -15,7 +15,7 @@ from ....log import MessageView, TopicNotFound
 from ....log.read.reader import Reader
 from ...console.output import json_line
 from ...operating.letter_filters import LETTER_FILTERS
-from ...operating.letters import NO_DEAD_LETTER, DeadLetterReader, LetterRow, condition, letter_document, letter_row
+from ...operating.letters import NO_DEAD_LETTER, DeadLetterReader, StoredLetter, condition, letter_document, letter_of
 from ..faults import PagePart
 from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 
@@ -54,7 +54,7 @@ class LetterMatches:
     by_reason: tuple[LetterTally, ...]
     by_origin: tuple[LetterTally, ...]
     by_age: tuple[LetterTally, ...]
-    rows: tuple[LetterRow, ...]
+    rows: tuple[StoredLetter, ...]
     older: int | None
     """The offset before which the next page begins; None: the last page."""
 
@@ -101,7 +101,7 @@ async def _found(
     end = min(before or following, following)
     start = max(earliest, end - LOOKED)
     letters, unreadable = await reader.letters(start, end, wanted)
-    rows = [letter_row(one, reader.redrives, body_bytes=BODY_BYTES) for one in letters]
+    rows = [letter_of(one, reader.redrives, body_bytes=BODY_BYTES) for one in letters]
     rows.reverse()
     shown = rows[:SHOWN]
     older = shown[-1].offset if len(shown) < len(rows) else start if start > earliest else None

@@ -20,7 +20,7 @@ from ....log.table.delta.lookup import Lookup
 from ...console.output import json_line
 from ...json_values import json_value
 from ...operating.messages import message_document
-from ..faults import ErrorView
+from ..faults import ErrorReport
 from .messages import AFTER, CONDITIONS, START, conditions_of
 from .page import Download, DownloadContent, PageContext, PageRequest
 from .positions import cursor_of, cursor_text, position_of
@@ -111,7 +111,7 @@ async def _encoded(found: MessageLines) -> AsyncIterator[bytes]:
         async for line in found.text():
             yield line.encode("utf-8", "backslashreplace")
     except PenstockError as error:
-        yield json_line({"not_complete": True, "error": json_value(ErrorView.of(error))}).encode()
+        yield json_line({"not_complete": True, "error": json_value(ErrorReport.of(error))}).encode()
 
 
 DOWNLOAD = Download(

@@ -23,7 +23,7 @@ _GONE = {TopicNotFound.kind, TopicDeleted.kind}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFacts:
+class TopicDetails:
     """The read facts of a topic."""
 
     message_type: str
@@ -40,7 +40,7 @@ class TopicRow:
     """A topic in the list."""
 
     topic: str
-    facts: PagePart[TopicFacts]
+    facts: PagePart[TopicDetails]
     groups: int
     lag: int
     """Unsettled messages of all its groups."""
@@ -63,36 +63,36 @@ async def gather(scene: PageContext, asked: PageRequest) -> TopicsPage:
     wanted = (asked.text("filter") or "").lower()
     names = [name for name in looked.topics if not is_timer_log(name) and wanted in name.lower()]
     span = Pagination.of(len(names), asked.number("page"))
-    facts = await _all_facts(scene, looked, names[span.slice])
+    facts = await _all_details(scene, looked, names[span.slice])
     rates = stored_per_second(looked)
     rows = (_row(looked, name, one, rates.get(name)) for name, one in facts.items())
     return TopicsPage(at=looked.at, span=span, rows=tuple(rows))
 
 
-async def _all_facts(scene: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicFacts]]:
+async def _all_details(scene: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicDetails]]:
     """The facts of topics, without deleted ones, whose folders stay until they are collected. The look's values spare requests: fifty topics are
     hundreds.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(name: str) -> PagePart[TopicFacts]:
+    async def read(name: str) -> PagePart[TopicDetails]:
         if (seen := looked.seen.topics.get(name)) is not None:
-            return PagePart(value=_facts_of(seen))
+            return PagePart(value=_details_of(seen))
         async with limit:
-            return await scene.part(lambda lake: _facts(lake, name))
+            return await scene.part(lambda lake: _details(lake, name))
 
     found = await asyncio.gather(*map(read, names))
     return {name: one for name, one in zip(names, found, strict=True) if one.fault is None or one.fault.kind not in _GONE}
 
 
-async def _facts(lake: Lake, name: str) -> TopicFacts:
+async def _details(lake: Lake, name: str) -> TopicDetails:
     topic = await lake.topic(name)
     offsets = await Reader(topic).offsets()
-    return _facts_of(GroupTopic(settings=topic.settings, created_ms=topic.record.created_ms, offsets=offsets))
+    return _details_of(GroupTopic(settings=topic.settings, created_ms=topic.record.created_ms, offsets=offsets))
 
 
-def _facts_of(seen: GroupTopic) -> TopicFacts:
-    return TopicFacts(
+def _details_of(seen: GroupTopic) -> TopicDetails:
+    return TopicDetails(
         message_type=str(seen.settings.message_type),
         is_typed=seen.settings.schema is not None,
         queues=seen.settings.queues,
@@ -102,7 +102,7 @@ def _facts_of(seen: GroupTopic) -> TopicFacts:
     )
 
 
-def _row(looked: LakeSnapshot, name: str, facts: PagePart[TopicFacts], rate: float | None) -> TopicRow:
+def _row(looked: LakeSnapshot, name: str, facts: PagePart[TopicDetails], rate: float | None) -> TopicRow:
     groups = looked.topic(name)
     return TopicRow(
         topic=name,

@@ -9,14 +9,14 @@ from ....aio import Lake
 from ....coordinator.transactions.ids import check_producer_group
 from ....coordinator.transactions.members.state import TransactionRow
 from ...operating.transactions import (
+    GroupTransaction,
     HalfMessage,
-    TransactionDetails,
-    TransactionSummary,
+    TransactionWithMessages,
     age_of,
-    details_of,
     half_messages,
     rows_of,
-    summary_of,
+    transaction_of,
+    transaction_with_messages,
 )
 from ..faults import PagePart
 from .page import NUMBER, PageContext, PageDefinition, PageRequest, Pagination, QueryParameter
@@ -38,7 +38,7 @@ class TransactionList:
     open: int
     oldest: timedelta | None
     span: Pagination
-    rows: tuple[TransactionSummary, ...]
+    rows: tuple[GroupTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class TransactionsPage:
 
     at: datetime
     listed: PagePart[TransactionList]
-    opened: PagePart[TransactionDetails] | None
+    opened: PagePart[TransactionWithMessages] | None
 
 
 async def gather(scene: PageContext, asked: PageRequest) -> TransactionsPage:
@@ -71,13 +71,15 @@ async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> Tr
         open=len(opened),
         oldest=age_of(opened[0], now) if opened else None,
         span=span,
-        rows=tuple(summary_of(name, row, now) for name, row in found[span.slice]),
+        rows=tuple(transaction_of(name, row, now) for name, row in found[span.slice]),
     )
 
 
-async def opened_of(lake: Lake, transaction: str) -> TransactionDetails:
+async def opened_of(lake: Lake, transaction: str) -> TransactionWithMessages:
     """Raises `TransactionNotFound`."""
-    return await details_of(lake, transaction, messages=MESSAGES_READ_MAX, shown=MESSAGES_SHOWN, body_bytes=BODY_BYTES)
+    return await transaction_with_messages(
+        lake, transaction, messages=MESSAGES_READ_MAX, shown=MESSAGES_SHOWN, body_bytes=BODY_BYTES
+    )
 
 
 async def first_messages(lake: Lake, row: TransactionRow) -> tuple[HalfMessage, ...]:

@@ -44,7 +44,7 @@ class RoleRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceState:
+class MaintenanceDetails:
     """The upkeep of a topic."""
 
     unpublished: int
@@ -65,7 +65,7 @@ class MaintenanceRow:
     """A topic of the list."""
 
     topic: str
-    kept: PagePart[MaintenanceState]
+    kept: PagePart[MaintenanceDetails]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def state_of(looked: LakeSnapshot, member: str) -> WorkerState | None:
     return None
 
 
-async def _kept(lake: Lake, looked: LakeSnapshot, name: str, now: datetime) -> MaintenanceState:
+async def _kept(lake: Lake, looked: LakeSnapshot, name: str, now: datetime) -> MaintenanceDetails:
     topic = await lake.topic(name)
     table = await table_of(topic).refresh()
     await topic.tail.catch_up()
@@ -120,7 +120,7 @@ async def _kept(lake: Lake, looked: LakeSnapshot, name: str, now: datetime) -> M
     stored = await lake.coordination.cells.read(key)
     player = "" if stored is None else decode_cell(stored.data, where=key).owner
     last = from_ms(table.time_ms) if table.exists else None
-    return MaintenanceState(
+    return MaintenanceDetails(
         unpublished=max(0, unpublished),
         last_commit=last,
         stands_still=unpublished > 0 and now - (last or from_ms(topic.record.created_ms)) >= LATE,
