@@ -155,8 +155,8 @@ gateway-chaos: $(INSTALLED) java sdks ## three gateways killed, stopped and cut 
 
 .PHONY: capture-kills
 capture-kills: $(INSTALLED) java mariadb mongodb ## captures of a MariaDB and of a MongoDB, and the servers, killed beneath writers; every row compared (KILLS=100, ARGS="--seed 7")
-	$(PY) -m tests.cdc.debezium.killing --kills $(or $(KILLS),100) $(ARGS)
-	$(PY) -m tests.cdc.mongodb.killing --kills $(or $(KILLS),100) $(ARGS)
+	$(PY) -m tests.cdc.kill_campaign --source mariadb --kills $(or $(KILLS),100) $(ARGS)
+	$(PY) -m tests.cdc.kill_campaign --source mongodb --kills $(or $(KILLS),100) $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) servers ## the same for long (MINUTES=60)

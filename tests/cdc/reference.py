@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from penstock.cdc.events.debezium import position_of
 
@@ -175,6 +175,33 @@ class Reference:
                 del state.rows[key]
         if position is not None:
             state.truncated = max(position, state.truncated or 0)
+
+
+class StoredEvent(Protocol):
+    """An event as it stands in a topic."""
+
+    @property
+    def queue(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+def rows_of(events: Iterable[StoredEvent], *, batches: int) -> dict[Table, dict[Key, Values]]:
+    """The tables that a topic's events make when each queue is taken in so many batches. None may stop."""
+    reference = Reference()
+    queues: dict[int, list[StoredEvent]] = {}
+    for event in events:
+        queues.setdefault(event.queue, []).append(event)
+    for batch in range(batches):
+        reference.apply(
+            Message(queue, event.offset, event.body)
+            for queue, those in queues.items()
+            for event in those[len(those) * batch // batches : len(those) * (batch + 1) // batches]
+        )
+    assert not [table for table, state in reference.tables.items() if state.stopped]
+    return reference.rows()
 
 
 def merged(batch: Iterable[Message]) -> Iterator[Message]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -14,33 +14,25 @@ from penstock.cdc.debezium.positions import file_number
 from penstock.cdc.postgres.pgoutput import Begin, Commit, decode
 from penstock.cdc.postgres.positions import lsn_of
 from tests.cdc.cuts.shop import CUSTOMERS, ORDERS, Done, Place
-from tests.cdc.debezium.commands import QUICK_JAVA
-from tests.cdc.debezium.killing import SERVERS
-from tests.mariadb_server import PASSWORD, MariaDBServer
-from tests.mysql_server import find_mysql_driver
+from tests.cdc.debezium.kill_source import SERVERS, BinlogSource
+from tests.cdc.killing import Captured
+from tests.mariadb_server import MariaDBServer
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.waiting import wait_until
 
 _SUMS = "SELECT (SELECT sum(amount) FROM orders), (SELECT count(*) FROM items)"
 
 
-class Source(Protocol):
+class Source(Captured, Protocol):
     """A server with a shop."""
 
+    chunk_rows: int = 60
     name: str
     """The capture's producer, by which cuts tell its place."""
-    worker: str
-    """The module that runs a capture which may kill itself."""
     points: tuple[str, ...]
     """Where it may."""
     begun: str
     """The point at which it dies first, before any row is in the topic."""
-
-    def capture(self) -> tuple[str, ...]:
-        """What `penstock capture` is told of the server."""
-
-    def environment(self) -> Mapping[str, str]:
-        """Variables of a capture's process."""
 
     def connect(self) -> Any:
         """A connection with a transaction at a time."""
@@ -61,10 +53,10 @@ class Source(Protocol):
         """The sums in a snapshot of the server's own, and its place in the log."""
 
 
-class Postgres:
+class Postgres(Source):
     """A PostgreSQL; its own slot says where transactions end."""
 
-    name, worker, begun = "postgres/penstock", "tests.cdc.postgres.worker", "slot created"
+    name, begun = "postgres/penstock", "slot created"
     points: tuple[str, ...] = ("chunk sent", "chunk durable", "table done", "batch sent", "batch durable", "confirmed")
     _SCHEMA = f"""
     CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL);
@@ -86,8 +78,8 @@ class Postgres:
     def _autocommit(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self._dsn, autocommit=True)
 
-    def capture(self) -> tuple[str, ...]:
-        return ("postgres", self._dsn)
+    def command(self) -> Sequence[str]:
+        return "postgres", self._dsn, "--heartbeat"
 
     def environment(self) -> Mapping[str, str]:
         return {}
@@ -136,10 +128,10 @@ class Postgres:
         return (lsn_of(made[1]),), (sums[0], sums[1])
 
 
-class Binlog:
+class Binlog(Source):
     """A MariaDB or MySQL; its binlog says where transactions end, as it has their statements beside the rows."""
 
-    name, worker, begun = "debezium/penstock", "tests.cdc.debezium.worker", "begun"
+    name, begun = "debezium/penstock", "begun"
     points: tuple[str, ...] = ("chunk sent", "chunk durable", "table done", "batch sent", "batch durable", "place saved")
     _SCHEMA = (
         "CREATE TABLE customers (id INT PRIMARY KEY, name TEXT NOT NULL)",
@@ -165,15 +157,14 @@ class Binlog:
     _LEDGER = re.compile(r"INSERT INTO ledger VALUES \((\d+),")
 
     def __init__(self, server: MariaDBServer) -> None:
-        self._server = server
+        self._server, self._binlog = server, BinlogSource(server)
         server.run("USE shop", *self._SCHEMA)
 
-    def capture(self) -> tuple[str, ...]:
-        driver = ("--driver-jar", str(find_mysql_driver())) if self._server.kind == "mysql" else ()
-        return (self._server.kind, f"{self._server.url}/shop", *driver)
+    def command(self) -> Sequence[str]:
+        return *self._binlog.command(), "--heartbeat"
 
     def environment(self) -> Mapping[str, str]:
-        return {"PENSTOCK_DATABASE_PASSWORD": PASSWORD, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+        return self._binlog.environment()
 
     def connect(self) -> Any:
         connection = self._server.connect(database="shop")

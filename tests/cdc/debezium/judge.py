@@ -12,7 +12,7 @@ from typing import Any
 
 import penstock
 from penstock.cdc.debezium.positions import sequence_of
-from tests.cdc.reference import Message, Reference
+from tests.cdc.reference import rows_of
 from tests.mariadb_server import MariaDBServer
 
 
@@ -87,18 +87,7 @@ def _check_version(event: Seen, versions: dict[str, int | None]) -> None:
 
 def folded(events: list[Seen], *, batches: int) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:
     """The tables that the plain reference of the sync makes of them, in so many batches."""
-    reference = Reference()
-    queues: dict[int, list[Seen]] = defaultdict(list)
-    for event in events:
-        queues[event.queue].append(event)
-    for batch in range(batches):
-        reference.apply(
-            Message(queue, event.offset, event.body)
-            for queue, those in queues.items()
-            for event in those[len(those) * batch // batches : len(those) * (batch + 1) // batches]
-        )
-    assert not [table for table, state in reference.tables.items() if state.stopped]
-    return {f"{schema}.{table}": rows for (schema, table), rows in reference.rows().items()}
+    return {f"{schema}.{table}": rows for (schema, table), rows in rows_of(events, batches=batches).items()}
 
 
 def selected(server: MariaDBServer) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:

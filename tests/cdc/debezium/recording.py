@@ -20,7 +20,7 @@ from typing import Any
 from penstock.cdc.debezium.engine import EmbeddedEngine, RecordBatch
 from penstock.infra.cli.main import main as command_line
 from tests.cdc.debezium.judge import comparable, selected
-from tests.cdc.debezium.writers import SCHEMA, Writers
+from tests.cdc.debezium.writers import SCHEMA, BinlogWriters
 from tests.mariadb_server import PASSWORD, USER
 from tests.mysql_server import find_mysql_driver, mysql_server
 from tests.servers import die_with_parent
@@ -45,7 +45,7 @@ def record(target: Path) -> None:
         command = [sys.executable, "-m", __spec__.name, str(journal), "debezium", str(properties), *where]
         environment = {**os.environ, "PENSTOCK_DATABASE_PASSWORD": PASSWORD}
         process = subprocess.Popen([*die_with_parent(), *command], env=environment)
-        writers = Writers(server, count=2, seed=1)
+        writers = BinlogWriters(server, count=2, seed=1)
         try:
             wait_until(journal.exists, "the stream has begun", timeout_s=120)
             writers.start()

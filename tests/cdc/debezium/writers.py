@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import pymysql
 
+from tests.cdc.writers import SqlWriters
 from tests.mariadb_server import MariaDBServer
 
 TABLES = ("orders", "lines", "codes", "visits")
@@ -55,60 +55,33 @@ STEPS: tuple[tuple[str, float], ...] = (
 )
 
 
-class Writers:
-    """Threads with a connection each. Whoever is refused, or cut off, tries something else."""
+class BinlogWriters(SqlWriters):
+    """Writers of the tables above, with savepoints."""
+
+    steps, keys, pause_s = STEPS, _KEYS, _PAUSE_S
+    refusals = (pymysql.MySQLError,)
 
     def __init__(self, server: MariaDBServer, *, count: int, seed: int) -> None:
-        self._server, self._stop = server, threading.Event()
-        self.committed = 0
-        self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._write, args=(random.Random(seed + number),)) for number in range(count)]
+        super().__init__(count=count, seed=seed)
+        self._server = server
 
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+    def connect(self) -> Any:
+        return self._server.connect(database="shop", connect_timeout=5)
 
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+    def is_open(self, connection: Any) -> bool:
+        return bool(connection.open)
 
-    def _write(self, chance: random.Random) -> None:
-        connection: Any = None
-        while not self._stop.wait(_PAUSE_S):
-            try:
-                if connection is None or not connection.open:
-                    connection = self._server.connect(database="shop", connect_timeout=5)
-                self._transaction(connection, chance)
-            except pymysql.MySQLError:  # a restart, a deadlock, a table that is not there yet
-                if connection is not None and connection.open:
-                    connection.close()
-        if connection is not None and connection.open:
-            connection.close()
-
-    def _transaction(self, connection: Any, chance: random.Random) -> None:
+    def transaction(self, connection: Any, chance: random.Random) -> bool:
         connection.begin()
         with connection.cursor() as cursor:
             for _ in range(chance.choice((1, 1, 2, 5))):
-                self._step(cursor, chance)
+                self.step(cursor, chance)
                 if chance.random() < 0.1:
                     cursor.execute("SAVEPOINT here")
-                    self._step(cursor, chance)
+                    self.step(cursor, chance)
                     cursor.execute("ROLLBACK TO SAVEPOINT here")
         if chance.random() < 0.05:
             connection.rollback()
-            return
+            return False
         connection.commit()
-        with self._lock:
-            self.committed += 1
-
-    def _step(self, cursor: Any, chance: random.Random) -> None:
-        [statement] = chance.choices([step for step, _ in STEPS], [weight for _, weight in STEPS])
-        values = {
-            "k": chance.randrange(1, _KEYS),
-            "n": chance.randrange(10**6),
-            "few": chance.randrange(4),
-            "t": f"t{chance.randrange(10**9)} 'ß'\n\t\\",
-            "long": "".join(chance.choices("0123456789abcdef", k=3000)),
-        }
-        cursor.execute(statement.replace(" MOD 7", " %% 7"), values)
+        return True

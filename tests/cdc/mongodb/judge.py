@@ -14,7 +14,7 @@ from penstock.cdc.events.debezium import position_of
 from penstock.cdc.mongodb.documents import json_text
 from penstock.cdc.mongodb.positions import ClusterTime, sequence_of
 from tests.cdc.mongodb.writers import DATABASE
-from tests.cdc.reference import Message, Reference
+from tests.cdc.reference import rows_of
 from tests.mongodb_server import MongoDBServer
 
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
@@ -113,18 +113,11 @@ def check_stream(events: Sequence[Seen], told: Sequence[Told]) -> None:
 
 def folded(events: Sequence[Seen], *, batches: int) -> dict[str, dict[str, str]]:
     """The tables that the plain reference of the sync makes of them, in so many batches: documents by id."""
-    reference = Reference()
-    queues: dict[int, list[Seen]] = {}
-    for event in events:
-        queues.setdefault(event.queue, []).append(event)
-    for batch in range(batches):
-        reference.apply(
-            Message(queue, event.offset, event.body)
-            for queue, those in queues.items()
-            for event in those[len(those) * batch // batches : len(those) * (batch + 1) // batches]
-        )
-    assert not [table for table, state in reference.tables.items() if state.stopped]
-    return {table: {row["_id"]: row["document"] for row in rows.values()} for (_, table), rows in reference.rows().items() if rows}
+    return {
+        table: {row["_id"]: row["document"] for row in rows.values()}
+        for (_, table), rows in rows_of(events, batches=batches).items()
+        if rows
+    }
 
 
 def found_in(server: MongoDBServer) -> dict[str, dict[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
+from tests.cdc.writers import Writers
 from tests.mongodb_server import MongoDBServer
 
 DATABASE = "shop"
@@ -25,47 +25,27 @@ def load(server: MongoDBServer) -> None:
         db.accounts.insert_many([{"_id": number, "balance": BALANCE} for number in range(ACCOUNTS)])
 
 
-class Writers:
-    """Threads that write until they are stopped. A server that is away is waited for."""
+class MongoWriters(Writers):
+    """Writers of these collections. A server that is away is waited for."""
 
     def __init__(self, server: MongoDBServer, *, count: int, seed: int, imaged: bool = False) -> None:
         """``imaged``: change only documents whose changes tell them as they are then."""
+        super().__init__(count=count, seed=seed)
         self._server, self._imaged = server, imaged
-        self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._write, args=(number, random.Random(seed + number))) for number in range(count)
-        ]
-        self.failure: BaseException | None = None
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Raises what has ended a writer."""
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join()
-        if self.failure is not None:
-            raise self.failure
 
     def _write(self, number: int, chance: random.Random) -> None:
         from pymongo.errors import PyMongoError
 
         count = 0
-        try:
-            while not self._stopped.is_set():
-                try:
-                    with self._server.client() as client:
-                        while not self._stopped.is_set():
-                            count += 1
-                            self._once(client, number, count, chance)
-                            self._stopped.wait(chance.random() * 0.02)
-                except PyMongoError:  # the server crashes, or two transactions meet
-                    self._stopped.wait(0.05)
-        except BaseException as error:
-            self.failure = error
-            raise
+        while not self._stopped.is_set():
+            try:
+                with self._server.client() as client:
+                    while not self._stopped.is_set():
+                        count += 1
+                        self._once(client, number, count, chance)
+                        self._stopped.wait(chance.random() * 0.02)
+            except PyMongoError:  # the server crashes, or two transactions meet
+                self._stopped.wait(0.05)
 
     def _once(self, client: Any, writer: int, count: int, chance: random.Random) -> None:
         db = client[DATABASE]

@@ -12,7 +12,7 @@ import psycopg
 import penstock
 from penstock.cdc.events.debezium import position_of
 from penstock.cdc.postgres.pgoutput import Begin, Delete, Insert, Relation, Truncate, Update, decode
-from tests.cdc.reference import Message, Reference
+from tests.cdc.reference import rows_of
 
 
 @dataclass(frozen=True)
@@ -100,18 +100,7 @@ def expected_changes(dsn: str, slot: str, publication: str, since_lsn: int) -> l
 
 def folded(events: list[Seen], *, batches: int) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:
     """The tables that the plain reference of the sync makes of them, in so many batches."""
-    reference = Reference()
-    queues: dict[int, list[Seen]] = defaultdict(list)
-    for event in events:
-        queues[event.queue].append(event)
-    for batch in range(batches):
-        reference.apply(
-            Message(queue, event.offset, event.body)
-            for queue, those in queues.items()
-            for event in those[len(those) * batch // batches : len(those) * (batch + 1) // batches]
-        )
-    assert not [table for table, state in reference.tables.items() if state.stopped]
-    return {f"{schema}.{table}": rows for (schema, table), rows in reference.rows().items()}
+    return {f"{schema}.{table}": rows for (schema, table), rows in rows_of(events, batches=batches).items()}
 
 
 def selected(dsn: str) -> dict[str, dict[tuple[Any, ...], dict[str, Any]]]:

@@ -14,7 +14,7 @@ from penstock.cdc.postgres.stream import ReplicationStream
 from penstock.log import TopicLimits
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
-from tests.cdc.postgres.killing import POINTS
+from tests.cdc.postgres.kill_source import PostgresSource
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -234,7 +234,7 @@ def test_a_capture_that_ends_at_each_of_its_points_goes_on(
         if reached == point:
             raise KeyboardInterrupt
 
-    points = [point.partition(":")[0] for point in POINTS]
+    points = [point.partition(":")[0] for point in (*PostgresSource.begins_at, *PostgresSource.points)]
     for number, point in enumerate(points):
         with monkeypatch.context() as patch:
             patch.setattr("penstock.cdc.postgres.PostgresCapture", partial(PostgresCapture, reached=partial(end_at, point)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import psycopg
+
+from tests.cdc.writers import SqlWriters
 
 TABLES = ("public.orders", "public.lines", "sales.codes", "public.visits")
 SCHEMA = """
@@ -53,56 +54,30 @@ STEPS = (
 )  # fmt: skip
 
 
-class Writers:
-    """Threads with a connection each. Whoever is refused, or cut off, tries something else."""
+class PostgresWriters(SqlWriters):
+    """Writers of the tables above, with savepoints."""
+
+    steps, keys, pause_s = STEPS, _KEYS, _PAUSE_S
+    refusals = (psycopg.OperationalError, psycopg.IntegrityError)
 
     def __init__(self, dsn: str, *, count: int, seed: int) -> None:
-        self._dsn, self._stop = dsn, threading.Event()
-        self.committed = 0
-        self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._write, args=(random.Random(seed + number),)) for number in range(count)]
+        super().__init__(count=count, seed=seed)
+        self._dsn = dsn
 
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._dsn, connect_timeout=5)
 
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+    def is_open(self, connection: psycopg.Connection[Any]) -> bool:
+        return not (connection.broken or connection.closed)
 
-    def _write(self, chance: random.Random) -> None:
-        connection: psycopg.Connection[Any] | None = None
-        while not self._stop.wait(_PAUSE_S):
-            try:
-                if connection is None or connection.broken or connection.closed:
-                    connection = psycopg.connect(self._dsn, connect_timeout=5)
-                self._transaction(connection, chance)
-            except (psycopg.OperationalError, psycopg.IntegrityError):  # a restart, a deadlock, a key that another has taken
-                if connection is not None and not connection.closed:
-                    connection.close()
-        if connection is not None:
-            connection.close()
-
-    def _transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    def transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> bool:
         with connection.transaction():
             for _ in range(chance.choice((1, 1, 2, 5))):
-                self._step(connection, chance)
+                self.step(connection, chance)
                 if chance.random() < 0.1:
                     with connection.transaction(force_rollback=True):  # a savepoint
-                        self._step(connection, chance)
+                        self.step(connection, chance)
             if chance.random() < 0.05:
                 raise psycopg.Rollback
-        with self._lock:
-            self.committed += 1
-
-    def _step(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        [statement] = chance.choices([step for step, _ in STEPS], [weight for _, weight in STEPS])
-        values = {
-            "k": chance.randrange(1, _KEYS),
-            "o": chance.randrange(1, _KEYS),
-            "n": chance.randrange(10**6),
-            "t": f"t{chance.randrange(10**9)} 'ß'\n\t\\",
-            "long": "".join(chance.choices("0123456789abcdef", k=3000)),
-        }
-        connection.execute(statement.encode(), values)
+            return True
+        return False

@@ -19,8 +19,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.cdc.sync.options import STEPS
-from tests.cdc.postgres.killing import POINTS as CAPTURE_POINTS
-from tests.cdc.postgres.killing import Run, killed_at
+from tests.cdc.killing import KillRun, killed_at
+from tests.cdc.postgres.kill_source import PostgresSource, postgres_source
 from tests.cdc.sync.crashes import ASIDE_POINTS, COMPACT_POINTS, POINTS
 from tests.postgres_server import find_postgres
 from tests.processes.syncing.syncs import ANY, Syncs
@@ -32,7 +32,9 @@ Kills = Counter[tuple[str, str]]
 def captures(folder: Path, chance: random.Random, kills: int) -> Kills:
     """A capture that is killed so often, or its server is."""
     folder.mkdir()
-    return killed_at(folder, chance, [Run.at_random] * (kills - len(CAPTURE_POINTS)))
+    points = len(PostgresSource.begins_at) + len(PostgresSource.points)
+    with postgres_source() as source:
+        return killed_at(source, folder, chance, [KillRun.at_random] * (kills - points))
 
 
 def writes(folder: Path) -> Kills:
