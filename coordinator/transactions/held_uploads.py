@@ -17,7 +17,7 @@ async def held_jobs(cells: Cells, jobs: Collection[str]) -> frozenset[str]:
     An upload without a row was never begun, or is finished: its age decides.
     """
     by_member: dict[str, dict[str, str]] = {}
-    for job in jobs:
+    for job in sorted(jobs):
         try:
             transaction = transaction_of(job) or ""
             by_member.setdefault(member_of(transaction), {})[transaction] = job

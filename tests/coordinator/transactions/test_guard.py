@@ -30,7 +30,12 @@ DAY_S = 24 * 3600.0
 class Table(MemoryTable):
     silent = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
     async def get(self, key: str) -> Cell | None:
+        self.asked.append(key)
         if self.silent and key.startswith("transactions/"):
             raise StoreUnavailable("no answer", object=key)
         return await super().get(key)
@@ -205,3 +210,17 @@ def test_without_anybody_to_ask_all_is_held() -> None:
 
 async def _all(jobs: list[str]) -> list[str]:
     return list(await all_held(jobs))
+
+
+def test_cells_are_asked_in_an_order_of_their_own() -> None:
+    """A set of jobs has another order in every process: simulated runs could not be played again."""
+
+    async def work(world: World) -> None:
+        jobs = [job_of(f"{number:032x}") for number in range(1 << 120, 9 << 120, 1 << 120)]
+        await held_jobs(world.coordination.cells, jobs)
+        asked, world.table.asked = world.table.asked, []
+        await held_jobs(world.coordination.cells, jobs[::-1])
+        assert len(set(asked)) == len(jobs)
+        assert world.table.asked == asked
+
+    play(work)
