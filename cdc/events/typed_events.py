@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from ...log.errors import InvalidArgument
 from ...log.schema.arrow_types import type_of_arrow
-from ...log.schema.fields import ArrayType, Field, MapType, PrimitiveType, StructType, type_text
+from ...log.schema.fields import ArrayType, Field, MapType, PrimitiveType, StructType
 from ...log.schema.value_column import ValueColumn
 from .debezium import OPERATIONS, ChangeEvent
 from .sources import TableId, source_of
@@ -90,7 +90,7 @@ def column_types(value: pa.StructType) -> Mapping[str, str]:
     found = {}
     for field in value.field("after").type:
         try:
-            found[field.name] = normal_type(type_text(type_of_arrow(field.type, field.name)))
+            found[field.name] = normal_type(str(type_of_arrow(field.type, field.name)))
         except InvalidArgument:
             found[field.name] = "string"
     return found

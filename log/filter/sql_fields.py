@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from ..errors import InvalidArgument
 from ..limits import plain
 from ..schema.arrow_types import arrow_type, type_of_arrow
-from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, PrimitiveType, StructType, type_text
+from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, PrimitiveType, StructType
 from ..schema.fields import Field as SchemaField
 from ..schema.topic_schema import TopicSchema
 from .sql_expressions import FieldReference, Scalar
@@ -98,11 +98,11 @@ class FieldValues:
 
     def refusal(self, observed: str) -> InvalidArgument:
         if _is_number(self.type):
-            expected = f"{type_text(self.type)} is compared with numbers"
+            expected = f"{self.type} is compared with numbers"
         elif isinstance(self.type, PrimitiveType) and self.type in _WITH:
             expected = _WITH[self.type]
         else:
-            expected = f"of {type_text(self.type)} only IS NULL and IS NOT NULL are asked"
+            expected = f"of {self.type} only IS NULL and IS NOT NULL are asked"
         return InvalidArgument(
             "the comparison has no meaning for the field's type",
             operation="filter",
@@ -127,7 +127,7 @@ class FieldValues:
         elif self.type == other.type and (self.type in _TIMES or (self.type is PrimitiveType.STRING and symbol == "=")):
             left, right = self.values, other.values
         else:
-            raise self.refusal(f"{symbol} {other.field.name}, which is {type_text(other.type)}")
+            raise self.refusal(f"{symbol} {other.field.name}, which is {other.type}")
         return _ON_COLUMNS[symbol](left, right)
 
     def _time(self, symbol: str, text: str) -> pa.Scalar:

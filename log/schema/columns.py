@@ -18,7 +18,7 @@ from ..errors import InvalidArgument
 from ..limits import plain
 from .arrow_types import arrow_type
 from .checks import checked_years, repeated_keys
-from .fields import ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join, type_text
+from .fields import ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .stored_columns import FlattenedParts
 from .topic_schema import TopicSchema
 from .values import BadValue, ConvertedRows
@@ -101,7 +101,7 @@ def _misfit(found: pa.DataType, type_: FieldType, path: str, ignore_extra: bool)
         case PrimitiveType() if any(fits(found) for fits in _FAMILIES[type_]):
             return []
     kind = f"{found} without a zone" if pa.types.is_timestamp(found) and found.tz is None else found
-    return [f"{path} is {kind}, not {type_text(type_)}"]
+    return [f"{path} is {kind}, not {type_}"]
 
 
 def _is_list(found: pa.DataType) -> bool:
@@ -155,7 +155,7 @@ def _column(given: pa.Array | None, field: Field, path: str, rows: Rows, bad: di
     )
     if not field.nullable and array.null_count:
         for number in np.flatnonzero(np.asarray(array.is_null())):
-            bad.setdefault(int(rows[number]), BadValue(path, f"{type_text(field.type)} not null", "NULL"))
+            bad.setdefault(int(rows[number]), BadValue(path, f"{field.type} not null", "NULL"))
     return array
 
 
@@ -215,7 +215,7 @@ def _plain(given: pa.Array, type_: PrimitiveType | DecimalType, path: str, rows:
             _cast(given.slice(number, 1), wanted)
         except _REFUSED:
             misfit[number] = True
-            bad.setdefault(int(rows[number]), BadValue(path, type_text(type_), f"the {given.type} {_shown(given[number])}"))
+            bad.setdefault(int(rows[number]), BadValue(path, str(type_), f"the {given.type} {_shown(given[number])}"))
     return _spread(_cast(given.filter(pa.array(~misfit)), wanted), pa.array(misfit))
 
 

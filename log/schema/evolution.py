@@ -25,7 +25,6 @@ from .fields import (
     field_text,
     join,
     parts_of,
-    type_text,
     walk,
     with_parts,
 )
@@ -148,7 +147,7 @@ class _Step:
             beside = path.removesuffix(field.name)
             renamed = any(old.startswith(beside) and name == field.name for old, name in self.rename.items())
             again = None if renamed else wanted.get(field.name)
-            if again is not None and type_text(again.type) == type_text(field.type):
+            if again is not None and str(again.type) == str(field.type):
                 raise _refusal(
                     "the new schema still has the field that is to retire",
                     path,
@@ -191,8 +190,8 @@ class _Step:
             raise _refusal(
                 "the field's type cannot change in this way",
                 path,
-                expected=f"{type_text(old)}{_wider_text(old)}",
-                observed=type_text(new),
+                expected=f"{old}{_wider_text(old)}",
+                observed=str(new),
                 hint="add a field of the other type, and retire this one",
             )
         return new
@@ -302,7 +301,7 @@ def _of_field(old: Field, new: Field, path: str, version: int) -> str | None:
             if (found := _of_field(before, behind, join(path, before.name), version)) is not None:
                 return found
         return None
-    return None if holds(new.type, old.type) else f"{path} changes from {type_text(old.type)} to {type_text(new.type)}"
+    return None if holds(new.type, old.type) else f"{path} changes from {old.type} to {new.type}"
 
 
 # --- The difference, for people -------------------------------------------------------------------------------------------------------
@@ -330,10 +329,10 @@ def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) ->
         if parts_of(old.type):
             yield from _changes(parts_of(old.type), parts_of(new.type), path)
         elif old.type != new.type:
-            yield SchemaChange(ChangeKind.WIDENED, path, f"{type_text(old.type)} to {type_text(new.type)}")
+            yield SchemaChange(ChangeKind.WIDENED, path, f"{old.type} to {new.type}")
     for new in by_id.values():
         if not new.retired:
-            yield SchemaChange(ChangeKind.ADDED, join(under, new.name), type_text(new.type))
+            yield SchemaChange(ChangeKind.ADDED, join(under, new.name), str(new.type))
 
 
 def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
@@ -349,5 +348,5 @@ def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
 
 
 def _shallow(field: Field) -> str:
-    kind = type(field.type).__name__.removesuffix("Type").lower() if parts_of(field.type) else type_text(field.type)
+    kind = type(field.type).__name__.removesuffix("Type").lower() if parts_of(field.type) else str(field.type)
     return kind if field.nullable else f"{kind} not null"

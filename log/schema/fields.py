@@ -39,12 +39,18 @@ class DecimalType:
     precision: int
     scale: int = 0
 
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
 
 @dataclass(frozen=True, slots=True)
 class StructType:
     """Named fields."""
 
     fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"struct<{', '.join(field_text(field, ': ') for field in self.live)}>"
 
     @property
     def live(self) -> tuple[Field, ...]:
@@ -70,6 +76,9 @@ class ArrayType:
 
     element: Field
 
+    def __str__(self) -> str:
+        return f"array<{self.element.type}>"
+
 
 @dataclass(frozen=True, slots=True)
 class MapType:
@@ -78,8 +87,12 @@ class MapType:
     key: Field
     value: Field
 
+    def __str__(self) -> str:
+        return f"map<{self.key.type}, {self.value.type}>"
+
 
 FieldType: TypeAlias = PrimitiveType | DecimalType | StructType | ArrayType | MapType
+"""The text of each is Spark's SQL, without retired fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,17 @@ class Field:
     """The schema version that retired it; 0: it is in use."""
     former_names: tuple[str, ...] = ()
     """Oldest first. Older producers go on using them."""
+
+
+def array_of(element: FieldType) -> ArrayType:
+    """An array whose elements may be NULL."""
+    return ArrayType(Field(ELEMENT, element))
+
+
+def decimal_of(precision: int, scale: int) -> DecimalType | None:
+    """None: there is no such decimal."""
+    fits = 1 <= precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= precision
+    return DecimalType(precision, scale) if fits else None
 
 
 def parts_of(type_: FieldType) -> tuple[Field, ...]:
@@ -136,26 +160,11 @@ def join(under: str, name: str) -> str:
     return f"{under}.{name}" if under else name
 
 
-def type_text(type_: FieldType) -> str:
-    """A type in Spark's SQL, without retired fields."""
-    match type_:
-        case DecimalType(precision, scale):
-            return f"decimal({precision},{scale})"
-        case StructType():
-            return f"struct<{', '.join(field_text(field, ': ') for field in type_.live)}>"
-        case ArrayType(element):
-            return f"array<{type_text(element.type)}>"
-        case MapType(key, value):
-            return f"map<{type_text(key.type)}, {type_text(value.type)}>"
-        case kind:
-            return str(kind)
-
-
 def field_text(field: Field, between: str = " ") -> str:
     """A field in Spark's SQL: ``amount decimal(12,2) not null``."""
     name = field.name if _IDENTIFIER.fullmatch(field.name) else f"`{field.name.replace('`', '``')}`"
     doc = field.doc.replace("\\", "\\\\").replace("'", "\\'")
-    return f"{name}{between}{type_text(field.type)}{'' if field.nullable else ' not null'}" + (f" comment '{doc}'" if doc else "")
+    return f"{name}{between}{field.type}{'' if field.nullable else ' not null'}" + (f" comment '{doc}'" if doc else "")
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import Field, FieldType, PrimitiveType, StructType, type_text
+from .fields import Field, FieldType, PrimitiveType, StructType
 from .topic_schema import TopicSchema
 
 _TEXTS: frozenset[FieldType] = frozenset(
@@ -63,7 +63,7 @@ def _check_path(path: str, schema: TopicSchema | None, types: frozenset[FieldTyp
             operation="topic settings",
             object=plain(path),
             expected=f"a field of type {', '.join(sorted(map(str, types)))}",
-            observed="no such field" if not found else type_text(found[-1].type),
+            observed="no such field" if not found else str(found[-1].type),
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join, type_text
+from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .topic_schema import TopicSchema
 
 _OPERATION = "read a value's JSON"
@@ -99,7 +99,7 @@ def _read(found: Any, type_: FieldType, path: str) -> Any:  # noqa: ANN401 - of 
             "the JSON is no value of the topic's schema",
             operation=_OPERATION,
             object=path or "the value",
-            expected=type_text(type_),
+            expected=str(type_),
             observed=str(found) if isinstance(found, Decimal) else plain(found),
             hint=_HINTS.get(type_) if isinstance(type_, PrimitiveType) else None,
         ) from error

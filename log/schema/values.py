@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..limits import SHOWN_CHARS_MAX, plain
 from .arrow_types import arrow_type
 from .checks import checked_years, repeated_keys
-from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join, type_text
+from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .rules import is_name
 from .topic_schema import TopicSchema
 
@@ -112,7 +112,7 @@ def _column(values: Values, field: Field, path: str, places: _Places) -> pa.Arra
     array = _of_type(values, field.type, path, places)
     if not field.nullable and array.null_count:
         for number in np.flatnonzero(np.asarray(array.is_null())):
-            places.note(int(number), BadValue(path, f"{type_text(field.type)} not null", "NULL"))
+            places.note(int(number), BadValue(path, f"{field.type} not null", "NULL"))
     return array
 
 
@@ -187,13 +187,13 @@ def _fitting(value: object, type_: PrimitiveType | DecimalType, allowed: set[typ
 def _wanted(type_: FieldType, value: object) -> str:
     match type_:
         case DecimalType() if isinstance(value, float):
-            return f"{type_text(type_)} (a Decimal or an int)"
+            return f"{type_} (a Decimal or an int)"
         case PrimitiveType.TIMESTAMP:
             return "timestamp (a datetime with a zone)"
         case PrimitiveType.TIMESTAMP_NTZ:
             return "timestamp_ntz (a datetime without a zone)"
         case _:
-            return type_text(type_)
+            return str(type_)
 
 
 def _shown(value: object) -> str:
@@ -353,7 +353,7 @@ def _checked(values: Values, classes: tuple[type, ...], type_: FieldType, path: 
     for number, value in enumerate(values):
         fits = isinstance(value, classes)
         if not fits and value is not None:
-            places.note(number, BadValue(path, type_text(type_), _shown(value)))
+            places.note(number, BadValue(path, str(type_), _shown(value)))
         made.append(value if fits else None)
     return made
 

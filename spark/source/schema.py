@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...consumers.ranges.planned_columns import PlannedSchema
 from ...log.message.message import VALUE
 from ...log.read.projection import projection_of
-from ...log.schema.fields import StructType, type_text
+from ...log.schema.fields import StructType
 
 _TYPES = {
     "queue": "int",
@@ -30,5 +30,5 @@ _TYPES = {
 def ddl(columns: Sequence[str], planned: PlannedSchema | None = None) -> str:
     """The columns as Spark's DDL, with only the requested fields of ``value``."""
     shown = projection_of(list(columns), None if planned is None else planned.schema)
-    types = _TYPES if shown.schema is None else {**_TYPES, VALUE: type_text(StructType(shown.schema.live))}
+    types = _TYPES if shown.schema is None else {**_TYPES, VALUE: str(StructType(shown.schema.live))}
     return ", ".join(f"`{name}` {types[name]}" for name in shown.names)

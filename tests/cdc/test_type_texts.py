@@ -17,7 +17,6 @@ from penstock.cdc.targets import Target, TargetColumn, TargetOwner
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema import evolution
 from penstock.log.schema.ddl import parse_ddl
-from penstock.log.schema.fields import type_text
 
 SPELLINGS = {
     "boolean": "boolean",
@@ -145,7 +144,7 @@ def of_target(text: str) -> str:
 
 
 def of_topic(text: str) -> str:
-    return type_text(parse_ddl(f"x {text}")[0].type)
+    return str(parse_ddl(f"x {text}")[0].type)
 
 
 @pytest.mark.parametrize("text", SPELLINGS)

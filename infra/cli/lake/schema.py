@@ -153,14 +153,13 @@ def _tell(session: CommandSession, topic: str, before: TopicSchema, after: Topic
 
 def _fields(schema: TopicSchema) -> list[dict[str, object]]:
     from ....log.schema.evolution import live
-    from ....log.schema.fields import type_text
 
     return [
         {
             "id": field.id,
             "path": path,
             "stored_name": field.stored_name,
-            "type": type_text(field.type),
+            "type": str(field.type),
             "nullable": field.nullable,
             "former_names": list(field.former_names),
             "comment": field.doc,

@@ -12,7 +12,9 @@ import pytest
 from penstock.cdc.events.debezium import ChangeEvent
 from penstock.cdc.events.typed_events import typed_events
 from penstock.cdc.postgres.envelopes import EnvelopeMessage
-from penstock.cdc.postgres.typed_events import CatalogColumn, TypedEvents, fields_of_table
+from penstock.cdc.postgres.typed_events import CatalogColumn, TypedEvents, evolved_fields, fields_of_table
+from penstock.log.errors import InvalidArgument
+from penstock.log.schema.topic_schema import first_schema
 
 SOURCE = {"db": "shop", "schema": "public", "table": "orders", "ts_us": 0, "snapshot": "false", "txId": 1, "lsn": 1}
 
@@ -33,6 +35,12 @@ def test_what_did_not_fit_before_says_nothing_of_the_row_after() -> None:
     assert fitting.row == {"id": 1, "day": date(2026, 11, 22)}
     unfit = change(new, old, old)
     assert unfit.row == unfit.key == {"id": 1, "day": "infinity"}
+
+
+def test_a_refused_type_is_named_as_in_the_schema() -> None:
+    topic = first_schema(fields_of_table([CatalogColumn("id", "bigint"), CatalogColumn("n", "numeric", 5, 1)], ["id"]))
+    with pytest.raises(InvalidArgument, match=r"expected: decimal\(5,1\); observed: decimal\(5,2\)"):
+        evolved_fields(topic, [CatalogColumn("id", "bigint"), CatalogColumn("n", "numeric", 5, 2)], ["id"])
 
 
 def after(column: CatalogColumn, value: str) -> tuple[object, object]:
