@@ -14,6 +14,7 @@ import msgspec
 from ..log.errors import CallError, InvalidArgument
 from ..log.format.forms import converted
 from ..log.format.stored_json import Number
+from ..log.schema.fields import FieldType
 from .changes import ALWAYS
 from .events.connect import ColumnForm as Form
 from .events.connect import declared_type
@@ -63,7 +64,7 @@ class TargetRefused(CallError):
 class TableDeclarations:
     """The user's declarations about tables."""
 
-    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, FieldType]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     forms: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
     """The encoding of a column in events without a schema for it, by table and column."""
@@ -85,7 +86,7 @@ class TargetColumn:
     """A column of a target."""
 
     name: str
-    type: str
+    type: FieldType
 
 
 class _ProgressForm(msgspec.Struct, frozen=True):
@@ -168,7 +169,7 @@ class Target:
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key)
 
-    def type_of(self, name: str) -> str | None:
+    def type_of(self, name: str) -> FieldType | None:
         return next((column.type for column in self.columns if column.name == name), None)
 
     def having(self, columns: Iterable[TargetColumn]) -> Target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...log.schema.fields import FieldType
 from ..events.connect import ConnectRowSchema
 from ..events.debezium import ChangeEvent
 from ..events.patterns import exactness, is_pattern, matches
@@ -49,7 +50,7 @@ class ColumnRules:
             types=None if change.types is None else self.types(change.types),
         )
 
-    def types(self, told: Mapping[str, str]) -> dict[str, str]:
+    def types(self, told: Mapping[str, FieldType]) -> dict[str, FieldType]:
         return {name: kind for name, kind in told.items() if self._typed(name)}
 
     @property

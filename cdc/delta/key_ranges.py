@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...log.schema.arrow_types import arrow_type
 from ..changes import Key
-from ..events.types import arrow_type
 from ..targets import Target
 
 Range: TypeAlias = tuple[Any, Any]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...log.errors import InvalidArgument
-from ..events.types import normal_type
+from ..events.target_types import parse_target_type
 from .key_ranges import KeyRanges
 
 _READER, _WRITER = 1, 2
@@ -80,7 +80,7 @@ def _is_plain_type(kind: Any) -> bool:  # noqa: ANN401 - a name, or a document
     if not isinstance(kind, str):
         return kind["type"] == "array" and kind["containsNull"] and _is_plain_type(kind["elementType"])
     try:
-        normal_type(kind)
+        parse_target_type(kind)
     except InvalidArgument:
         return False
     return True

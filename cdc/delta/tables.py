@@ -11,9 +11,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
+from ...log.schema.arrow_types import arrow_type, type_of_arrow
+from ...log.schema.fields import FieldType
 from ..changes import Key, TargetRow
-from ..events.arrays import array_of
-from ..events.types import arrow_type, normal_type
+from ..events.target_types import target_type_of_arrow
 from ..fold.fold_result import LastTruncate
 from ..targets import (
     APP_ID,
@@ -312,7 +313,7 @@ class DeltalakeTargets:
 def existing_target_of(table: DeltaTable) -> ExistingTarget:
     columns, others = [], []
     for one in schema_of(table):
-        kind = _type_name(one.type)
+        kind = _column_type(one.type)
         if kind is None or one.name.startswith("__"):
             others.append(one.name)
         else:
@@ -381,18 +382,7 @@ def _commit_of(commit: Mapping[str, Any]) -> TableCommit:
     return TableCommit(commit["version"], commit["operation"], commit.get(_METADATA))
 
 
-def _type_name(kind: pa.DataType) -> str | None:
-    """The `normal_type` of a column; None for a type that a sync cannot write."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_decimal(kind):
-        return normal_type(f"decimal({kind.precision},{kind.scale})")
-    if types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind):
-        element = _type_name(kind.value_type) if kind.value_field.nullable else None
-        return None if element is None else array_of(element)
-    simple = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date")
-    kind = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.large_string(): pa.string()}.get(kind, kind)
-    return next((name for name in simple if arrow_type(name) == kind), None)
+def _column_type(kind: pa.DataType) -> FieldType | None:
+    """None for a type that a sync cannot write, such as arrays without NULL."""
+    found = target_type_of_arrow(kind)
+    return found if found is not None and found == type_of_arrow(kind, "") else None

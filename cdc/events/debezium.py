@@ -12,6 +12,7 @@ import msgspec
 
 from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
+from ...log.schema.fields import FieldType
 from .connect import ConnectRowSchema, schema_of_envelope, schema_of_key
 from .connect.schema import member
 from .sources import TableId, source_of
@@ -46,7 +47,7 @@ class ChangeEvent(NamedTuple):
     time_us: int | None = None
     schema_of_key: ConnectRowSchema | None = None
     schema_of_row: ConnectRowSchema | None = None
-    types: Mapping[str, str] | None = None
+    types: Mapping[str, FieldType] | None = None
     """The columns' types, by Spark's names, in a topic with a schema. Values are Python's own then."""
     modes: bool = False
     """Whether a Debezium connector wrote it, whose modes decide how types are written."""

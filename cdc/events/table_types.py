@@ -15,8 +15,9 @@ from hashlib import blake2b
 from ...log.errors import DataDamaged, InvalidArgument
 from ...log.format.stored_json import StoredForm, parse_stored
 from ...log.paths import topic_folder
-from .type_widening import widest
-from .types import normal_type
+from ...log.schema.fields import FieldType, PrimitiveType
+from ...log.schema.widening import widest
+from .target_types import parse_target_type
 
 CAPTURES = "captures/"
 _FORMAT = 1
@@ -26,15 +27,16 @@ _NAME = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class TableTypes:
-    """The types of one table's columns, by Spark's names."""
+    """The types of one table's columns."""
 
     schema: str
     table: str
-    columns: Mapping[str, str]
+    columns: Mapping[str, FieldType]
 
     @cached_property
     def data(self) -> bytes:
-        said = {"format": _FORMAT, "schema": self.schema, "table": self.table, "columns": dict(self.columns)}
+        columns = {name: str(type_) for name, type_ in self.columns.items()}
+        said = {"format": _FORMAT, "schema": self.schema, "table": self.table, "columns": columns}
         return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
 
     @cached_property
@@ -72,9 +74,9 @@ def decode_types(data: bytes, name: str, *, where: str) -> TableTypes:
     return TableTypes(form.schema, form.table, {column: _known(type_) for column, type_ in form.columns.items()})
 
 
-def joined_types(tables: Iterable[TableTypes]) -> dict[str, str]:
+def joined_types(tables: Iterable[TableTypes]) -> dict[str, FieldType]:
     """The types of columns that hold the values of all these forms of a table."""
-    found: dict[str, str] = {}
+    found: dict[str, FieldType] = {}
     for table in tables:
         for column, type_ in table.columns.items():
             found[column] = widest(found.get(column, type_), type_)
@@ -85,8 +87,8 @@ def _name_of(data: bytes) -> str:
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _known(type_: str) -> str:
+def _known(type_: str) -> FieldType:
     try:
-        return normal_type(type_)
+        return parse_target_type(type_)
     except InvalidArgument:
-        return "string"
+        return PrimitiveType.STRING

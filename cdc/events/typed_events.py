@@ -24,12 +24,11 @@ from typing import Any
 import pyarrow as pa
 
 from ...log.errors import InvalidArgument
-from ...log.schema.arrow_types import type_of_arrow
-from ...log.schema.fields import ArrayType, Field, MapType, PrimitiveType, StructType
+from ...log.schema.fields import ArrayType, Field, FieldType, MapType, PrimitiveType, StructType
 from ...log.schema.value_column import ValueColumn
 from .debezium import OPERATIONS, ChangeEvent
 from .sources import TableId, source_of
-from .types import normal_type
+from .target_types import target_type_of_arrow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -66,7 +65,7 @@ class TypedEvent:
     """A row with a change."""
 
     row: Mapping[str, Any]
-    types: Mapping[str, str]
+    types: Mapping[str, FieldType]
 
     @property
     def source(self) -> TableId | None:
@@ -85,15 +84,9 @@ def typed_events(value: pa.StructArray) -> Iterator[TypedEvent | None]:
         yield None if row is None else TypedEvent(row, types)
 
 
-def column_types(value: pa.StructType) -> Mapping[str, str]:
-    """Spark's names; text for what a target cannot have."""
-    found = {}
-    for field in value.field("after").type:
-        try:
-            found[field.name] = normal_type(str(type_of_arrow(field.type, field.name)))
-        except InvalidArgument:
-            found[field.name] = "string"
-    return found
+def column_types(value: pa.StructType) -> Mapping[str, FieldType]:
+    """Text for what a target cannot have."""
+    return {field.name: target_type_of_arrow(field.type) or PrimitiveType.STRING for field in value.field("after").type}
 
 
 def _change(event: TypedEvent) -> ChangeEvent:

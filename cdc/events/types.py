@@ -1,6 +1,6 @@
-"""Types of columns, and the exact conversion of events' values to them: an unfit value is refused, never rounded.
+"""The exact conversion of events' values to the types of columns: an unfit value is refused, never rounded.
 
-Types have Spark SQL's names. Converters take JSON's values, with decimals as `Decimal`, or Python's own value of the type.
+Converters take JSON's values, with decimals as `Decimal`, or Python's own value of the type.
 """
 
 from __future__ import annotations
@@ -9,19 +9,16 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
-from ...log.errors import InvalidArgument
-from .arrays import array_of, each, element_of
+from ...log.schema.fields import DecimalType, FieldType, PrimitiveType
 from .floats import double, single
 from .placeholders import UnavailablePlaceholder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from .target_types import element_of
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -29,27 +26,17 @@ KEEP: Final[EllipsisType] = ...
 """The mark of a value that the event does not have, so that the row keeps its own."""
 _DEBEZIUM = UnavailablePlaceholder.of()
 
-_INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_ALIASES = {
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
-    "real": "float",
-    "numeric": "decimal(10,0)",
-    "dec": "decimal(10,0)",
-    "decimal": "decimal(10,0)",
-    "timestamp_ltz": "timestamp",
-    "bool": "boolean",
-    "text": "string",
+_BITS: Mapping[FieldType, int] = {
+    PrimitiveType.TINYINT: 8,
+    PrimitiveType.SMALLINT: 16,
+    PrimitiveType.INT: 32,
+    PrimitiveType.BIGINT: 64,
 }
-_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
-_SIMPLE = {"boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
 _FRACTION = re.compile(r"[.,](\d{6})(\d+)")
 _BEYOND = re.compile(
     r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*[.,]\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
 )
-TEMPORAL = ("date", "timestamp", "timestamp_ntz")
+TEMPORAL = (PrimitiveType.DATE, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
 _USUAL_CHARACTERS = 32
 """No text shorter than ``2026-11-20 12:17:33.190844+00:00`` has room for more than six digits elsewhere."""
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
@@ -63,7 +50,6 @@ _SAYS_NOTHING = (
     "Python int too large",
 )
 _PLAIN = 20_000
-_SHOWN = 200
 _LEVELS = 200
 
 
@@ -82,96 +68,10 @@ class UnfitTime(UnfitValue):
     """A time that no column of its type can hold: infinite, in no year from 1 to 9999, or more precise than microseconds."""
 
 
-def normal_type(name: str) -> str:
-    """The one spelling of a type's name. Raises `InvalidArgument` for a type that no target's column can have."""
-    if (found := _normal(name)) is None:
-        raise InvalidArgument(
-            "this is no type that a column of a target can have",
-            expected=f"decimal(p,s), {', '.join(sorted([*_SIMPLE, *_INTEGERS]))}, or array<…> of these",
-            observed=repr(name[:_SHOWN]),
-            hint="maps and structs are written as JSON text: string",
-        )
-    return found
-
-
-def _normal(name: str) -> str | None:
-    lowered = name.strip().lower()
-    lowered = _ALIASES.get(lowered, lowered)
-    if lowered in _SIMPLE or lowered in _INTEGERS:
-        return lowered
-    if found := _DECIMAL.fullmatch(lowered):
-        precision, scale = int(found[1]), int(found[2] or 0)
-        return f"decimal({precision},{scale})" if 1 <= precision <= 38 and scale <= precision else None
-    if (element := element_of(lowered)) is None or array_of(element) is None:
-        return None
-    found_element = _normal(element)
-    return None if found_element is None else array_of(found_element)
-
-
-def is_number(name: str) -> bool:
-    return name in _INTEGERS or name in ("float", "double") or name.startswith("decimal")
-
-
-def arrow_type(name: str) -> pa.DataType:
-    import pyarrow as pa
-
-    if (element := element_of(name)) is not None:
-        return pa.list_(pa.field("element", arrow_type(element)))
-    if size := _INTEGERS.get(name):
-        return getattr(pa, f"int{size}")()
-    if found := _DECIMAL.fullmatch(name):
-        return pa.decimal128(int(found[1]), int(found[2]))
-    simple = {
-        "boolean": pa.bool_(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-    return simple[name]
-
-
-# --- Inference ------------------------------------------------------------------------------------------------------------------
-
-
-def infer(value: object) -> str | None:
-    """The type of a JSON value."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return "boolean"
-        case int():
-            return "bigint" if -(2**63) <= value < 2**63 else "decimal(38,0)"
-        case float() | Decimal():
-            return "double"
-        case _:
-            return "string"
-
-
-def joined(one: str | None, other: str | None) -> str | None:
-    """The narrowest type that holds both."""
-    if one == other or other is None:
-        return one
-    if one is None:
-        return other
-    pair = {one, other}
-    for narrow, wide in (("bigint", "decimal(38,0)"), ("bigint", "double")):
-        if pair == {narrow, wide}:
-            return wide
-    return "string"
-
-
-# --- Conversion -----------------------------------------------------------------------------------------------------------------
-
-
-def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
+def converter(type_: FieldType, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
     """The converter takes no None, gives `KEEP` for a placeholder, and raises `UnfitValue`."""
     texts, is_it = unavailable.texts, unavailable.is_it
-    if name == "string":
+    if type_ is PrimitiveType.STRING:
 
         def text(value: Any) -> object:  # noqa: ANN401 - JSON
             if value.__class__ is str:
@@ -179,10 +79,10 @@ def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Con
             return KEEP if is_it(value) else text_of(value)
 
         return text
-    if element_of(name) is not None:
-        elements = _exactly(name)
+    if element_of(type_) is not None:
+        elements = _exactly(type_)
         return lambda value: KEEP if is_it(value) else elements(value)  # a placeholder may be an array that fits
-    convert = _converters(name)
+    convert = _converters(type_)
 
     def checked(value: Any) -> Any:  # noqa: ANN401 - JSON
         if value.__class__ is str and value in texts:
@@ -193,9 +93,9 @@ def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Con
             check_levels(value)
             if is_it(value):
                 return KEEP
-            raise _refusal(name, value, error) from error
+            raise _refusal(type_, value, error) from error
 
-    if size := _INTEGERS.get(name):
+    if size := _BITS.get(type_):
         within = range(-(1 << size - 1), 1 << size - 1)
 
         def whole(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -206,19 +106,19 @@ def converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Con
     return checked
 
 
-def _exactly(name: str) -> Convert:
+def _exactly(type_: FieldType) -> Convert:
     """A converter of arrays and elements, among which a placeholder is a value."""
-    if name == "string":
+    if type_ is PrimitiveType.STRING:
         return lambda value: characters(value) if isinstance(value, str) else text_of(value)
-    element = element_of(name)
-    convert = _converters(name) if element is None else _array(each(_exactly(element)))
+    element = element_of(type_)
+    convert = _converters(type_) if element is None else _array(each(_exactly(element)))
 
     def exactly(value: Any) -> Any:  # noqa: ANN401 - JSON
         try:
             return convert(value)
         except (ValueError, TypeError, ArithmeticError, OverflowError) as error:
             check_levels(value)
-            raise _refusal(name, value, error) from error
+            raise _refusal(type_, value, error) from error
 
     return exactly
 
@@ -232,15 +132,32 @@ def _array(convert: Convert) -> Convert:
     return checked
 
 
-def _refusal(name: str, value: object, error: Exception) -> UnfitValue:
-    beyond = name in TEMPORAL and (isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value)))
-    return (UnfitTime if beyond else UnfitValue)(f"{_shown(value)} does not fit {name}{_why(error)}")
+def each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A converter of arrays; what is no array stays. Raises `ValueError`, which names the element."""
+
+    def convert_all(value: Any) -> Any:  # noqa: ANN401 - JSON
+        if not isinstance(value, list):
+            return value
+        found = []
+        for number, one in enumerate(value, start=1):
+            try:
+                found.append(None if one is None else convert(one))
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise ValueError(f"element {number}: {error}") from error
+        return found
+
+    return convert_all
 
 
-def key_converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
+def _refusal(type_: FieldType, value: object, error: Exception) -> UnfitValue:
+    beyond = type_ in TEMPORAL and (isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value)))
+    return (UnfitTime if beyond else UnfitValue)(f"{_shown(value)} does not fit {type_}{_why(error)}")
+
+
+def key_converter(type_: FieldType, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
     """Equal values are one in a key: zero has no sign, and NaN, which equals nothing, is unfit."""
-    convert = converter(name, unavailable)
-    if name not in ("float", "double") and not _DECIMAL.fullmatch(name):
+    convert = converter(type_, unavailable)
+    if not isinstance(type_, DecimalType) and type_ not in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
         return convert
 
     def of_key(value: Any) -> Any:  # noqa: ANN401
@@ -252,20 +169,21 @@ def key_converter(name: str, unavailable: UnavailablePlaceholder = _DEBEZIUM) ->
     return of_key
 
 
-def _converters(name: str) -> Convert:
-    if size := _INTEGERS.get(name):
+def _converters(type_: FieldType) -> Convert:
+    if size := _BITS.get(type_):
         return _integer(size)
-    if found := _DECIMAL.fullmatch(name):
-        return _decimal(int(found[1]), int(found[2]))
-    return {
-        "boolean": _boolean,
-        "float": single,
-        "double": double,
-        "binary": _binary,
-        "date": _date,
-        "timestamp": _timestamp,
-        "timestamp_ntz": _timestamp_ntz,
-    }[name]
+    if isinstance(type_, DecimalType):
+        return _decimal(type_)
+    converts: Mapping[FieldType, Convert] = {
+        PrimitiveType.BOOLEAN: _boolean,
+        PrimitiveType.FLOAT: single,
+        PrimitiveType.DOUBLE: double,
+        PrimitiveType.BINARY: _binary,
+        PrimitiveType.DATE: _date,
+        PrimitiveType.TIMESTAMP: _timestamp,
+        PrimitiveType.TIMESTAMP_NTZ: _timestamp_ntz,
+    }
+    return converts[type_]
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401
@@ -344,10 +262,9 @@ def unscaled(text: str, scale: int) -> Decimal:
     return _ALL_DIGITS.scaleb(Decimal(int.from_bytes(data, "big", signed=True)), -scale)
 
 
-def _decimal(precision: int, scale: int) -> Convert:
-    name = f"decimal({precision},{scale})"
-    exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
-    step = Decimal(1).scaleb(-scale)
+def _decimal(type_: DecimalType) -> Convert:
+    exact = Context(prec=type_.precision, traps=[Inexact, InvalidOperation])
+    step = Decimal(1).scaleb(-type_.scale)
 
     def convert(value: Any) -> Decimal:  # noqa: ANN401
         if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # a decimal of any scale says its own
@@ -358,7 +275,7 @@ def _decimal(precision: int, scale: int) -> Convert:
             number = Decimal(value)
         except InvalidOperation as error:
             raise ValueError(
-                f"if these are bytes, as decimal.handling.mode=precise writes them, declare '{name} from base64'"
+                f"if these are bytes, as decimal.handling.mode=precise writes them, declare '{type_} from base64'"
                 if BASE64.fullmatch(str(value))
                 else "it is no number"
             ) from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ...log.schema.fields import FieldType
 from ..changes import Key, NetChange, Place
 from ..events.sources import TableId
 from ..targets import SourceWatermark
@@ -57,7 +58,7 @@ class RefusedEvent:
     reason: str
     column: str | None = None
     types_name: str | None = None
-    types: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, FieldType] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from ...log.schema.fields import FieldType
+from ...log.schema.widening import widest
 from ..changes import Place
 from ..events.connect import column_type
 from ..events.debezium import ChangeEvent
 from ..events.placeholders import UnavailablePlaceholder
-from ..events.type_widening import widest
-from ..events.types import infer, joined
+from ..events.target_types import infer, joined
 
 
 @dataclass(slots=True)
 class ObservedColumns:
     """A table, or columns of one, that the plan does not have."""
 
-    columns: dict[str, str | None] = field(default_factory=dict)
+    columns: dict[str, FieldType | None] = field(default_factory=dict)
     """The type by column that the values call for; None: all were null."""
     key: tuple[str, ...] = ()
     connect: set[str] = field(default_factory=set)
@@ -55,7 +56,7 @@ class ObservedColumns:
                 elif name not in self.connect:
                     self.columns[name] = joined(self.columns.get(name), None if is_it(value) else infer(value))
 
-    def _say(self, name: str, kind: str) -> None:
+    def _say(self, name: str, kind: FieldType) -> None:
         """Note a type from an event. The column is to hold the types of all schemas."""
         known = self.columns.get(name) if name in self.connect else None
         self.columns[name] = kind if known is None else widest(known, kind)
@@ -92,7 +93,7 @@ class ObservedColumns:
             self.truncated = max(other.truncated, self.truncated or 0)
 
 
-def types_said(change: ChangeEvent) -> dict[str, str]:
+def types_said(change: ChangeEvent) -> dict[str, FieldType]:
     if change.types is not None:
         return dict(change.types)
     fields = [

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...log.schema.fields import DecimalType, PrimitiveType
 from ..changes import Key
 from ..choice.tables import UnfitTimes
 from ..events.connect import ColumnForm, ConnectRowSchema, either, reader, says_form, unfit_as_text
@@ -42,7 +43,7 @@ class RowReader:
         self.target = target
         self.unavailable = reading.unavailable
         self.columns = self._columns(reading.unavailable)
-        self.texts = frozenset(column.name for column in target.columns if column.type == "string")
+        self.texts = frozenset(column.name for column in target.columns if column.type is PrimitiveType.STRING)
         self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in merged_declarations(reading.forms, target.source).items()}
         self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
@@ -131,7 +132,7 @@ class RowReader:
                 read = unsaid.get(name)
             if read is None:
                 return convert
-            digits = kind.startswith("decimal") and read is unsaid.get(name) and name not in self.forms
+            digits = isinstance(kind, DecimalType) and read is unsaid.get(name) and name not in self.forms
             return _after(read, convert, unavailable, as_text=name in self.texts, digits=digits)
 
         return [(name, typed(name, convert)) for name, convert in (self._columns(NOTHING) if exact else self.columns)]

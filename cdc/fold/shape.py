@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..events.arrays import element_of
+from ...log.schema.fields import ArrayType, FieldType, PrimitiveType
 from ..events.sources import TableId, merged_declarations, named, of_table
 from ..targets import TableDeclarations, Target, TargetColumn, TargetRefused
 from .observed_columns import ObservedColumns
@@ -22,16 +22,16 @@ class TableShape:
 
     @classmethod
     def of(
-        cls, source: TableId, seen: ObservedColumns, declared: TableDeclarations, told: Mapping[str, str] | None = None
+        cls, source: TableId, seen: ObservedColumns, declared: TableDeclarations, told: Mapping[str, FieldType] | None = None
     ) -> TableShape:
         """Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits for a value, unless its type is
         declared or ``told`` by the source's catalogue.
         """
         key = tuple(of_table(declared.keys, source) or seen.key)
         said = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
-        types = merged_declarations(declared.columns, source)
-        typed = {name: types.get(name, of_key(kind) if name in key else kind) for name, kind in said.items()}
-        columns = [TargetColumn(name, kind) for name, kind in typed.items() if kind is not None]
+        known = {name: of_key(kind) if name in key else kind for name, kind in said.items() if kind is not None}
+        types = known | merged_declarations(declared.columns, source)
+        columns = [TargetColumn(name, types[name]) for name in said if name in types]
         names: dict[str, str] = {}
         for column in columns:
             if column.name.lower().startswith(_OWN):
@@ -49,7 +49,7 @@ class TableShape:
 
 def check_key(source: TableId, column: TargetColumn) -> None:
     """Raises `TargetRefused`."""
-    if element_of(column.type) is not None:
+    if isinstance(column.type, ArrayType):
         raise TargetRefused(
             "a key's column cannot be an array",
             operation="sync",
@@ -59,9 +59,9 @@ def check_key(source: TableId, column: TargetColumn) -> None:
         )
 
 
-def of_key(kind: str | None) -> str | None:
+def of_key(kind: FieldType) -> FieldType:
     """The type of a column of the key: arrays are JSON text there."""
-    return "string" if kind is not None and element_of(kind) is not None else kind
+    return PrimitiveType.STRING if isinstance(kind, ArrayType) else kind
 
 
 def key_of(shape: TableShape) -> tuple[TargetColumn, ...]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ...log.errors import InvalidArgument
 from ...log.schema.arrow_types import arrow_type
-from ...log.schema.evolution import holds
-from ...log.schema.fields import DECIMAL_DIGITS_MAX, DecimalType, Field, FieldType, PrimitiveType, StructType
+from ...log.schema.fields import DecimalType, Field, FieldType, PrimitiveType, StructType, decimal_of
 from ...log.schema.rules import check_fields
 from ...log.schema.topic_schema import TopicSchema
+from ...log.schema.widening import holds_stored
 from ..events.typed_events import fields_of_events
 from .envelopes import EnvelopeMessage
 
@@ -52,9 +52,7 @@ def field_of(column: CatalogColumn) -> Field:
     """The field of a column. A numeric without a precision, or with more than 38 digits, is text."""
     type_: FieldType = _KINDS.get(column.data_type, PrimitiveType.STRING)
     if column.data_type == "numeric" and column.precision is not None:
-        scale = column.scale or 0
-        if column.precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= column.precision:
-            type_ = DecimalType(column.precision, scale)
+        type_ = decimal_of(column.precision, column.scale or 0) or type_
     return Field(column.name, type_)
 
 
@@ -82,9 +80,9 @@ def evolved_fields(schema: TopicSchema, columns: Sequence[CatalogColumn], key: S
     key = [*(field.name for field in structs["row_key"].live), *key]
     now = {column.name: field_of(column) for column in columns}
     for name in there.keys() & now.keys():
-        if now[name].type == there[name].type or holds(there[name].type, now[name].type):
+        if now[name].type == there[name].type or holds_stored(there[name].type, now[name].type):
             now[name] = there[name]
-        elif not holds(now[name].type, there[name].type):
+        elif not holds_stored(now[name].type, there[name].type):
             raise InvalidArgument(
                 "a column's type has changed, and the topic's field does not hold its values",
                 operation="capture",

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...log.errors import DataDamaged
-from ..events.arrays import array_of
+from ...log.schema.fields import FieldType, PrimitiveType, array_of, decimal_of
+from ..events.target_types import target_type
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """The placeholder for a value that the source did not send."""
@@ -34,7 +35,6 @@ Convert: TypeAlias = Callable[[str], Any]
 
 BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, TIMESTAMP, TIMESTAMPTZ = 16, 17, 20, 21, 23, 26, 700, 701, 1114, 1184
 DATE, NUMERIC = 1082, 1700
-_DIGITS_MAX = 38
 _MODIFIER_BASE = 4
 """The header's length in a numeric's modifier."""
 
@@ -94,28 +94,28 @@ _BUILT_IN = {
 } | dict.fromkeys((INT2, INT4, INT8, OID), ValueConversion(int))
 
 _COLUMN_TYPES = {
-    BOOL: "boolean",
-    BYTEA: "binary",
-    INT2: "smallint",
-    INT4: "int",
-    INT8: "bigint",
-    OID: "bigint",
-    FLOAT4: "float",
-    FLOAT8: "double",
-    DATE: "date",
-    TIMESTAMP: "timestamp_ntz",
-    TIMESTAMPTZ: "timestamp",
+    BOOL: PrimitiveType.BOOLEAN,
+    BYTEA: PrimitiveType.BINARY,
+    INT2: PrimitiveType.SMALLINT,
+    INT4: PrimitiveType.INT,
+    INT8: PrimitiveType.BIGINT,
+    OID: PrimitiveType.BIGINT,
+    FLOAT4: PrimitiveType.FLOAT,
+    FLOAT8: PrimitiveType.DOUBLE,
+    DATE: PrimitiveType.DATE,
+    TIMESTAMP: PrimitiveType.TIMESTAMP_NTZ,
+    TIMESTAMPTZ: PrimitiveType.TIMESTAMP,
 }
 """Spark's types of columns; except for numerics, others are text."""
 
 
-def _numeric_type(modifier: int) -> str:
+def _numeric_type(modifier: int) -> FieldType:
     """The type of a numeric: text without a precision, or with more digits than a decimal's."""
     if modifier < _MODIFIER_BASE:
-        return "string"
+        return PrimitiveType.STRING
     precision, scale = divmod(modifier - _MODIFIER_BASE, 1 << 16)
     scale = (scale & 0x7FF ^ 0x400) - 0x400  # since PostgreSQL 15 it may be negative
-    return f"decimal({precision},{scale})" if precision <= _DIGITS_MAX and 0 <= scale <= precision else "string"
+    return decimal_of(precision, scale) or PrimitiveType.STRING
 
 
 class TypeConversions:
@@ -133,7 +133,7 @@ class TypeConversions:
             known = self._known[type_oid] = self._found(self._asked(type_oid))
         return known
 
-    def column_type(self, type_oid: int, modifier: int) -> str:
+    def column_type(self, type_oid: int, modifier: int) -> FieldType:
         """Spark's type for a target's column; a domain's is its base type's. An array counts as one-dimensional: PostgreSQL
         does not declare dimensions.
         """
@@ -145,8 +145,8 @@ class TypeConversions:
         if described is not None and described.base:
             return self.column_type(described.base, described.modifier)
         if described is not None and described.element:
-            return array_of(self.column_type(described.element, modifier)) or "string"
-        return "string"
+            return target_type(array_of(self.column_type(described.element, modifier))) or PrimitiveType.STRING
+        return PrimitiveType.STRING
 
     def base_of(self, type_oid: int) -> int:
         described = self._asked(type_oid) if type_oid not in _BUILT_IN else None

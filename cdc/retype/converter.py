@@ -14,15 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from ..events.arrays import each, element_of
+from ...log.schema.arrow_types import arrow_type
+from ...log.schema.fields import FieldType, PrimitiveType
 from ..events.connect import ColumnForm
 from ..events.floats import nearest_single
 from ..events.placeholders import UnavailablePlaceholder
-from ..events.types import KEEP, Convert, UnfitTime, UnfitValue, arrow_type, converter, exact_json, key_converter
+from ..events.target_types import element_of
+from ..events.types import KEEP, TEMPORAL, Convert, UnfitTime, UnfitValue, converter, each, exact_json, key_converter
 from ..targets import CURRENT
-from .changes import ColumnChange
+from .changes import TypeChange
 
 _DEBEZIUM = UnavailablePlaceholder.of()
+_TIMES = (PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
 _SINGLE_DIGITS = range(6, 10)
 """The digits of which one number identifies a 32-bit float."""
 
@@ -33,7 +36,7 @@ class TargetConverter:
     def __init__(
         self,
         schema: pa.Schema,
-        changes: Iterable[ColumnChange],
+        changes: Iterable[TypeChange],
         key: Sequence[str],
         *,
         forms: Mapping[str, ColumnForm] | None = None,
@@ -100,36 +103,38 @@ class TargetConverter:
 
 
 def stored_converter(
-    change: ColumnChange, form: ColumnForm | None = None, *, in_key: bool = False, unavailable: UnavailablePlaceholder = _DEBEZIUM
+    change: TypeChange, form: ColumnForm | None = None, *, in_key: bool = False, unavailable: UnavailablePlaceholder = _DEBEZIUM
 ) -> Convert:
     """The converter of a target's values (never None) from Arrow. It raises as `converter` does."""
-    if change.new == "string":
+    if change.new is PrimitiveType.STRING:
         return _texts(change.old)
     convert = (key_converter if in_key else converter)(change.new, unavailable)
     read = _readers(change) if form is None else _formed(change, form)
     return convert if read is None else lambda value: convert(read(value))
 
 
-def _formed(change: ColumnChange, form: ColumnForm) -> Callable[[Any], Any]:
+def _formed(change: TypeChange, form: ColumnForm) -> Callable[[Any], Any]:
     read = form.reader()
-    return read if element_of(change.new) is None or change.old != "string" else lambda text: read(_json_array(text))
+    if element_of(change.new) is not None and change.old is PrimitiveType.STRING:
+        return lambda text: read(_json_array(text))
+    return read
 
 
-def _readers(change: ColumnChange) -> Callable[[Any], Any] | None:
+def _readers(change: TypeChange) -> Callable[[Any], Any] | None:
     """The reader before `converter`, if values need one."""
     element = element_of(change.new)
-    if element is not None and change.old == "string":
+    if element is not None and change.old is PrimitiveType.STRING:
         return _json_array
     if element is not None and (old := element_of(change.old)) is not None:
-        read = _texts(old) if element == "string" else _readers(ColumnChange(change.column, old, element))
+        read = _texts(old) if element is PrimitiveType.STRING else _readers(TypeChange(change.column, old, element))
         return None if read is None else each(read)
-    if change.old == "date" and change.new in ("timestamp", "timestamp_ntz"):
+    if change.old is PrimitiveType.DATE and change.new in _TIMES:
         return _midnight
-    if change.old in ("timestamp", "timestamp_ntz") and change.new == "date":
+    if change.old in _TIMES and change.new is PrimitiveType.DATE:
         return _day
-    if change.old == "float" and change.new != "double":
+    if change.old is PrimitiveType.FLOAT and change.new is not PrimitiveType.DOUBLE:
         return lambda value: Decimal(_single_text(value))
-    if change.old == "double" and change.new != "float":
+    if change.old is PrimitiveType.DOUBLE and change.new is not PrimitiveType.FLOAT:
         return lambda value: Decimal(repr(value))
     return None
 
@@ -153,24 +158,24 @@ def _day(value: datetime) -> date:
     return value.date()
 
 
-def _texts(old: str) -> Callable[[Any], str]:
+def _texts(old: FieldType) -> Callable[[Any], str]:
     if (element := element_of(old)) is not None:
         texts = each(_of_json(element))
         return lambda value: exact_json(texts(value))
-    kinds: Mapping[str, Callable[[Any], str]] = {
-        "timestamp": lambda value: _time_text(value.astimezone(UTC).replace(tzinfo=None)) + "Z",
-        "timestamp_ntz": _time_text,
-        "date": lambda value: value.isoformat(),
-        "binary": lambda value: base64.b64encode(value).decode(),
-        "float": _single_text,
+    kinds: Mapping[FieldType, Callable[[Any], str]] = {
+        PrimitiveType.TIMESTAMP: lambda value: _time_text(value.astimezone(UTC).replace(tzinfo=None)) + "Z",
+        PrimitiveType.TIMESTAMP_NTZ: _time_text,
+        PrimitiveType.DATE: lambda value: value.isoformat(),
+        PrimitiveType.BINARY: lambda value: base64.b64encode(value).decode(),
+        PrimitiveType.FLOAT: _single_text,
     }
     return kinds.get(old, exact_json)
 
 
-def _of_json(element: str) -> Callable[[Any], Any]:
+def _of_json(element: FieldType) -> Callable[[Any], Any]:
     if (inner := element_of(element)) is not None:
         return each(_of_json(inner))
-    return _texts(element) if element in ("timestamp", "timestamp_ntz", "date", "binary") else lambda value: value
+    return _texts(element) if element in (*TEMPORAL, PrimitiveType.BINARY) else lambda value: value
 
 
 def _time_text(value: datetime) -> str:

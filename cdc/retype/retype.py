@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...coordinator.lakes import OpenLake, lakes
 from ...log.errors import InvalidArgument, RetryError, TopicNotFound
+from ...log.schema.fields import FieldType
 from ..delta.commit_retry import commit_with_retry
 from ..delta.reader import query, schema_of
 from ..delta.rewrite import check_rewritable, rewrite, size_of
@@ -28,7 +29,7 @@ from ..sync.lease import SyncLease, SyncRecord, check_folder, read_record, take_
 from ..sync.plan import SyncPlan
 from ..sync.source_types import SourceTypes
 from ..targets import ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
-from .changes import ColumnChange, changes_of
+from .changes import ColumnChange, TypeChange, changes_of
 from .converter import TargetConverter
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class _Retype:
         target = self._target(name, source, found, report.path)
         told = self._told(name, source)
         changes = self._changes(name, source, found, told)
-        report = replace(report, changes=changes, unknown=not changes and not told)
+        report = replace(report, changes=tuple(change.shown for change in changes), unknown=not changes and not told)
         if not changes:
             self._keep(target)
             return report
@@ -165,12 +166,12 @@ class _Retype:
             progress = self._record.progress[name]
         return Target(source, name, found.columns, written.key, progress, history=written.history)
 
-    def _told(self, name: str, source: TableId) -> Mapping[str, str]:
+    def _told(self, name: str, source: TableId) -> Mapping[str, FieldType]:
         named = self._record.types.get(name)
         return {} if named is None else self._source_types.joined(source, [named.name])
 
-    def _changes(self, name: str, source: TableId, found: ExistingTarget, told: Mapping[str, str]) -> tuple[ColumnChange, ...]:
-        declared: Mapping[str, str] = merged_declarations(self._plan.declared.columns, source)
+    def _changes(self, name: str, source: TableId, found: ExistingTarget, told: Mapping[str, FieldType]) -> tuple[TypeChange, ...]:
+        declared: Mapping[str, FieldType] = merged_declarations(self._plan.declared.columns, source)
         if missing := sorted(declared.keys() - {column.name for column in found.columns}):
             raise TargetRefused(
                 "the target has no such column",
@@ -180,14 +181,14 @@ class _Retype:
                 observed=", ".join(missing),
             )
         key = found.written.key if found.written is not None else ()
-        fit = {column: of_key(kind) or kind if column in key else kind for column, kind in told.items()}
+        fit = {column: of_key(kind) if column in key else kind for column, kind in told.items()}
         changes = changes_of(found.columns, declared, fit)
         for change in changes:
             if change.column in key:
                 check_key(source, TargetColumn(change.column, change.new))
         return changes
 
-    def _rewritten(self, table: DeltaTable, target: Target, changes: tuple[ColumnChange, ...]) -> int | None:
+    def _rewritten(self, table: DeltaTable, target: Target, changes: tuple[TypeChange, ...]) -> int | None:
         import pyarrow.parquet as pq
 
         plan = self._plan

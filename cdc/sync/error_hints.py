@@ -8,8 +8,9 @@ from shlex import join
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from ...log.schema.fields import FieldType, PrimitiveType
+from ...log.schema.widening import holds, required_type, widest
 from ..events.sources import TableId, merged_declarations
-from ..events.type_widening import holds, required_type, widest
 from ..events.types import TEMPORAL
 from ..fold.fold_result import RefusedEvent
 from ..targets import Target, TargetColumn
@@ -20,7 +21,7 @@ _DECLARE = "declare"
 _NULL = "; or start the sync with --unfit-times null, which makes such times NULL"
 
 
-RefusedTypes: TypeAlias = Callable[[RefusedEvent], Mapping[str, str]]
+RefusedTypes: TypeAlias = Callable[[RefusedEvent], Mapping[str, FieldType]]
 """The types of the source's columns at an event, as far as they are known."""
 
 
@@ -45,7 +46,9 @@ class _Remedy(NamedTuple):
     instead: str = ""
 
 
-def _remedy(plan: SyncPlan, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, str]) -> _Remedy | None:
+def _remedy(
+    plan: SyncPlan, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, FieldType]
+) -> _Remedy | None:
     """The remedy for a value that does not fit. None: the type is not the cause, or the reason names a remedy."""
     column = refused.column
     if target is None or column is None or (has := target.type_of(column)) is None:
@@ -70,11 +73,11 @@ def _remedy(plan: SyncPlan, target: Target | None, table: str, refused: RefusedE
     if calls_for is None:
         line = f"{join(_line(plan, target.source, table, column, {}))} --column {join([f'{table}.{column}'])}=TYPE"
         return _Remedy(f"Give the column a type that holds it{same}", line, null)
-    line = join(_line(plan, target.source, table, column, {column: "string"}))
+    line = join(_line(plan, target.source, table, column, {column: PrimitiveType.STRING}))
     return _Remedy(f"The source's type has values that {has} has not{same}", line, null)
 
 
-def _line(plan: SyncPlan, source: TableId, table: str, column: str, types: Mapping[str, str]) -> list[str]:
+def _line(plan: SyncPlan, source: TableId, table: str, column: str, types: Mapping[str, FieldType]) -> list[str]:
     chosen = [word for name, type_ in types.items() for word in ("--column", f"{table}.{name}={type_}")]
     declared = _declared(plan, source, table, column)
     return ["penstock", "sync", plan.topic, *_where(plan), "--retype", "--table", table, *declared, *chosen]
@@ -96,7 +99,7 @@ def _declared(plan: SyncPlan, source: TableId, table: str, column: str) -> list[
     ]
 
 
-def kept_types_hint(path: str, target: Target, declared: Mapping[str, str]) -> str | None:
+def kept_types_hint(path: str, target: Target, declared: Mapping[str, FieldType]) -> str | None:
     """The hint about columns that keep another type than ``declared``."""
     kept = [
         f"{column.name} is {column.type}, and {wanted} is declared"
@@ -113,11 +116,11 @@ def as_text(table: str, column: str | None) -> str:
 
 def wider_columns(target: Target, refused: Iterable[RefusedEvent], told: RefusedTypes) -> list[TargetColumn]:
     """A target's columns that are narrower than their source by now, with types for the values of both."""
-    wider: dict[str, str] = {}
+    wider: dict[str, FieldType] = {}
     for one in refused:
         has = None if one.column is None else target.type_of(one.column)
         if one.column is not None and has is not None:
             both = widest(wider.get(one.column, has), told(one).get(one.column, has))
-            if both not in ("string", has):
+            if both not in (PrimitiveType.STRING, has):
                 wider[one.column] = both
     return [TargetColumn(name, type_) for name, type_ in wider.items()]

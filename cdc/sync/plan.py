@@ -10,6 +10,7 @@ from typing import Self
 
 from ...coordinator.lakes import LakePlace
 from ...log.errors import NotSupported
+from ...log.schema.fields import FieldType
 from ..choice.columns import names_column
 from ..choice.tables import Choices, choices_of
 from ..events.placeholders import UnavailablePlaceholder
@@ -79,7 +80,7 @@ class SyncPlan:
             policy=self.options.policy,
         )
 
-    def types_of(self, source: TableId, told: Mapping[str, str]) -> Mapping[str, str]:
+    def types_of(self, source: TableId, told: Mapping[str, FieldType]) -> Mapping[str, FieldType]:
         """A table's column types, from those of the source's catalogue; masked columns lose theirs."""
         rules = self.choices.rules(source, of_table(self.declared.keys, source), self.reading.unavailable)
         return told if rules is None else rules.types(told)

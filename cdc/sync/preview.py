@@ -144,6 +144,6 @@ class _Found:
             what="make" if there is None else "go on",
             target=path,
             key=target.key,
-            columns={column.name: column.type for column in (*target.columns, *more)},
+            columns={column.name: str(column.type) for column in (*target.columns, *more)},
             history=target.history,
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ...log.errors import InvalidArgument
+from ...log.schema.fields import PrimitiveType
 from ..changes import ALWAYS, NetChange
 from ..events.sources import TableId, named
 from ..fold.rejected_events import RejectedEvent
@@ -16,17 +17,17 @@ from .backend import Backend, check_done
 from .columns import batch_of, rows_schema
 
 _COLUMNS = (
-    TargetColumn("topic", "string"),
-    TargetColumn("life", "bigint"),
-    TargetColumn("queue", "bigint"),
-    TargetColumn("offset", "bigint"),
-    TargetColumn("column", "string"),
-    TargetColumn("table", "string"),
-    TargetColumn("action", "string"),
-    TargetColumn("key", "string"),
-    TargetColumn("reason", "string"),
-    TargetColumn("body", "string"),
-    TargetColumn("stored_at", "timestamp"),
+    TargetColumn("topic", PrimitiveType.STRING),
+    TargetColumn("life", PrimitiveType.BIGINT),
+    TargetColumn("queue", PrimitiveType.BIGINT),
+    TargetColumn("offset", PrimitiveType.BIGINT),
+    TargetColumn("column", PrimitiveType.STRING),
+    TargetColumn("table", PrimitiveType.STRING),
+    TargetColumn("action", PrimitiveType.STRING),
+    TargetColumn("key", PrimitiveType.STRING),
+    TargetColumn("reason", PrimitiveType.STRING),
+    TargetColumn("body", PrimitiveType.STRING),
+    TargetColumn("stored_at", PrimitiveType.TIMESTAMP),
 )
 _KEY = ("topic", "life", "queue", "offset", "column")
 """The event's place, and the value's column, make a repeated row the same row."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ...coordinator.lakes import lakes
 from ...log.errors import DataDamaged, NewerFormatError, PermissionDenied
+from ...log.schema.fields import FieldType
 from ...log.stores.protocol import ObjectMissing, ObjectStore
 from ..events.sources import TableId
 from ..events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
@@ -30,12 +31,12 @@ class SourceTypes:
         self._known: dict[str, TableTypes | None] = {}
         self._warned = False
 
-    def joined(self, source: TableId, names: Iterable[str]) -> Mapping[str, str]:
+    def joined(self, source: TableId, names: Iterable[str]) -> Mapping[str, FieldType]:
         """The column types for values of all these forms of a table, as far as known. Raises `StoreUnavailable`."""
         known = (self._of(name) for name in sorted(names) if is_types_name(name))
         return self._plan.types_of(source, joined_types(types for types in known if types is not None))
 
-    def told(self, source: TableId, refused: RefusedEvent) -> Mapping[str, str]:
+    def told(self, source: TableId, refused: RefusedEvent) -> Mapping[str, FieldType]:
         said = self._plan.types_of(source, refused.types)
         return {**said, **self.joined(source, [] if refused.types_name is None else [refused.types_name])}
 

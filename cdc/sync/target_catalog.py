@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ...consumers.ranges.admission import Ranges
 from ...coordinator.lakes import lakes
+from ...log.schema.fields import PrimitiveType
 from ..changes import NEVER
 from ..cuts.alignment import AlignedTable
 from ..events.sources import TableId, distinct_names, is_selected, merged_declarations, named, of_table
@@ -363,7 +364,7 @@ class TargetCatalog:
             log.warning(kept)
         if plan.guard and not target.history and POSITION not in found.others:
             self._check()
-            self._tables.add_columns(target, [TargetColumn(POSITION, "bigint")])
+            self._tables.add_columns(target, [TargetColumn(POSITION, PrimitiveType.BIGINT)])
         self._targets[source], self._names[source] = target, name
         self.progress[name] = target.progress  # a driver that died before it kept its progress may have gone further
         self._others[source] = found.others

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.cdc.events.debezium import ChangeEvent
 from penstock.cdc.events.table_types import TableTypes
+from penstock.cdc.events.target_types import parse_target_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,9 @@ SHOP = (
 )
 
 
-SHOP_TYPES = tuple(TableTypes("public", target.table, target.columns) for target in SHOP)
+SHOP_TYPES = tuple(
+    TableTypes("public", target.table, {name: parse_target_type(kind) for name, kind in target.columns.items()}) for target in SHOP
+)
 """The types of the shop's columns, as `penstock capture postgres` would keep them."""
 
 

@@ -33,6 +33,7 @@ _KINDS: dict[pa.DataType, PrimitiveType] = {
     pa.binary_view(): PrimitiveType.BINARY,
     pa.date64(): PrimitiveType.DATE,
 }
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
 _DOC = b"comment"
 """Where Spark writes a field's description."""
 
@@ -89,7 +90,7 @@ def type_of_arrow(arrow: pa.DataType, path: str) -> FieldType:
     if pa.types.is_map(arrow):
         key = Field(KEY, type_of_arrow(arrow.key_type, join(path, KEY)), nullable=False)
         return MapType(key, Field(VALUE, type_of_arrow(arrow.item_type, join(path, VALUE)), arrow.item_field.nullable))
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+    if any(is_list(arrow) for is_list in _LISTS):
         return ArrayType(Field(ELEMENT, type_of_arrow(arrow.value_type, join(path, ELEMENT)), arrow.value_field.nullable))
     raise _refusal(arrow, path)
 

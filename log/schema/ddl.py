@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..limits import plain
-from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
+from .fields import ELEMENT, KEY, VALUE, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, array_of, join
 from .rules import DEPTH_MAX, too_deep
 
 DDL_CHARS_MAX = 1_000_000
@@ -69,7 +69,7 @@ class _Parser:
         return fields
 
     def single_type(self, path: str) -> FieldType:
-        found = self._type(path, 1)
+        found = self._type(path, 0)
         self._end()
         return found
 
@@ -117,9 +117,9 @@ class _Parser:
             return self._decimal(path)
         if name == "array":
             self._expect("<", path)
-            element = Field(ELEMENT, self._type(join(path, ELEMENT), depth + 1))
+            element = self._type(join(path, ELEMENT), depth + 1)
             self._expect(">", path)
-            return ArrayType(element)
+            return array_of(element)
         if name == "map":
             self._expect("<", path)
             key = Field(KEY, self._type(join(path, KEY), depth + 1), nullable=False)

@@ -20,7 +20,6 @@ from .fields import (
     DecimalType,
     Field,
     FieldType,
-    PrimitiveType,
     StructType,
     field_text,
     join,
@@ -30,12 +29,8 @@ from .fields import (
 )
 from .rules import check_fields, folded, is_name
 from .topic_schema import TopicSchema, numbered_from
+from .widening import holds_stored, wider_types
 
-_WIDER = [
-    [PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT],
-    [PrimitiveType.FLOAT, PrimitiveType.DOUBLE],
-]
-"""Chains of types, each of which holds all values of the one before."""
 _OPERATION = "evolve the schema"
 
 
@@ -186,7 +181,7 @@ class _Step:
         if type(old) is type(new) and parts_of(old):
             pairs = zip(parts_of(old), parts_of(new), strict=True)
             return with_parts(old, tuple(self._part(before, behind, join(path, before.name)) for before, behind in pairs))
-        if not holds(new, old):
+        if not holds_stored(new, old):
             raise _refusal(
                 "the field's type cannot change in this way",
                 path,
@@ -197,24 +192,11 @@ class _Step:
         return new
 
 
-def holds(wide: FieldType, narrow: FieldType) -> bool:
-    """Whether one primitive type holds every value of another, unchanged."""
-    match wide, narrow:
-        case (DecimalType(), DecimalType()):
-            return wide.scale == narrow.scale and wide.precision >= narrow.precision
-        case (PrimitiveType(), PrimitiveType()):
-            return wide is narrow or any(
-                narrow in chain and wide in chain and chain.index(narrow) < chain.index(wide) for chain in _WIDER
-            )
-        case _:
-            return False
-
-
 def _wider_text(type_: FieldType) -> str:
     if isinstance(type_, DecimalType):
         return f", or more digits before the point: decimal(p,{type_.scale})"
-    chain = next((chain[chain.index(type_) + 1 :] for chain in _WIDER if type_ in chain), [])
-    return f", or wider: {', '.join(chain)}" if chain else ""
+    wider = wider_types(type_)
+    return f", or wider: {', '.join(wider)}" if wider else ""
 
 
 def _refusal(message: str, path: str, *, expected: str, observed: str | None, hint: str | None = None) -> InvalidArgument:
@@ -301,7 +283,7 @@ def _of_field(old: Field, new: Field, path: str, version: int) -> str | None:
             if (found := _of_field(before, behind, join(path, before.name), version)) is not None:
                 return found
         return None
-    return None if holds(new.type, old.type) else f"{path} changes from {old.type} to {new.type}"
+    return None if holds_stored(new.type, old.type) else f"{path} changes from {old.type} to {new.type}"
 
 
 # --- The difference, for people -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import unicodedata
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..limits import plain
-from .fields import DECIMAL_DIGITS_MAX, DecimalType, Field, MapType, StructType, join, parts_of
+from .fields import DECIMAL_DIGITS_MAX, DecimalType, Field, MapType, StructType, decimal_of, join, parts_of
 
 FIELDS_MAX = 1_000
 """Nested and retired fields included."""
@@ -181,7 +181,7 @@ def _check_name(name: str, path: str, *, top: bool) -> None:
 def _check_type(field: Field, path: str) -> None:
     match field.type:
         case DecimalType(precision, scale):
-            if not 1 <= precision <= DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
+            if decimal_of(precision, scale) is None:
                 raise InvalidArgument(
                     "there is no such decimal",
                     operation=_OPERATION,

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument
 from .arrow_types import arrow_type, type_of_arrow
-from .evolution import holds
 from .fields import ArrayType, Field, FieldType, MapType, StructType
 from .topic_schema import TopicSchema
+from .widening import holds_stored
 
 
 def shown_value(stored: pa.StructArray | pa.ChunkedArray, schema: TopicSchema) -> pa.Array | pa.ChunkedArray:
@@ -134,7 +134,7 @@ def is_stored_by(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_nested(wanted) or pa.types.is_nested(found):
         return False
     try:
-        return wanted == found or holds(type_of_arrow(wanted, ""), type_of_arrow(found, ""))
+        return wanted == found or holds_stored(type_of_arrow(wanted, ""), type_of_arrow(found, ""))
     except InvalidArgument:
         return False
 

@@ -18,8 +18,7 @@ from ...cdc.delta.commit_retry import commit_with_retry, one_line
 from ...cdc.delta.compaction import TargetCompactionResult, file_bytes
 from ...cdc.delta.key_ranges import key_ranges_of, table_of
 from ...cdc.delta.merge_conditions import PUT, SINCE, apply_condition, truncate_condition
-from ...cdc.events.arrays import innermost
-from ...cdc.events.types import normal_type
+from ...cdc.events.target_types import innermost, parse_target_type
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.targets import (
     APP_ID,
@@ -38,6 +37,7 @@ from ...cdc.targets import (
     encode_metadata,
 )
 from ...log.errors import InvalidArgument
+from ...log.schema.fields import PrimitiveType
 from .driver_targets import DriverTargets
 from .history import history_source, merge_history
 from .key_ranges import key_condition, quoted
@@ -96,7 +96,7 @@ class SparkTargets:
         columns, others = [], []
         for one in table.toDF().schema.fields:
             try:
-                columns.append(TargetColumn(one.name, normal_type(one.dataType.simpleString())))
+                columns.append(TargetColumn(one.name, parse_target_type(one.dataType.simpleString())))
             except InvalidArgument:
                 others.append(one.name)
         theirs = tuple(column for column in columns if not column.name.startswith("__"))
@@ -151,7 +151,7 @@ class SparkTargets:
         own = [(POSITION, "bigint")] if self._guard or target.history else []
         if target.history:
             own += [(OP, "string"), (VALID_FROM, "timestamp"), (VALID_TO, "timestamp"), (CURRENT, "boolean")]
-        return [(column.name, column.type) for column in target.columns] + own
+        return [(column.name, str(column.type)) for column in target.columns] + own
 
     def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None:
         """Give a target missing columns. The commit has no progress, so progress does not hold it up."""
@@ -159,7 +159,7 @@ class SparkTargets:
         table = f"delta.{quoted(self.path(target.name))}"
         if _to_be_mapped((*target.columns, *columns)):  # also tables that deltalake made without a mapping
             self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
-        if any(innermost(column.type) == "timestamp_ntz" for column in columns):  # new tables get it by themselves
+        if any(innermost(column.type) is PrimitiveType.TIMESTAMP_NTZ for column in columns):  # new tables get it by themselves
             self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_LOCAL_TIMES}' = 'supported')")
         self._session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 

@@ -33,9 +33,10 @@ from penstock.cdc.changes import ALWAYS
 from penstock.cdc.delta.merge_conditions import LEVEL, PUT, SINCE
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import POSITION, Target, TargetColumn, TargetOwner
+from penstock.cdc.targets import POSITION, Target, TargetOwner
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import CORES, cpu_s, spark_session
+from tests.cdc.columns import target_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -219,7 +220,7 @@ def _sizes(into: Path) -> dict[Path, int]:
 
 
 def target(commits: int) -> Target:
-    made = Target(TableId("s", NAME), NAME, tuple(TargetColumn(*one) for one in TYPES.items()), ("id",))
+    made = Target(TableId("s", NAME), NAME, tuple(target_column(*one) for one in TYPES.items()), ("id",))
     for number in range(commits):
         made = made.reached({0: number + 1}, None)
     return made

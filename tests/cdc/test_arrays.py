@@ -14,10 +14,13 @@ import pytest
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.events.types import KEEP, UnfitValue, arrow_type, converter, normal_type
-from penstock.cdc.targets import TableDeclarations, Target, TargetColumn, TargetOwner, TargetRefused
+from penstock.cdc.events.target_types import parse_target_type
+from penstock.cdc.events.types import KEEP, UnfitValue, converter
+from penstock.cdc.targets import TableDeclarations, Target, TargetOwner, TargetRefused
 from penstock.log.errors import InvalidArgument
+from penstock.log.schema.arrow_types import arrow_type
 from tests.cdc.applied import Memory
+from tests.cdc.columns import target_column
 from tests.cdc.reference import Message
 from tests.cdc.test_placeholders import forms
 
@@ -48,7 +51,7 @@ def applied(declared: str, *values: object, version: str | None = None) -> objec
     ],
 )
 def test_names_have_one_spelling(said: str, name: str) -> None:
-    assert normal_type(said) == name
+    assert str(parse_target_type(said)) == name
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_names_have_one_spelling(said: str, name: str) -> None:
 )
 def test_unknown_ones_are_refused(said: str) -> None:
     with pytest.raises(InvalidArgument, match="this is no type that a column of a target can have"):
-        normal_type(said)
+        parse_target_type(said)
     with pytest.raises(InvalidArgument, match="this is no type that a column of a target can have"):
         TableDeclarations.of({"t": {"v": said}}, None)
 
@@ -77,9 +80,9 @@ def test_unknown_ones_are_refused(said: str) -> None:
     ],
 )
 def test_elements_are_converted_exactly(kind: str, said: Any, held: Any) -> None:
-    found = converter(kind)(said)
+    found = converter(parse_target_type(kind))(said)
     assert found == held
-    assert pa.array([found], arrow_type(kind)).to_pylist() == [held]
+    assert pa.array([found], arrow_type(parse_target_type(kind))).to_pylist() == [held]
 
 
 @pytest.mark.parametrize(
@@ -99,13 +102,13 @@ def test_elements_are_converted_exactly(kind: str, said: Any, held: Any) -> None
 )
 def test_an_element_that_does_not_fit_refuses_the_value_and_is_named(kind: str, said: Any, reason: str) -> None:
     with pytest.raises(UnfitValue, match=reason):
-        converter(kind)(said)
+        converter(parse_target_type(kind))(said)
 
 
 @pytest.mark.parametrize("form", [name for name in forms(PLACEHOLDER) if name.endswith("]") or "[]," in name])
 @pytest.mark.parametrize("element", ["bigint", "string", "boolean", "double", "decimal(38,0)", "binary"])
 def test_a_whole_array_that_was_not_logged_keeps_what_the_row_has(form: str, element: str) -> None:
-    assert converter(f"array<{element}>")(forms(PLACEHOLDER)[form]) is KEEP
+    assert converter(parse_target_type(f"array<{element}>"))(forms(PLACEHOLDER)[form]) is KEEP
 
 
 def test_a_row_keeps_its_array_where_it_was_not_logged() -> None:
@@ -148,18 +151,18 @@ def test_a_key_is_no_array() -> None:
     tables = Memory()
     tables.apply([Message(0, 0, body)])
     assert tables.rows() == {"t": {("[1,2]",): {"id": "[1,2]"}}}
-    assert tables.targets[source].columns == (TargetColumn("id", "string"),)
+    assert tables.targets[source].columns == (target_column("id", "string"),)
 
 
 KINDS = ("bigint", "decimal(12,2)", "array<string>", "timestamp", "timestamp_ntz", "date", "binary", "float", "boolean")
 
 
 def test_deltalake_makes_and_finds_columns_of_arrays(tmp_path: Path) -> None:
-    columns = (TargetColumn("id", "bigint"), *(TargetColumn(f"c{number}", f"array<{kind}>") for number, kind in enumerate(KINDS)))
+    columns = (target_column("id", "bigint"), *(target_column(f"c{number}", f"array<{kind}>") for number, kind in enumerate(KINDS)))
     target = Target(TableId(None, "t"), "t", columns, ("id",))
     tables = DeltalakeTargets(str(tmp_path), guard=True)
     tables.create(target, TargetOwner("topic", 1, "sync"))
-    tables.add_columns(target, [TargetColumn("later", "array<timestamp_ntz>")])
+    tables.add_columns(target, [target_column("later", "array<timestamp_ntz>")])
     found = tables.find("t")
     assert found is not None
-    assert found.columns == (*columns, TargetColumn("later", "array<timestamp_ntz>"))
+    assert found.columns == (*columns, target_column("later", "array<timestamp_ntz>"))

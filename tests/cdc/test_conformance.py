@@ -117,7 +117,7 @@ def test_values_in_each_mode_by_the_events_own_schema(mode: str, wrapped: str) -
     assert tables.stopped == {}
     assert tables.rows() == {"t": {(1,): {"id": 1, "v": held}}}
     (target,) = tables.targets.values()
-    assert [column.type for column in target.columns] == ["int", type_]
+    assert [str(column.type) for column in target.columns] == ["int", type_]
 
 
 TIMES: dict[str, tuple[object, tuple[str, ...]]] = {

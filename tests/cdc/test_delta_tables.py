@@ -12,8 +12,9 @@ from penstock.cdc.changes import ALWAYS, NetChange
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.columns import batch_of, rows_schema
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetRefused
+from penstock.cdc.targets import Target, TargetOwner, TargetRefused
 from penstock.log.errors import InvalidArgument, NotSupported
+from tests.cdc.columns import target_column
 
 OWNER = TargetOwner("changes", 1, "s")
 TYPES = (
@@ -31,8 +32,8 @@ TYPES = (
     "timestamp",
 )
 COLUMNS = (
-    TargetColumn("id", "bigint"),
-    *(TargetColumn(kind.replace("(", " ").rstrip(")"), kind) for kind in (*TYPES, "timestamp_ntz")),
+    target_column("id", "bigint"),
+    *(target_column(kind.replace("(", " ").rstrip(")"), kind) for kind in (*TYPES, "timestamp_ntz")),
 )
 TARGET = Target(TableId("s", "t"), "t", COLUMNS, ("id",))
 
@@ -85,7 +86,7 @@ def test_a_target_with_column_mapping_gets_no_columns(tmp_path: Path) -> None:
             action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
     log.write_text("\n".join(map(json.dumps, actions)))
     with pytest.raises(TargetRefused, match=r"has column mapping.*observed: new one.*engine='spark'"):
-        tables.add_columns(TARGET, [TargetColumn("new one", "string")])
+        tables.add_columns(TARGET, [target_column("new one", "string")])
 
 
 def test_a_target_that_has_gone_is_named(tmp_path: Path) -> None:

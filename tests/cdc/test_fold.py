@@ -16,9 +16,10 @@ from penstock.cdc.events.stop_message import STOPPED
 from penstock.cdc.events.types import exact_json
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.fold_result import FoldResult, RefusedEvent, combined
-from penstock.cdc.targets import SourceWatermark, TableDeclarations, Target, TargetColumn, TargetProgress
+from penstock.cdc.targets import SourceWatermark, TableDeclarations, Target, TargetProgress
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
+from tests.cdc.columns import target_column
 from tests.cdc.reference import Message, Reference
 from tests.cdc.streams import By, Stream, batches, streams
 from tests.cdc.sync.streams import event
@@ -141,7 +142,7 @@ def changed(op: str, key: int | str | None, **row: Any) -> bytes:
 
 def test_what_cannot_be_applied_stops_its_table_in_its_queue_and_what_nobody_can_read_the_queue() -> None:
     source = TableId("s", "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "int")), ("id",))
+    target = Target(source, "t", (target_column("id", "bigint"), target_column("n", "int")), ("id",))
     fold = Fold(FoldPlan({source: target}))
     for queue, bodies in {
         0: [changed("c", 1, n=1), changed("x", 2, n=2), changed("c", 3, n=3)],
@@ -163,7 +164,7 @@ def test_what_cannot_be_applied_stops_its_table_in_its_queue_and_what_nobody_can
 
 def test_an_empty_body_is_a_tombstone_and_what_is_too_much_for_a_reader_stops_its_table_only() -> None:
     source = TableId("s", "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "string")), ("id",))
+    target = Target(source, "t", (target_column("id", "bigint"), target_column("n", "string")), ("id",))
     fold = Fold(FoldPlan({source: target}))
     deep = changed("c", 2, n=0).replace(b'"n": 0', b'"n": ' + b"[" * 5_000 + b'"]{"' + b"]" * 5_000)
     bodies = {
@@ -260,7 +261,7 @@ def test_a_declared_key_counts_before_the_event_s_and_deletes_take_it_from_the_r
 @pytest.mark.parametrize(("kind", "zero"), [("double", 0.0), ("float", 0.0), ("decimal(4,2)", Decimal("0.00"))])
 def test_zeros_of_either_sign_are_one_key_and_nan_is_none(kind: str, zero: object) -> None:
     source = TableId("s", "t")
-    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", kind), TargetColumn("n", "double")), ("id",))}))
+    fold = Fold(FoldPlan({source: Target(source, "t", (target_column("id", kind), target_column("n", "double")), ("id",))}))
     for queue, said in enumerate(("0.0", "-0.0", '"-0"')):
         fold.add(queue, 0, changed("c", 0, n=-0.0).replace(b'"id": 0', b'"id": ' + said.encode()))
     gone = {"op": "d", "before": None, "source": {"table": "t", "schema": "s"}}
@@ -290,7 +291,7 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
             parts.append(fold.result())
         return {queue: (one.position >> 44, one.behind) for queue, one in combined(parts).watermarks.get(source, {}).items()}
 
-    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "bigint")), ("id",))
+    target = Target(source, "t", (target_column("id", "bigint"), target_column("n", "bigint")), ("id",))
     assert told(target, {0: [1, 2, 1, 2], 1: [412, 1, 2], 2: []}) == {0: (2, 0), 1: (412, 2)}
     before = replace(
         target, progress=TargetProgress(watermarks={0: SourceWatermark(412 << 44 | 4 << 12, 3), 3: SourceWatermark(7 << 44)})
@@ -303,7 +304,7 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
 
 def test_a_change_whose_time_no_version_can_have_stops_its_table() -> None:
     source = TableId("s", "t")
-    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", "bigint"),), ("id",), history=True)}))
+    fold = Fold(FoldPlan({source: Target(source, "t", (target_column("id", "bigint"),), ("id",), history=True)}))
     for queue, ts_ms in enumerate((253_402_300_799_999, 253_402_300_800_000, -62_135_596_800_001)):
         fold.add(queue, 0, changed("c", 1).replace(b'"table": "t"', b'"table": "t", "ts_ms": %d' % ts_ms))
     assert sorted(fold.result().refused[source]) == [1, 2]
@@ -311,7 +312,7 @@ def test_a_change_whose_time_no_version_can_have_stops_its_table() -> None:
 
 def test_events_before_a_target_s_vector_and_other_tables_change_nothing() -> None:
     source = TableId("s", "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"),), ("id",), TargetProgress({0: 2}))
+    target = Target(source, "t", (target_column("id", "bigint"),), ("id",), TargetProgress({0: 2}))
     fold = Fold(FoldPlan({source: target}, tables=frozenset({"t"})))
     for offset in range(3):
         fold.add(0, offset, changed("c", offset))
@@ -334,7 +335,7 @@ def test_what_came_before_an_event_that_stops_a_new_table_is_applied() -> None:
 )
 def test_a_table_is_partial_if_rows_lack_columns(row: dict[str, object], partial: bool) -> None:
     source = TableId("s", "t")
-    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "string")), ("id",))}))
+    fold = Fold(FoldPlan({source: Target(source, "t", (target_column("id", "bigint"), target_column("n", "string")), ("id",))}))
     value = {"op": "u", "before": None, "after": row, "source": {"table": "t", "schema": "s"}}
     fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode())
     folded = fold.result()
@@ -351,7 +352,7 @@ def test_events_of_tables_that_nobody_asked_for_need_not_be_right() -> None:
 
 def test_a_row_before_that_does_not_say_its_key_had_the_same() -> None:
     source = TableId("s", "t")
-    fold = Fold(FoldPlan({source: Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "int")), ("id",))}))
+    fold = Fold(FoldPlan({source: Target(source, "t", (target_column("id", "bigint"), target_column("n", "int")), ("id",))}))
     fold.add(0, 0, changed("u", 1, n=2).replace(b'"before": null', b'"before": {"n": 1}'))
     folded = fold.result()
     assert folded.refused == {}
@@ -369,7 +370,7 @@ def test_what_nobody_can_read_of_a_table_that_nobody_wants_is_ignored() -> None:
 
 def test_a_change_at_the_last_truncate_s_position_came_after_it() -> None:
     source = TableId("s", "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"),), ("id",), TargetProgress(truncated=5 << 44 | 4 << 12))
+    target = Target(source, "t", (target_column("id", "bigint"),), ("id",), TargetProgress(truncated=5 << 44 | 4 << 12))
     fold = Fold(FoldPlan({source: target}))
     for file in (4, 5):
         place = b'"table": "t", "file": "binlog.%d", "pos": 4' % file
@@ -377,7 +378,7 @@ def test_a_change_at_the_last_truncate_s_position_came_after_it() -> None:
     assert [(key, net.put) for key, net in fold.result().nets[source]] == [((4,), False), ((5,), True)]
 
 
-ROWS = Target(TableId("public", "t", "shop"), "t", (TargetColumn("id", "int"), TargetColumn("n", "int")), ("id",))
+ROWS = Target(TableId("public", "t", "shop"), "t", (target_column("id", "int"), target_column("n", "int")), ("id",))
 
 
 def of_rows(*told: tuple[int, int, dict[str, Any]], policy: Policy = "stop") -> FoldResult:

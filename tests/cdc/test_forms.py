@@ -17,13 +17,14 @@ from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.row_reader import RowReader, ValueOptions
 from penstock.cdc.targets import TableDeclarations, Target, TargetColumn
 from penstock.log.errors import InvalidArgument
+from tests.cdc.columns import target_column
 
 INSTANT = datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
 
 
 def reader(declared: str, *, key: str = "id") -> RowReader:
     said = TableDeclarations.of({"t": {"v": declared}}, None)
-    target = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
+    target = Target(TableId("s", "t"), "t", (target_column("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
     return RowReader(target, ValueOptions(forms=said.forms))
 
 
@@ -37,7 +38,7 @@ def folded(
 ) -> object:
     """What a whole event's column is in its target."""
     said, source = TableDeclarations.of({"t": {"v": declared}}, None), TableId("s", "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
+    target = Target(source, "t", (target_column("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
     fold = Fold(FoldPlan({source: target}, reading=ValueOptions(forms=said.forms)))
     row = {"id": 1, "v": value}
     body: Any = {"op": "c", "after": row, "source": {"schema": "s", "table": "t", "version": version}}
@@ -179,7 +180,7 @@ def test_forms_that_no_type_has_are_refused(declared: str) -> None:
 def test_the_fold_reads_them() -> None:
     said = TableDeclarations.of({"s.t": {"v": "decimal(12,2) from base64"}}, None)
     source = TableId("s", "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("v", "decimal(12,2)")), ("id",))
+    target = Target(source, "t", (target_column("id", "bigint"), target_column("v", "decimal(12,2)")), ("id",))
     fold = Fold(FoldPlan({source: target}, reading=ValueOptions(forms=said.forms)))
     row = {"id": 1, "v": "1234"}
     fold.add(

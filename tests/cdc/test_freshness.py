@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from penstock.cdc.delta.freshness import SyncCommit, commits_of, freshness, stored_ms, visible_ms
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetProgress, encode_metadata
+from penstock.cdc.targets import Target, TargetOwner, TargetProgress, encode_metadata
+from tests.cdc.columns import target_column
 
 
 def events(*places: tuple[int, int]) -> pa.Table:
@@ -48,7 +49,7 @@ def test_commits_are_those_of_syncs(tmp_path: Path) -> None:
     assert commits_of(url) == []
     write_deltalake(url, pa.table({"id": pa.array([], pa.int64())}))
     assert commits_of(url) == []
-    target = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"),), ("id",), TargetProgress({0: 7}, commits=1))
+    target = Target(TableId("s", "t"), "t", (target_column("id", "bigint"),), ("id",), TargetProgress({0: 7}, commits=1))
     said = CommitProperties(custom_metadata={"userMetadata": encode_metadata(TargetOwner("changes", 1, "s"), target)})
     write_deltalake(url, pa.table({"id": [1]}), mode="append", commit_properties=said)
     (commit,) = commits_of(url)

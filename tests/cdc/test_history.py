@@ -11,7 +11,8 @@ from penstock.cdc.events.types import KEEP
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.fold_result import FoldResult, RowVersion
 from penstock.cdc.fold.history import chains
-from penstock.cdc.targets import Target, TargetColumn
+from penstock.cdc.targets import Target
+from tests.cdc.columns import target_column
 
 SOURCE = TableId("shop", "t")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -20,7 +21,7 @@ FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 def folded(*events: tuple[str, int | None, int | None]) -> FoldResult:
     """Of op, id and time in microseconds."""
-    fold = Fold(FoldPlan({SOURCE: Target(SOURCE, "t", (TargetColumn("id", "bigint"),), ("id",), history=True)}, truncates="queue"))
+    fold = Fold(FoldPlan({SOURCE: Target(SOURCE, "t", (target_column("id", "bigint"),), ("id",), history=True)}, truncates="queue"))
     for offset, (op, id_, ts_us) in enumerate(events):
         row = None if id_ is None else {"id": id_}
         source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": offset, "ts_us": ts_us}
@@ -111,7 +112,7 @@ def test_each_event_of_a_table_with_history_is_a_version() -> None:
 
 @pytest.mark.parametrize("row", [{}, {"id": None}, {"id": PLACEHOLDER}, {"id": 1}])
 def test_a_version_whose_row_does_not_say_its_key_has_that_of_its_event(row: dict[str, object]) -> None:
-    fold = Fold(FoldPlan({SOURCE: Target(SOURCE, "t", (TargetColumn("id", "bigint"),), ("id",), history=True)}))
+    fold = Fold(FoldPlan({SOURCE: Target(SOURCE, "t", (target_column("id", "bigint"),), ("id",), history=True)}))
     value = {"op": "u", "before": None, "after": row, "source": {"db": "shop", "table": "t"}}
     fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode(), 50)
     assert [(one.key, one.values) for one in fold.result().versions[SOURCE]] == [((1,), (1,))]

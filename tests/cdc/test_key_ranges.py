@@ -22,7 +22,8 @@ from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import FoldResult, LastTruncate
 from penstock.cdc.sync.columns import batch_of, rows_schema
 from penstock.cdc.sync.scan import BatchScanResult
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner
+from penstock.cdc.targets import Target, TargetOwner
+from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, send
 
 OWNER = TargetOwner("changes", 1, "s")
@@ -125,7 +126,7 @@ def tables(tmp_path: Path) -> DeltalakeTargets:
 
 
 def target(kind: str) -> Target:
-    return Target(TableId("s", "t"), "t", (TargetColumn("v", "bigint"), TargetColumn("id", kind)), ("id",))
+    return Target(TableId("s", "t"), "t", (target_column("v", "bigint"), target_column("id", kind)), ("id",))
 
 
 def net(value: int, key: Key, *, put: bool = True) -> tuple[Key, NetChange]:
@@ -192,7 +193,7 @@ def test_all_rows_that_are_wanted_are_looked_up(tables: DeltalakeTargets) -> Non
 
 
 def test_keys_become_a_table_of_their_columns() -> None:
-    both = Target(TableId("s", "t"), "t", (TargetColumn("b", "string"), TargetColumn("a", "int")), ("a", "b"))
+    both = Target(TableId("s", "t"), "t", (target_column("b", "string"), target_column("a", "int")), ("a", "b"))
     assert table_of(both, [(1, "x"), (2, "y")]).to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
 
 

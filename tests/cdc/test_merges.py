@@ -19,7 +19,8 @@ from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import LastTruncate
 from penstock.cdc.sync.columns import batch_of, rows_schema
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetProgress
+from penstock.cdc.targets import Target, TargetOwner, TargetProgress
+from tests.cdc.columns import target_column
 from tests.thorough import examples
 
 OWNER = TargetOwner("changes", 1, "s")
@@ -29,7 +30,7 @@ class Merged:
     """A target with a key of these types and a number beside it."""
 
     def __init__(self, folder: Path, *kinds: str) -> None:
-        columns = [*(TargetColumn(f"k{number}", kind) for number, kind in enumerate(kinds)), TargetColumn("v", "bigint")]
+        columns = [*(target_column(f"k{number}", kind) for number, kind in enumerate(kinds)), target_column("v", "bigint")]
         self.tables = DeltalakeTargets(str(folder), guard=True)
         self.target = Target(TableId("s", "t"), "t", tuple(columns), tuple(column.name for column in columns[:-1]))
         self.tables.create(self.target, OWNER)

@@ -10,6 +10,7 @@ from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.debezium import ChangeEvent
 from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.target_types import parse_target_type
 from penstock.cdc.fold.observed_columns import ObservedColumns
 
 UNAVAILABLE = UnavailablePlaceholder.of()
@@ -50,8 +51,9 @@ def seen(*changes: ChangeEvent, queue: int = 0) -> ObservedColumns:
 def test_a_column_has_the_type_that_all_its_values_call_for_however_tasks_share_them(
     changes: list[ChangeEvent], kind: str | None
 ) -> None:
-    assert seen(*changes).columns["v"] == kind
+    expected = None if kind is None else parse_target_type(kind)
+    assert seen(*changes).columns["v"] == expected
     first, second = seen(changes[0]), seen(changes[1], queue=1)
     first.join(second)
-    assert first.columns["v"] == kind
+    assert first.columns["v"] == expected
     assert first.first(["v"]) == {0: 0, 1: 0}

@@ -12,12 +12,14 @@ import pytest
 
 from penstock.cdc.events.placeholders import PLACEHOLDER, UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.target_types import parse_target_type
 from penstock.cdc.events.types import KEEP, converter
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.row_reader import ValueOptions
-from penstock.cdc.targets import Target, TargetColumn
+from penstock.cdc.targets import Target
 from penstock.log.errors import InvalidArgument
 from tests.cdc.applied import Memory
+from tests.cdc.columns import target_column
 from tests.cdc.reference import Message
 
 GEOMETRY = base64.b64encode(bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")).decode()
@@ -61,7 +63,7 @@ OTHER = "nicht geändert"
 @pytest.mark.parametrize("placeholder", [PLACEHOLDER, OTHER])
 @pytest.mark.parametrize("kind", ["string", "binary", "int", "decimal(12,2)", "timestamp", "boolean", "double"])
 def test_every_form_keeps_what_the_row_has_in_columns_of_every_type(placeholder: str, form: str, kind: str) -> None:
-    assert converter(kind, UnavailablePlaceholder.of([OTHER]))(forms(placeholder)[form]) is KEEP
+    assert converter(parse_target_type(kind), UnavailablePlaceholder.of([OTHER]))(forms(placeholder)[form]) is KEEP
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_every_form_keeps_what_the_row_has_in_columns_of_every_type(placeholder:
 def test_a_value_that_has_the_placeholder_among_others_is_a_value(value: object) -> None:
     if isinstance(value, dict) and {"wkb", "x"} & value.keys() and value.get("srid") != 25832 and value.get("x") != 1.0:
         return  # the places are the same whatever the placeholder is
-    assert converter("string")(value) is not KEEP
+    assert converter(parse_target_type("string"))(value) is not KEEP
 
 
 def test_a_short_placeholder_stands_for_itself_and_not_for_numbers_that_a_row_may_have() -> None:
@@ -115,7 +117,7 @@ def test_it_says_nothing_of_a_column_s_type(form: str, value: object) -> None:
 
 def test_a_fold_reads_as_it_is_told_and_typed_columns_too() -> None:
     source = TableId(None, "t")
-    target = Target(source, "t", (TargetColumn("id", "bigint"), TargetColumn("n", "decimal(10,2)")), ("id",))
+    target = Target(source, "t", (target_column("id", "bigint"), target_column("n", "decimal(10,2)")), ("id",))
     fold = Fold(FoldPlan({source: target}, reading=ValueOptions(UnavailablePlaceholder.of([OTHER]))))
     schema = {
         "type": "struct",

@@ -5,18 +5,19 @@ import pytest
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.observed_columns import ObservedColumns
 from penstock.cdc.fold.shape import TableShape, new_columns
-from penstock.cdc.targets import TableDeclarations, Target, TargetColumn, TargetRefused
+from penstock.cdc.targets import TableDeclarations, Target, TargetRefused
+from tests.cdc.columns import target_column, target_types
 
 SOURCE = TableId("public", "users")
-TARGET = Target(SOURCE, "users", (TargetColumn("id", "bigint"), TargetColumn("name", "string")), ("id",))
+TARGET = Target(SOURCE, "users", (target_column("id", "bigint"), target_column("name", "string")), ("id",))
 
 
 def shape(**columns: str) -> TableShape:
-    return TableShape.of(SOURCE, ObservedColumns(dict(columns), ("id",)), TableDeclarations())
+    return TableShape.of(SOURCE, ObservedColumns({**target_types(columns)}, ("id",)), TableDeclarations())
 
 
 def test_columns_that_a_target_lacks_are_new() -> None:
-    assert new_columns(TARGET, shape(name="string", mail="string")) == [TargetColumn("mail", "string")]
+    assert new_columns(TARGET, shape(name="string", mail="string")) == [target_column("mail", "string")]
 
 
 def test_a_column_renamed_by_case_only_is_refused_not_left_out() -> None:

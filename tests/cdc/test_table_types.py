@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,22 @@ from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.source_types import SourceTypes
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import DataDamaged, NewerFormatError
+from tests.cdc.columns import target_types
 
-TABLE = TableTypes("public", "a", {"id": "int", "ß": "decimal(5,2)"})
+TABLE = TableTypes("public", "a", target_types({"id": "int", "ß": "decimal(5,2)"}))
 
 
 def test_an_object_is_called_by_its_content() -> None:
     assert decode_types(TABLE.data, TABLE.name, where="here") == TABLE
     assert is_types_name(TABLE.name)
-    assert TableTypes("public", "a", {"ß": "decimal(5,2)", "id": "int"}).name != TABLE.name
+    assert TableTypes("public", "a", target_types({"ß": "decimal(5,2)", "id": "int"})).name != TABLE.name
     assert types_key("%DLQ%x", TABLE.name) == f"captures/dlq.x/types/{TABLE.name}"
 
 
 def test_a_type_that_no_target_can_have_is_text() -> None:
-    later = TableTypes("public", "a", {"id": "int", "v": "variant"})
-    assert decode_types(later.data, later.name, where="here").columns == {"id": "int", "v": "string"}
+    later = b'{"format":1,"schema":"public","table":"a","columns":{"id":"int","v":"variant"}}'
+    name = blake2b(later, digest_size=8).hexdigest()
+    assert decode_types(later, name, where="here").columns == target_types({"id": "int", "v": "string"})
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"format":1}', TABLE.data + b" ", TABLE.data.replace(b"5,2", b"5,3")])
@@ -45,9 +48,9 @@ def test_names_that_an_event_may_not_give(name: str) -> None:
 
 
 def test_a_column_of_several_forms_holds_the_values_of_all() -> None:
-    wider = TableTypes("public", "a", {"id": "bigint", "more": "date"})
-    other = TableTypes("public", "a", {"more": "timestamp"})
-    assert joined_types([TABLE, wider, other]) == {"id": "bigint", "ß": "decimal(5,2)", "more": "string"}
+    wider = TableTypes("public", "a", target_types({"id": "bigint", "more": "date"}))
+    other = TableTypes("public", "a", target_types({"more": "timestamp"}))
+    assert joined_types([TABLE, wider, other]) == target_types({"id": "bigint", "ß": "decimal(5,2)", "more": "string"})
     assert joined_types([]) == {}
 
 

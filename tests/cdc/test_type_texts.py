@@ -11,12 +11,13 @@ import pytest
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.table_types import TableTypes, decode_types
-from penstock.cdc.events.type_widening import holds, required_type, widest
-from penstock.cdc.events.types import arrow_type, normal_type
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner
+from penstock.cdc.events.target_types import parse_target_type
+from penstock.cdc.targets import Target, TargetOwner
 from penstock.log.errors import InvalidArgument
-from penstock.log.schema import evolution
+from penstock.log.schema.arrow_types import arrow_type
 from penstock.log.schema.ddl import parse_ddl
+from penstock.log.schema.widening import holds, holds_stored, required_type, widest
+from tests.cdc.columns import target_column, target_types
 
 SPELLINGS = {
     "boolean": "boolean",
@@ -106,6 +107,7 @@ DELTA = {
 
 NUMBERS = "decimal(5,1) decimal(12,2) decimal(19,0) decimal(38,0) decimal(38,38) boolean float double string binary date"
 TYPES = f"tinyint smallint int bigint {NUMBERS} timestamp timestamp_ntz array<int> array<bigint> array<array<int>>".split()
+KNOWN = target_types({text: text for text in TYPES})
 HELD = {
     "smallint": "tinyint",
     "int": "tinyint smallint",
@@ -140,7 +142,7 @@ WIDEST = {
 
 
 def of_target(text: str) -> str:
-    return normal_type(text)
+    return str(parse_target_type(text))
 
 
 def of_topic(text: str) -> str:
@@ -178,8 +180,7 @@ def test_no_type_of_targets(text: str) -> None:
 
 
 def test_stored_types_of_a_table() -> None:
-    columns = {kind: of_target(kind) for kind in ARROW}
-    types = TableTypes("public", "a", columns)
+    types = TableTypes("public", "a", target_types({kind: kind for kind in ARROW}))
     said = ",".join(f'"{kind}":"{kind}"' for kind in ARROW)
     assert types.data.decode() == f'{{"format":1,"schema":"public","table":"a","columns":{{{said}}}}}'
     assert types.name == "af4c4b7ae00535e1"
@@ -188,11 +189,11 @@ def test_stored_types_of_a_table() -> None:
 
 @pytest.mark.parametrize("kind", ARROW)
 def test_arrow(kind: str) -> None:
-    assert str(arrow_type(kind)) == ARROW[kind]
+    assert str(arrow_type(parse_target_type(kind))) == ARROW[kind]
 
 
 def test_columns_in_the_log_of_a_target(tmp_path: Path) -> None:
-    columns = tuple(TargetColumn(kind, kind) for kind in ARROW)
+    columns = tuple(target_column(kind, kind) for kind in ARROW)
     target = Target(TableId("s", "t"), "t", columns, ("int",))
     DeltalakeTargets(str(tmp_path), guard=False).create(target, TargetOwner("changes", 1, "s"))
     (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
@@ -204,20 +205,21 @@ def test_columns_in_the_log_of_a_target(tmp_path: Path) -> None:
 
 def test_types_that_hold_the_values_of_others() -> None:
     for wide, narrow in permutations(TYPES, 2):
-        assert holds(wide, narrow) == (narrow in HELD.get(wide, "").split()), (wide, narrow)
-        assert holds(wide, wide)
+        assert holds(KNOWN[wide], KNOWN[narrow]) == (narrow in HELD.get(wide, "").split()), (wide, narrow)
+        assert holds(KNOWN[wide], KNOWN[wide])
 
 
 def test_types_that_a_field_may_get() -> None:
-    fields = {text: parse_ddl(f"x {text}")[0].type for text in TYPES}
     for wide, narrow in permutations(TYPES, 2):
-        assert evolution.holds(fields[wide], fields[narrow]) == (narrow in HELD_BY_FIELDS.get(wide, "").split()), (wide, narrow)
+        assert holds_stored(KNOWN[wide], KNOWN[narrow]) == (narrow in HELD_BY_FIELDS.get(wide, "").split()), (wide, narrow)
 
 
 def test_types_for_the_values_of_two() -> None:
     for one, other in permutations(TYPES, 2):
+        first, second = KNOWN[one], KNOWN[other]
         both = WIDEST.get((one, other)) or WIDEST.get((other, one))
-        wide = both or (one if holds(one, other) else other if holds(other, one) else "string")
-        assert widest(one, other) == wide, (one, other)
+        wide = both or (one if holds(first, second) else other if holds(second, first) else "string")
+        assert str(widest(first, second)) == wide, (one, other)
         are_numbers = both is not None and "array" not in both
-        assert required_type(one, other) == (one if holds(one, other) else both if are_numbers else other), (one, other)
+        required = one if holds(first, second) else both if are_numbers else other
+        assert str(required_type(first, second)) == required, (one, other)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.events.type_widening import holds, widest
+from penstock.cdc.events.target_types import parse_target_type
+from penstock.log.schema.widening import holds, widest
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,8 @@ from penstock.cdc.events.type_widening import holds, widest
     ],
 )
 def test_the_narrowest_type_that_holds_both(one: str, other: str, wide: str) -> None:
-    assert widest(one, other) == widest(other, one) == wide
+    first, second = parse_target_type(one), parse_target_type(other)
+    assert widest(first, second) == widest(second, first) == parse_target_type(wide)
 
 
 @pytest.mark.parametrize(
@@ -37,4 +39,4 @@ def test_the_narrowest_type_that_holds_both(one: str, other: str, wide: str) -> 
     [("int", "bigint"), ("decimal(5,2)", "decimal(5,1)"), ("decimal(9,0)", "int"), ("string", "int"), ("double", "int"), ("bigint", "decimal(5,0)")],
 )  # fmt: skip
 def test_what_does_not_hold_all_values(wide: str, narrow: str) -> None:
-    assert not holds(wide, narrow)
+    assert not holds(parse_target_type(wide), parse_target_type(narrow))

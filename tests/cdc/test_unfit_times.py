@@ -10,13 +10,15 @@ import pytest
 from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
+from penstock.cdc.events.target_types import parse_target_type
 from penstock.cdc.events.types import UnfitTime, UnfitValue, converter
 from penstock.cdc.fold.row_reader import RowReader, ValueOptions
-from penstock.cdc.targets import Target, TargetColumn
+from penstock.cdc.targets import Target
+from tests.cdc.columns import target_column
 
 
 def read(kind: str, value: object, name: str | None, *, unfit: Any = "stop", key: str = "id") -> object:
-    target = Target(TableId(None, "t"), "t", (TargetColumn("id", "bigint"), TargetColumn("at", kind)), (key,))
+    target = Target(TableId(None, "t"), "t", (target_column("id", "bigint"), target_column("at", kind)), (key,))
     field = {"field": "at", "type": "int64", "name": name}
     schema = None if name is None else {"type": "struct", "fields": [{"field": "id", "type": "int64"}, field]}
     return RowReader(target, ValueOptions(UnavailablePlaceholder.of(), unfit)).values(
@@ -63,10 +65,10 @@ def test_what_is_no_time_at_all_is_never_null(value: object) -> None:
 @pytest.mark.parametrize("value", ["infinity", "0044-03-15 BC", 2**31 - 1])
 def test_dates_too(value: object) -> None:
     with pytest.raises(UnfitTime):
-        converter("date")(value)
+        converter(parse_target_type("date"))(value)
 
 
 def test_an_integer_is_microseconds_only_where_it_cannot_be_anything_else() -> None:
-    assert converter("timestamp")(1_700_000_000_123_456) == datetime(2023, 11, 14, 22, 13, 20, 123456, UTC)
+    assert converter(parse_target_type("timestamp"))(1_700_000_000_123_456) == datetime(2023, 11, 14, 22, 13, 20, 123456, UTC)
     with pytest.raises(UnfitValue, match="milliseconds or microseconds"):
-        converter("timestamp")(1_700_000_000_123)
+        converter(parse_target_type("timestamp"))(1_700_000_000_123)

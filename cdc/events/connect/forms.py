@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from ....log.errors import InvalidArgument
-from ..arrays import each, element_of, innermost
-from ..types import BASE64, Convert, UnfitValue, normal_type, unscaled
+from ....log.schema.fields import DecimalType, FieldType, PrimitiveType
+from ..target_types import element_of, innermost, parse_target_type
+from ..types import BASE64, Convert, UnfitValue, each, unscaled
 from .schema import FieldSchema
 from .times import instants
 
@@ -23,7 +24,6 @@ _BYTES: dict[str, Callable[[str], bytes]] = {
     "hex": binascii.unhexlify,
 }
 _TEXT = "text"
-_WRITTEN = {"timestamp": tuple(_UNITS), "timestamp_ntz": tuple(_UNITS), "decimal": ("base64", _TEXT), "binary": tuple(_BYTES)}
 _HEX = re.compile(r"(?:[0-9a-f]{4})+")
 """Hexadecimal text that is valid base64 as well."""
 
@@ -32,7 +32,7 @@ _HEX = re.compile(r"(?:[0-9a-f]{4})+")
 class ColumnForm:
     """A column's form in events without a schema of it."""
 
-    type: str
+    type: FieldType
     form: str
     """A unit of time since 1970, an encoding of bytes, or text as it is."""
 
@@ -45,7 +45,7 @@ class ColumnForm:
         if self.form == _TEXT:
             return lambda value: value
         decode = _BYTES[self.form]
-        scale = int(self.type.rstrip(")").partition(",")[2]) if self.type.startswith("decimal") else None
+        scale = self.type.scale if isinstance(self.type, DecimalType) else None
 
         def read(value: object) -> object:
             if not isinstance(value, str):
@@ -58,14 +58,16 @@ class ColumnForm:
         return read
 
 
-def says_form(field: FieldSchema, type_: str) -> bool:
+def says_form(field: FieldSchema, type_: FieldType) -> bool:
     """Whether Connect's field makes the form of text certain: bytes are base64, and no text of digits is bytes."""
     if (element := element_of(type_)) is not None:
         return field.items is not None and says_form(field.items, element)
-    return field.type == {"decimal": "string", "binary": "bytes"}.get(type_.partition("(")[0])
+    if isinstance(type_, DecimalType):
+        return field.type == "string"
+    return type_ is PrimitiveType.BINARY and field.type == "bytes"
 
 
-def either(type_: str) -> Convert | None:
+def either(type_: FieldType) -> Convert | None:
     """A reader of text for an unknown mode of the connector; None for types without modes. Raises `UnfitValue` for ambiguous text."""
     if (element := element_of(type_)) is not None:
         read = either(element)
@@ -81,7 +83,9 @@ def either(type_: str) -> Convert | None:
             raise _unsaid(value, "base64 or hex", "'binary from base64' or 'binary from hex'")
         return value
 
-    return {"decimal": number, "binary": data}.get(type_.partition("(")[0])
+    if isinstance(type_, DecimalType):
+        return number
+    return data if type_ is PrimitiveType.BINARY else None
 
 
 def _is_number(text: str) -> bool:
@@ -95,13 +99,13 @@ def _unsaid(value: str, forms: str, declare: str) -> UnfitValue:
     return UnfitValue(f"nothing says whether {value[:60]!r} is {forms}: declare {declare}")
 
 
-def declared_type(said: str) -> tuple[str, ColumnForm | None]:
+def declared_type(said: str) -> tuple[FieldType, ColumnForm | None]:
     """A declared type and its form, such as ``timestamp from milliseconds``. Raises `InvalidArgument`."""
     name, given, form = said.strip().lower().partition(" from ")
-    kind, form = normal_type(name), form.strip()
+    kind, form = parse_target_type(name), form.strip()
     if not given:
         return kind, None
-    if form not in (known := _WRITTEN.get(innermost(kind).partition("(")[0], ())):
+    if form not in (known := _forms_of(innermost(kind))):
         raise InvalidArgument(
             "nothing of this type is written so",
             operation="sync",
@@ -109,3 +113,15 @@ def declared_type(said: str) -> tuple[str, ColumnForm | None]:
             observed=repr(said),
         )
     return kind, ColumnForm(kind, form)
+
+
+def _forms_of(type_: FieldType) -> tuple[str, ...]:
+    match type_:
+        case DecimalType():
+            return ("base64", _TEXT)
+        case PrimitiveType.TIMESTAMP | PrimitiveType.TIMESTAMP_NTZ:
+            return tuple(_UNITS)
+        case PrimitiveType.BINARY:
+            return tuple(_BYTES)
+        case _:
+            return ()

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..arrays import array_of, each, element_of
-from ..types import Convert, UnfitValue, is_number, unscaled
+from ....log.schema.fields import DECIMAL_DIGITS_MAX, FieldType, PrimitiveType, array_of, decimal_of
+from ....log.schema.widening import is_number
+from ..target_types import element_of, target_type
+from ..types import Convert, UnfitValue, each, unscaled
 from .schema import FieldSchema
 from .times import days, local_times, structured_date, structured_time, structured_time_of_day, times_of_day, without_zone
 
-_DIGITS_MAX = 38
 _KINDS = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "float32": "float",
-    "float": "float",
-    "float64": "double",
-    "double": "double",
-    "boolean": "boolean",
-    "string": "string",
-    "bytes": "binary",
+    "int8": PrimitiveType.TINYINT,
+    "int16": PrimitiveType.SMALLINT,
+    "int32": PrimitiveType.INT,
+    "int64": PrimitiveType.BIGINT,
+    "float32": PrimitiveType.FLOAT,
+    "float": PrimitiveType.FLOAT,
+    "float64": PrimitiveType.DOUBLE,
+    "double": PrimitiveType.DOUBLE,
+    "boolean": PrimitiveType.BOOLEAN,
+    "string": PrimitiveType.STRING,
+    "bytes": PrimitiveType.BINARY,
 }
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _ANY_SCALE = "io.debezium.data.VariableScaleDecimal"
@@ -30,28 +31,28 @@ _NUMERICS = ("NUMERIC", "DECIMAL", "DECIMAL UNSIGNED", "NUMBER")
 
 
 class _Time(NamedTuple):
-    type: str
+    type: PrimitiveType
     read: Convert | None
 
 
 _OF_DEBEZIUM = {
-    "Date": _Time("date", days),
-    "IsoDate": _Time("date", without_zone),
-    "StructuredDate": _Time("date", structured_date),
-    "Timestamp": _Time("timestamp_ntz", local_times(1_000)),
-    "MicroTimestamp": _Time("timestamp_ntz", local_times(1_000_000)),
-    "NanoTimestamp": _Time("timestamp_ntz", local_times(1_000_000_000)),
-    "IsoTimestamp": _Time("timestamp_ntz", without_zone),
-    "StructuredTimestamp": _Time("timestamp_ntz", structured_time),
-    "ZonedTimestamp": _Time("timestamp", None),
-    "StructuredZonedTimestamp": _Time("timestamp", structured_time),
-    "Time": _Time("string", times_of_day(1_000)),
-    "MicroTime": _Time("string", times_of_day(1_000_000)),
-    "NanoTime": _Time("string", times_of_day(1_000_000_000)),
-    "IsoTime": _Time("string", without_zone),
-    "StructuredTime": _Time("string", structured_time_of_day),
-    "ZonedTime": _Time("string", None),
-    "StructuredZonedTime": _Time("string", structured_time_of_day),
+    "Date": _Time(PrimitiveType.DATE, days),
+    "IsoDate": _Time(PrimitiveType.DATE, without_zone),
+    "StructuredDate": _Time(PrimitiveType.DATE, structured_date),
+    "Timestamp": _Time(PrimitiveType.TIMESTAMP_NTZ, local_times(1_000)),
+    "MicroTimestamp": _Time(PrimitiveType.TIMESTAMP_NTZ, local_times(1_000_000)),
+    "NanoTimestamp": _Time(PrimitiveType.TIMESTAMP_NTZ, local_times(1_000_000_000)),
+    "IsoTimestamp": _Time(PrimitiveType.TIMESTAMP_NTZ, without_zone),
+    "StructuredTimestamp": _Time(PrimitiveType.TIMESTAMP_NTZ, structured_time),
+    "ZonedTimestamp": _Time(PrimitiveType.TIMESTAMP, None),
+    "StructuredZonedTimestamp": _Time(PrimitiveType.TIMESTAMP, structured_time),
+    "Time": _Time(PrimitiveType.STRING, times_of_day(1_000)),
+    "MicroTime": _Time(PrimitiveType.STRING, times_of_day(1_000_000)),
+    "NanoTime": _Time(PrimitiveType.STRING, times_of_day(1_000_000_000)),
+    "IsoTime": _Time(PrimitiveType.STRING, without_zone),
+    "StructuredTime": _Time(PrimitiveType.STRING, structured_time_of_day),
+    "ZonedTime": _Time(PrimitiveType.STRING, None),
+    "StructuredZonedTime": _Time(PrimitiveType.STRING, structured_time_of_day),
 }
 _OF_CONNECT = {
     "Date": _OF_DEBEZIUM["Date"],
@@ -63,7 +64,7 @@ _TIMES = {f"io.debezium.time.{name}": time for name, time in _OF_DEBEZIUM.items(
 }
 
 
-def column_type(field: FieldSchema) -> str:
+def column_type(field: FieldSchema) -> FieldType:
     if time := _TIMES.get(field.name):
         return time.type
     if field.name == _DECIMAL:
@@ -72,10 +73,10 @@ def column_type(field: FieldSchema) -> str:
         return _array(field)
     if field.type == "string" and field.source_type in _NUMERICS and field.source_precision:
         return _decimal(field.source_precision, field.source_scale)
-    return _KINDS.get(field.type, "string")
+    return _KINDS.get(field.type, PrimitiveType.STRING)
 
 
-def reader(field: FieldSchema, type_: str) -> Convert | None:
+def reader(field: FieldSchema, type_: FieldType) -> Convert | None:
     """The reader of a field's values for a column of this type, which raises `UnfitValue`; None where JSON's value is the value."""
     if (element := element_of(type_)) is not None:
         read = None if field.items is None else reader(field.items, element)
@@ -87,24 +88,21 @@ def reader(field: FieldSchema, type_: str) -> Convert | None:
     return _variable_scale if field.name == _ANY_SCALE else None
 
 
-def _array(field: FieldSchema) -> str:
+def _array(field: FieldSchema) -> FieldType:
     """Text for more dimensions than any column holds."""
     levels, items = 0, field
     while items.type == "array" and items.items is not None:
         levels, items = levels + 1, items.items
-    name = column_type(items)
+    type_ = column_type(items)
     for _ in range(levels):
-        outer = array_of(name)
-        if outer is None:
-            return "string"
-        name = outer
-    return name
+        type_ = array_of(type_)
+    return target_type(type_) or PrimitiveType.STRING
 
 
-def _decimal(precision: int | None, scale: int) -> str:
+def _decimal(precision: int | None, scale: int) -> FieldType:
     """Text for more digits than any column holds. PostgreSQL's scale may be negative, or above the precision."""
-    digits = _DIGITS_MAX if precision is None else max(precision, scale, precision - scale, 1)
-    return f"decimal({digits},{max(scale, 0)})" if max(digits, scale) <= _DIGITS_MAX else "string"
+    digits = DECIMAL_DIGITS_MAX if precision is None else max(precision, scale, precision - scale, 1)
+    return decimal_of(digits, max(scale, 0)) or PrimitiveType.STRING
 
 
 def _unscaled(value: object, scale: int) -> object:

@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock.cdc.events.typed_events import typed_events
 from penstock.cdc.postgres.values import UNAVAILABLE
+from tests.cdc.columns import target_types
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -129,5 +130,5 @@ def test_changes_are_made_of_the_rows(database: Database, capture: Capturing) ->
         ("u", {"id": 1}, {"id": 1, "v": Decimal("2.00")}),
         ("d", {"id": 1}, {"id": 1}),
     ]
-    assert found[0].types == {"id": "int", "v": "decimal(5,2)", "big": "string"}
+    assert found[0].types == target_types({"id": "int", "v": "decimal(5,2)", "big": "string"})
     assert found[0].source.table == "a"

@@ -142,4 +142,4 @@ def test_a_type_is_asked_for_once() -> None:
     ],
 )
 def test_columns_of_targets_have_types_that_hold_the_values(oid: int, modifier: int, name: str) -> None:
-    assert TypeConversions(TYPES.get).column_type(oid, modifier) == name
+    assert str(TypeConversions(TYPES.get).column_type(oid, modifier)) == name

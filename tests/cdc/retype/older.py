@@ -13,9 +13,10 @@ from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.delta.tables import existing_target_of
 from penstock.cdc.events.table_types import TableTypes, types_key
 from penstock.cdc.targets import TargetProgress
+from tests.cdc.columns import target_types
 from tests.cdc.sync.streams import TOPIC, Row, event, send
 
-TYPES = TableTypes("public", "bills", {"id": "int", "amount": "decimal(12,2)", "day": "date", "note": "string"})
+TYPES = TableTypes("public", "bills", target_types({"id": "int", "amount": "decimal(12,2)", "day": "date", "note": "string"}))
 
 
 def bill(number: int, amount: str | None = "1.50", *, at: int, types: TableTypes | None = None, day: str = "2026-11-22") -> Row:

@@ -9,14 +9,21 @@ import pyarrow as pa
 import pytest
 
 from penstock.cdc.events.connect import declared_type
-from penstock.cdc.events.types import UnfitTime, UnfitValue, arrow_type
-from penstock.cdc.retype.changes import ColumnChange, changes_of
+from penstock.cdc.events.target_types import parse_target_type
+from penstock.cdc.events.types import UnfitTime, UnfitValue
+from penstock.cdc.retype.changes import TypeChange, changes_of
 from penstock.cdc.retype.converter import TargetConverter, stored_converter
-from penstock.cdc.targets import CURRENT, TargetColumn
+from penstock.cdc.targets import CURRENT
+from penstock.log.schema.arrow_types import arrow_type
+from tests.cdc.columns import target_column, target_types
 
 AT = datetime(2026, 11, 22, 3, 4, 5, 500_000, UTC)
 LOCAL = AT.replace(tzinfo=None)
 SINGLE = struct.unpack("f", struct.pack("f", 0.1))[0]
+
+
+def changed(column: str, old: str, new: str) -> TypeChange:
+    return TypeChange(column, parse_target_type(old), parse_target_type(new))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,7 @@ SINGLE = struct.unpack("f", struct.pack("f", 0.1))[0]
     ],
 )
 def test_a_value_of_one_type_as_one_of_another(old: str, new: str, value: Any, expected: Any) -> None:
-    found = stored_converter(ColumnChange("v", old, new))(value)
+    found = stored_converter(changed("v", old, new))(value)
     assert (found, type(found)) == (expected, type(expected))
 
 
@@ -89,11 +96,11 @@ def test_a_value_of_one_type_as_one_of_another(old: str, new: str, value: Any, e
 )
 def test_a_value_that_does_not_fit_is_refused_never_rounded(old: str, new: str, value: Any) -> None:
     with pytest.raises(UnfitValue):
-        stored_converter(ColumnChange("v", old, new))(value)
+        stored_converter(changed("v", old, new))(value)
 
 
 def test_a_time_that_no_column_holds_is_told_from_what_is_no_time() -> None:
-    convert = stored_converter(ColumnChange("v", "string", "timestamp"))
+    convert = stored_converter(changed("v", "string", "timestamp"))
     with pytest.raises(UnfitTime):
         convert("infinity")
     with pytest.raises(UnfitValue) as raised:
@@ -112,21 +119,23 @@ def test_a_time_that_no_column_holds_is_told_from_what_is_no_time() -> None:
 )
 def test_a_declared_form_says_how_values_are_written(declared: str, old: str, value: Any, expected: Any) -> None:
     new, form = declared_type(declared)
-    assert stored_converter(ColumnChange("v", old, new), form)(value) == expected
+    assert stored_converter(TypeChange("v", parse_target_type(old), new), form)(value) == expected
 
 
-def conversion(changes: list[ColumnChange], given: pa.RecordBatch, **options: Any) -> tuple[TargetConverter, pa.RecordBatch]:
+def conversion(changes: list[TypeChange], given: pa.RecordBatch, **options: Any) -> tuple[TargetConverter, pa.RecordBatch]:
     made = TargetConverter(given.schema, changes, ["id"], **options)
     return made, made.batch(given)
 
 
 def batch(**columns: Any) -> pa.RecordBatch:
-    return pa.record_batch({name: pa.array(values, arrow_type(kind)) for name, (kind, values) in columns.items()})
+    return pa.record_batch(
+        {name: pa.array(values, arrow_type(parse_target_type(kind))) for name, (kind, values) in columns.items()}
+    )
 
 
 def test_columns_that_keep_their_types_are_as_they_were() -> None:
     given = batch(id=("int", [1, 2]), v=("string", ["1.5", None]), w=("string", ["a", "b"]))
-    made, found = conversion([ColumnChange("v", "string", "decimal(5,2)")], given)
+    made, found = conversion([changed("v", "string", "decimal(5,2)")], given)
     assert found.to_pylist() == [{"id": 1, "v": Decimal("1.50"), "w": "a"}, {"id": 2, "v": None, "w": "b"}]
     assert (made.rows, [str(field.type) for field in made.schema]) == (2, ["int32", "decimal128(5, 2)", "string"])
 
@@ -134,26 +143,26 @@ def test_columns_that_keep_their_types_are_as_they_were() -> None:
 def test_the_row_and_the_column_of_a_value_that_does_not_fit_are_named() -> None:
     given = batch(id=("int", [1, 2]), v=("string", ["1.5", "much"]))
     with pytest.raises(UnfitValue, match=r"row id=2: column v: 'much' does not fit decimal\(5,2\)"):
-        conversion([ColumnChange("v", "string", "decimal(5,2)")], given)
+        conversion([changed("v", "string", "decimal(5,2)")], given)
 
 
 def test_a_placeholder_is_no_value() -> None:
     with pytest.raises(UnfitValue, match=r"row id=1: column v: .* was not logged"):
-        conversion([ColumnChange("v", "string", "date")], batch(id=("int", [1]), v=("string", ["__debezium_unavailable_value"])))
+        conversion([changed("v", "string", "date")], batch(id=("int", [1]), v=("string", ["__debezium_unavailable_value"])))
 
 
 def test_times_that_no_column_holds_become_null_if_they_may() -> None:
     given = batch(id=("int", [1]), v=("string", ["infinity"]))
-    changes = [ColumnChange("v", "string", "date")]
+    changes = [changed("v", "string", "date")]
     assert conversion(changes, given, nulls=True)[1].to_pylist() == [{"id": 1, "v": None}]
     with pytest.raises(UnfitValue, match="'infinity' does not fit date"):
         conversion(changes, given)
     with pytest.raises(UnfitValue, match="'infinity' does not fit date"):
-        conversion([ColumnChange("id", "string", "date")], batch(id=("string", ["infinity"])), nulls=True)
+        conversion([changed("id", "string", "date")], batch(id=("string", ["infinity"])), nulls=True)
 
 
 def test_two_rows_may_not_get_one_key() -> None:
-    changes = [ColumnChange("id", "string", "int")]
+    changes = [changed("id", "string", "int")]
     made, _ = conversion(changes, batch(id=("string", ["1", "2"])))
     made.check_keys()
     made.batch(batch(id=("string", ["02"])))
@@ -163,7 +172,7 @@ def test_two_rows_may_not_get_one_key() -> None:
 
 def test_versions_of_a_row_share_its_key() -> None:
     given = pa.record_batch({"id": ["1", "1"], CURRENT: [False, True]})
-    made, _ = conversion([ColumnChange("id", "string", "int")], given)
+    made, _ = conversion([changed("id", "string", "int")], given)
     made.check_keys()
 
 
@@ -189,8 +198,9 @@ def test_which_columns_change() -> None:
         "h": "decimal(9,1)",
         "i": "array<int>",
     }
-    found = changes_of([TargetColumn(name, kind) for name, kind in kinds.items()], {"g": "date", "e": "decimal(5,0)"}, told)
-    assert {one.column: (one.old, one.new) for one in found} == {
+    declared = target_types({"g": "date", "e": "decimal(5,0)"})
+    found = changes_of([target_column(name, kind) for name, kind in kinds.items()], declared, target_types(told))
+    assert {one.column: (one.shown.old, one.shown.new) for one in found} == {
         "a": ("string", "decimal(5,2)"),
         "c": ("int", "bigint"),
         "d": ("decimal(10,4)", "decimal(14,4)"),  # rows of before may have four digits

@@ -20,6 +20,7 @@ from penstock.cdc.retype import retype as retyping
 from penstock.cdc.sync.lease import SyncInUse
 from penstock.cdc.targets import PROPERTY
 from penstock.log import InvalidArgument, TopicNotFound
+from tests.cdc.columns import target_types
 from tests.cdc.retype.older import TYPES, applied, bill, files, keep, kinds, make_older, progress
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
@@ -135,7 +136,7 @@ def test_a_value_that_does_not_fit_refuses_the_whole_and_nothing_is_written(lake
 
 def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: str, into: Path) -> None:
     retype(lake, TOPIC, SyncOptions(into=into))
-    wider = TableTypes("public", "bills", {**TYPES.columns, "amount": "decimal(14,2)"})
+    wider = TableTypes("public", "bills", {**TYPES.columns, **target_types({"amount": "decimal(14,2)"})})
     keep(lake, wider)
     send(lake, [bill(4, "1.00", at=4, types=wider), bill(5, "12345678901.25", at=5, types=wider)])
     (stop,) = applied(lake, into).stopped["public.bills"]
@@ -155,7 +156,7 @@ def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: s
 def test_the_line_to_run_keeps_what_the_user_has_declared(lake: str, into: Path) -> None:
     columns = {"bills": {"day": "string", "amount": "decimal(12,2)"}}
     retype(lake, TOPIC, SyncOptions(into=into, columns=columns))
-    wider = TableTypes("public", "bills", {**TYPES.columns, "amount": "decimal(14,2)"})
+    wider = TableTypes("public", "bills", {**TYPES.columns, **target_types({"amount": "decimal(14,2)"})})
     keep(lake, wider)
     send(lake, [bill(4, "12345678901.25", at=4, types=wider, day="infinity")])
     (stop,) = applied(lake, into, columns=columns, coordination="store").stopped["public.bills"]

@@ -16,13 +16,14 @@ from penstock.cdc.delta.compaction import FILES_MIN, NOTHING, TargetCompactionRe
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.options import Moment
-from penstock.cdc.targets import Target, TargetColumn, TargetProgress
+from penstock.cdc.targets import Target, TargetProgress
 from penstock.log.errors import InvalidArgument
+from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.spark.sync.driver import Life, end_of
 from tests.thorough import thoroughly
 
-TARGET = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"),), ("id",))
+TARGET = Target(TableId("s", "t"), "t", (target_column("id", "bigint"),), ("id",))
 
 
 def at(commits: int, name: str = "t") -> Target:

@@ -8,15 +8,16 @@ from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import RefusedEvent
 from penstock.cdc.sync.error_hints import wider_columns
 from penstock.cdc.targets import Target, TargetColumn
+from tests.cdc.columns import target_column, target_types
 
-TARGET = Target(TableId("public", "t"), "t", (TargetColumn("id", "int"), TargetColumn("n", "decimal(5,2)")), ("id",))
+TARGET = Target(TableId("public", "t"), "t", (target_column("id", "int"), target_column("n", "decimal(5,2)")), ("id",))
 
 
 @pytest.mark.parametrize(
     ("column", "told", "wider"),
     [
-        ("id", {"id": "bigint"}, [TargetColumn("id", "bigint")]),
-        ("n", {"n": "decimal(5,4)"}, [TargetColumn("n", "decimal(7,4)")]),
+        ("id", {"id": "bigint"}, [target_column("id", "bigint")]),
+        ("n", {"n": "decimal(5,4)"}, [target_column("n", "decimal(7,4)")]),
         ("id", {"id": "string"}, []),  # which no number is widened to
         ("id", {"id": "smallint"}, []),
         ("id", {}, []),
@@ -27,10 +28,10 @@ TARGET = Target(TableId("public", "t"), "t", (TargetColumn("id", "int"), TargetC
 def test_a_column_becomes_wider_only_where_its_source_has(
     column: str | None, told: dict[str, str], wider: list[TargetColumn]
 ) -> None:
-    assert wider_columns(TARGET, [RefusedEvent((0, 0), "it does not fit", column)], lambda one: told) == wider
+    assert wider_columns(TARGET, [RefusedEvent((0, 0), "it does not fit", column)], lambda one: target_types(told)) == wider
 
 
 def test_a_column_becomes_as_wide_as_all_of_its_events_call_for() -> None:
     types = {0: {"id": "bigint"}, 1: {"id": "decimal(12,2)"}}
     refused = [RefusedEvent((queue, 0), "it does not fit", "id") for queue in types]
-    assert wider_columns(TARGET, refused, lambda one: types[one.place[0]]) == [TargetColumn("id", "decimal(21,2)")]
+    assert wider_columns(TARGET, refused, lambda one: target_types(types[one.place[0]])) == [target_column("id", "decimal(21,2)")]

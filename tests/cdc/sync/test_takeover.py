@@ -13,12 +13,13 @@ import penstock
 from penstock import SyncOptions, sync
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner, TargetProgress, encode_metadata
+from penstock.cdc.targets import Target, TargetOwner, TargetProgress, encode_metadata
 from penstock.log.errors import ReopenError
+from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 
 OWNER = TargetOwner(TOPIC, 1, TOPIC)
-TARGET = Target(TableId("public", "t", "shop"), "t", (TargetColumn("id", "bigint"),), ("id",))
+TARGET = Target(TableId("public", "t", "shop"), "t", (target_column("id", "bigint"),), ("id",))
 
 
 def nets(ids: range) -> pa.Table:

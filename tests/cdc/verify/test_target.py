@@ -10,9 +10,10 @@ from deltalake import CommitProperties, write_deltalake
 
 from penstock.cdc.delta.location import Location
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner, encode_metadata
+from penstock.cdc.targets import Target, TargetOwner, encode_metadata
 from penstock.cdc.verify.target import find_target, open_target
 from penstock.log.errors import InvalidArgument, StoreUnavailable
+from tests.cdc.columns import target_column
 
 
 def test_all_rows_of_a_target_or_those_that_are_current(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_the_key_is_what_the_newest_commit_of_a_sync_says(tmp_path: Path) -> Non
     write_deltalake(place.root, pa.table({"id": [1], "other": [1]}))
     assert open_target(place, "t").key() == ()
     for key in ("other", "id"):
-        target = Target(TableId("s", "t"), "t", (TargetColumn("id", "bigint"),), (key,))
+        target = Target(TableId("s", "t"), "t", (target_column("id", "bigint"),), (key,))
         said = CommitProperties(custom_metadata={"userMetadata": encode_metadata(TargetOwner("changes", 1, "s"), target)})
         write_deltalake(place.root, pa.table({"id": [1], "other": [1]}), mode="append", commit_properties=said)
     write_deltalake(place.root, pa.table({"id": [1], "other": [1]}), mode="append")

@@ -47,6 +47,7 @@ from penstock.log.linker import open_linker
 from penstock.log.message.batch_rows import MessageIds, rows_of_messages
 from penstock.log.message.routing import Router
 from penstock.log.paths import TopicPaths
+from penstock.log.schema.fields import PrimitiveType
 from penstock.log.stage.jobs import upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
@@ -70,7 +71,7 @@ TABLE, CELLS = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells", "prod/"
 _QUEUES = 2
 FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3))  # type: ignore[arg-type]
 _SOON, _PATIENCE = timedelta(seconds=1), 120
-TYPES = TableTypes("public", "orders", {"id": "bigint"})
+TYPES = TableTypes("public", "orders", {"id": PrimitiveType.BIGINT})
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _LARGE = TopicLimits(body_bytes=16 * MIB)
 _FEW_IN_MEMORY = TimerOptions(flush_rows=1)

@@ -14,10 +14,11 @@ from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import FILES_MIN
 from penstock.cdc.delta.tables import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetColumn, TargetOwner
+from penstock.cdc.targets import Target, TargetOwner
 from penstock.log.errors import InvalidArgument
 from penstock.spark.sync.driver_targets import DriverTargets
 from penstock.spark.sync.tables import SparkTargets
+from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 from tests.spark.sync.engines import BY_SPARK, BY_TASKS, IN_DRIVER, made_by, merged_by
 from tests.waiting import wait_until
@@ -161,7 +162,7 @@ def test_a_new_target_is_made_without_spark_where_nothing_is(spark: SparkSession
     for name in ("files", "file"):
         assert (
             small.create(
-                Target(TableId("public", name), name, (TargetColumn("id", "bigint"),), ("id",)), TargetOwner(TOPIC, 0, "s")
+                Target(TableId("public", name), name, (target_column("id", "bigint"),), ("id",)), TargetOwner(TOPIC, 0, "s")
             )
             is None
         )

@@ -12,6 +12,7 @@ from penstock import SyncOptions, retype, sync
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.sync.options import NO_STEPS, Moment, SyncSteps
 from penstock.log.errors import NotSupported
+from tests.cdc.columns import target_types
 from tests.cdc.retype.older import TYPES, bill, keep, kinds
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.losing import Loses
@@ -89,8 +90,8 @@ def test_a_target_becomes_wider_with_its_source_if_it_may(spark: SparkSession, t
     keep(lake, TYPES)
     send(lake, [bill(1, at=1, types=TYPES)])
     assert not applied()
-    wider = TableTypes("public", "bills", {**TYPES.columns, "id": "bigint", "amount": "decimal(14,3)"})
-    other = TableTypes("public", "bills", {**wider.columns, "note": "int"})
+    wider = TableTypes("public", "bills", {**TYPES.columns, **target_types({"id": "bigint", "amount": "decimal(14,3)"})})
+    other = TableTypes("public", "bills", {**wider.columns, **target_types({"note": "int"})})
     keep(lake, wider)
     send(
         lake,
@@ -128,8 +129,8 @@ def test_a_driver_that_ends_around_a_widening_and_one_that_loses_its_lease_there
     keep(lake, TYPES)
     send(lake, [bill(1, at=1, types=TYPES)])
     applied()
-    wider = TableTypes("public", "bills", {**TYPES.columns, "id": "bigint"})
-    widest = TableTypes("public", "bills", {**wider.columns, "amount": "decimal(14,2)"})
+    wider = TableTypes("public", "bills", {**TYPES.columns, **target_types({"id": "bigint"})})
+    widest = TableTypes("public", "bills", {**wider.columns, **target_types({"amount": "decimal(14,2)"})})
     for one in (wider, widest):
         keep(lake, one)
     send(lake, [bill(3_000_000_000, at=2, types=wider)])
