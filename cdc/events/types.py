@@ -15,7 +15,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, DecimalExcep
 from types import EllipsisType
 from typing import Any, Final, Self, TypeAlias
 
-from ...log.schema.fields import DecimalType, FieldType, PrimitiveType
+from ...log.schema.fields import FLOATS, TIMES, DecimalType, FieldType, PrimitiveType, integer_bits
 from .floats import double, single
 from .placeholders import UnavailablePlaceholder
 from .target_types import element_of
@@ -26,17 +26,10 @@ KEEP: Final[EllipsisType] = ...
 """The mark of a value that the event does not have, so that the row keeps its own."""
 _DEBEZIUM = UnavailablePlaceholder.of()
 
-_BITS: Mapping[FieldType, int] = {
-    PrimitiveType.TINYINT: 8,
-    PrimitiveType.SMALLINT: 16,
-    PrimitiveType.INT: 32,
-    PrimitiveType.BIGINT: 64,
-}
 _FRACTION = re.compile(r"[.,](\d{6})(\d+)")
 _BEYOND = re.compile(
     r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*[.,]\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
 )
-TEMPORAL = (PrimitiveType.DATE, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
 _USUAL_CHARACTERS = 32
 """No text shorter than ``2026-11-20 12:17:33.190844+00:00`` has room for more than six digits elsewhere."""
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
@@ -95,7 +88,7 @@ def converter(type_: FieldType, unavailable: UnavailablePlaceholder = _DEBEZIUM)
                 return KEEP
             raise _refusal(type_, value, error) from error
 
-    if size := _BITS.get(type_):
+    if size := integer_bits(type_):
         within = range(-(1 << size - 1), 1 << size - 1)
 
         def whole(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -150,14 +143,14 @@ def each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _refusal(type_: FieldType, value: object, error: Exception) -> UnfitValue:
-    beyond = type_ in TEMPORAL and (isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value)))
+    beyond = type_ in TIMES and (isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value)))
     return (UnfitTime if beyond else UnfitValue)(f"{_shown(value)} does not fit {type_}{_why(error)}")
 
 
 def key_converter(type_: FieldType, unavailable: UnavailablePlaceholder = _DEBEZIUM) -> Convert:
     """Equal values are one in a key: zero has no sign, and NaN, which equals nothing, is unfit."""
     convert = converter(type_, unavailable)
-    if not isinstance(type_, DecimalType) and type_ not in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
+    if not isinstance(type_, DecimalType) and type_ not in FLOATS:
         return convert
 
     def of_key(value: Any) -> Any:  # noqa: ANN401
@@ -170,7 +163,7 @@ def key_converter(type_: FieldType, unavailable: UnavailablePlaceholder = _DEBEZ
 
 
 def _converters(type_: FieldType) -> Convert:
-    if size := _BITS.get(type_):
+    if size := integer_bits(type_):
         return _integer(size)
     if isinstance(type_, DecimalType):
         return _decimal(type_)

@@ -15,17 +15,17 @@ import pyarrow.compute as pc
 import xxhash
 
 from ...log.schema.arrow_types import arrow_type
-from ...log.schema.fields import FieldType, PrimitiveType
+from ...log.schema.fields import TIMES, FieldType, PrimitiveType
 from ..events.connect import ColumnForm
 from ..events.floats import nearest_single
 from ..events.placeholders import UnavailablePlaceholder
 from ..events.target_types import element_of
-from ..events.types import KEEP, TEMPORAL, Convert, UnfitTime, UnfitValue, converter, each, exact_json, key_converter
+from ..events.types import KEEP, Convert, UnfitTime, UnfitValue, converter, each, exact_json, key_converter
 from ..targets import CURRENT
 from .changes import TypeChange
 
 _DEBEZIUM = UnavailablePlaceholder.of()
-_TIMES = (PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
+_DATE_TIMES = (PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
 _SINGLE_DIGITS = range(6, 10)
 """The digits of which one number identifies a 32-bit float."""
 
@@ -128,9 +128,9 @@ def _readers(change: TypeChange) -> Callable[[Any], Any] | None:
     if element is not None and (old := element_of(change.old)) is not None:
         read = _texts(old) if element is PrimitiveType.STRING else _readers(TypeChange(change.column, old, element))
         return None if read is None else each(read)
-    if change.old is PrimitiveType.DATE and change.new in _TIMES:
+    if change.old is PrimitiveType.DATE and change.new in _DATE_TIMES:
         return _midnight
-    if change.old in _TIMES and change.new is PrimitiveType.DATE:
+    if change.old in _DATE_TIMES and change.new is PrimitiveType.DATE:
         return _day
     if change.old is PrimitiveType.FLOAT and change.new is not PrimitiveType.DOUBLE:
         return lambda value: Decimal(_single_text(value))
@@ -175,7 +175,7 @@ def _texts(old: FieldType) -> Callable[[Any], str]:
 def _of_json(element: FieldType) -> Callable[[Any], Any]:
     if (inner := element_of(element)) is not None:
         return each(_of_json(inner))
-    return _texts(element) if element in (*TEMPORAL, PrimitiveType.BINARY) else lambda value: value
+    return _texts(element) if element in (*TIMES, PrimitiveType.BINARY) else lambda value: value
 
 
 def _time_text(value: datetime) -> str:

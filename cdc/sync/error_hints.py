@@ -8,10 +8,9 @@ from shlex import join
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ...log.schema.fields import FieldType, PrimitiveType
+from ...log.schema.fields import TIMES, FieldType, PrimitiveType
 from ...log.schema.widening import holds, required_type, widest
 from ..events.sources import TableId, merged_declarations
-from ..events.types import TEMPORAL
 from ..fold.fold_result import RefusedEvent
 from ..targets import Target, TargetColumn
 from .plan import SyncPlan
@@ -69,7 +68,7 @@ def _remedy(
         }
         line = join(_line(plan, target.source, table, column, wider))
         return _Remedy(f"The source's column calls for {calls_for}, the target's has {has}{same}", line)
-    null = _NULL if has in TEMPORAL else ""
+    null = _NULL if has in TIMES else ""
     if calls_for is None:
         line = f"{join(_line(plan, target.source, table, column, {}))} --column {join([f'{table}.{column}'])}=TYPE"
         return _Remedy(f"Give the column a type that holds it{same}", line, null)

@@ -21,7 +21,17 @@ import pyarrow.compute as pc
 from ..errors import InvalidArgument
 from ..limits import plain
 from ..schema.arrow_types import arrow_type, type_of_arrow
-from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, PrimitiveType, StructType
+from ..schema.fields import (
+    DECIMAL_DIGITS_MAX,
+    FLOATS,
+    INTEGER_BITS,
+    TIMES,
+    DecimalType,
+    FieldType,
+    PrimitiveType,
+    StructType,
+    is_number,
+)
 from ..schema.fields import Field as SchemaField
 from ..schema.topic_schema import TopicSchema
 from .sql_expressions import FieldReference, Scalar
@@ -34,9 +44,6 @@ _ON_COLUMNS: dict[str, Callable[..., pa.Array]] = {
     "<=": pc.less_equal,
     "=": pc.equal,
 }
-_BITS = {PrimitiveType.TINYINT: 8, PrimitiveType.SMALLINT: 16, PrimitiveType.INT: 32, PrimitiveType.BIGINT: 64}
-_FLOATS = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
-_TIMES = (PrimitiveType.DATE, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
 _WITH = {
     PrimitiveType.BOOLEAN: "boolean is a condition, and is compared by = and <> with TRUE, FALSE and conditions",
     PrimitiveType.STRING: "string is compared by =, <>, IN, CONTAINS, STARTSWITH and ENDSWITH with texts",
@@ -87,17 +94,16 @@ class FieldValues:
         """NULL where a side is NULL. Raises `InvalidArgument` for a comparison without a meaning."""
         if isinstance(other, FieldValues):
             return self._with_field(symbol, other)
-        is_number = isinstance(other, int | float) and not isinstance(other, bool)
-        if is_number and _is_number(self.type):
-            return self._with_number(symbol, other)  # type: ignore[arg-type]
-        if isinstance(other, str) and self.type in _TIMES:
+        if isinstance(other, int | float) and not isinstance(other, bool) and is_number(self.type):
+            return self._with_number(symbol, other)
+        if isinstance(other, str) and self.type in TIMES:
             return _ON_COLUMNS[symbol](self.values, self._time(symbol, other))
         if isinstance(other, str) and self.type is PrimitiveType.STRING and symbol == "=":
             return pc.equal(self.values, other)
         raise self.refusal(f"{symbol} {_literal(other)}")
 
     def refusal(self, observed: str) -> InvalidArgument:
-        if _is_number(self.type):
+        if is_number(self.type):
             expected = f"{self.type} is compared with numbers"
         elif isinstance(self.type, PrimitiveType) and self.type in _WITH:
             expected = _WITH[self.type]
@@ -118,13 +124,13 @@ class FieldValues:
             return pc.if_else(pc.is_null(self.values), pa.scalar(None, pa.bool_()), pa.scalar(truth))
         if not exact:
             symbol = {">=": ">", "<": "<="}.get(symbol, symbol)
-        values = self.values.cast(pa.float64()) if self.type in _FLOATS else self.values
+        values = self.values.cast(pa.float64()) if self.type in FLOATS else self.values
         return _ON_COLUMNS[symbol](values, pa.scalar(below, values.type))
 
     def _with_field(self, symbol: str, other: FieldValues) -> pa.Array:
-        if _is_number(self.type) and _is_number(other.type):
+        if is_number(self.type) and is_number(other.type):
             left, right = _alike(self, other)
-        elif self.type == other.type and (self.type in _TIMES or (self.type is PrimitiveType.STRING and symbol == "=")):
+        elif self.type == other.type and (self.type in TIMES or (self.type is PrimitiveType.STRING and symbol == "=")):
             left, right = self.values, other.values
         else:
             raise self.refusal(f"{symbol} {other.field.name}, which is {other.type}")
@@ -171,13 +177,9 @@ def _moment(text: str, type_: FieldType) -> pa.Scalar:
 # --- Numbers --------------------------------------------------------------------------------------------------------------------------
 
 
-def _is_number(type_: FieldType) -> bool:
-    return type_ in _BITS or type_ in _FLOATS or isinstance(type_, DecimalType)
-
-
 def _below(type_: FieldType, number: float) -> tuple[Any, bool]:
     """The greatest value of a type up to a number, if any, and whether it is that number."""
-    if type_ in _FLOATS:
+    if type_ in FLOATS:
         near = float(number)
         exact = Fraction(near) == Fraction(number)
         return (near if Fraction(near) <= Fraction(number) else math.nextafter(near, -math.inf)), exact
@@ -187,7 +189,7 @@ def _below(type_: FieldType, number: float) -> tuple[Any, bool]:
         most = 10**type_.precision - 1
         least, scale = -most, type_.scale
     else:
-        bits = _BITS[type_]  # type: ignore[index]
+        bits = INTEGER_BITS[type_]  # type: ignore[index]
         least, most, scale = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1, 0
     floor = min(math.floor(wanted * 10**scale), most)
     if floor < least:
@@ -198,7 +200,7 @@ def _below(type_: FieldType, number: float) -> tuple[Any, bool]:
 
 def _alike(left: FieldValues, right: FieldValues) -> tuple[pa.Array, pa.Array]:
     """Two fields' numbers as one type: exact, or doubles if one of them is float or double."""
-    if left.type in _FLOATS or right.type in _FLOATS:
+    if left.type in FLOATS or right.type in FLOATS:
         return _doubles(left), _doubles(right)
     scale = max(one.type.scale if isinstance(one.type, DecimalType) else 0 for one in (left, right))
     wide = pa.decimal256(_WHOLE_DIGITS_MAX, scale)

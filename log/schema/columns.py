@@ -18,7 +18,7 @@ from ..errors import InvalidArgument
 from ..limits import plain
 from .arrow_types import arrow_type
 from .checks import checked_years, repeated_keys
-from .fields import ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
+from .fields import INTEGER_BITS, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .stored_columns import FlattenedParts
 from .topic_schema import TopicSchema
 from .values import BadValue, ConvertedRows
@@ -26,9 +26,7 @@ from .values import BadValue, ConvertedRows
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _FAMILIES: dict[PrimitiveType, tuple[Callable[[pa.DataType], bool], ...]] = {
     PrimitiveType.BOOLEAN: (pa.types.is_boolean,),
-    **dict.fromkeys(
-        (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT), (pa.types.is_integer,)
-    ),
+    **dict.fromkeys(INTEGER_BITS, (pa.types.is_integer,)),
     PrimitiveType.FLOAT: (pa.types.is_float16, pa.types.is_float32),
     PrimitiveType.DOUBLE: (pa.types.is_floating,),
     PrimitiveType.STRING: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),

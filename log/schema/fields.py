@@ -32,6 +32,11 @@ class PrimitiveType(StrEnum):
     """Date and time of day without a zone, in microseconds."""
 
 
+INTEGER_BITS = {PrimitiveType.TINYINT: 8, PrimitiveType.SMALLINT: 16, PrimitiveType.INT: 32, PrimitiveType.BIGINT: 64}
+FLOATS = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
+TIMES = (PrimitiveType.DATE, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ)
+
+
 @dataclass(frozen=True, slots=True)
 class DecimalType:
     """Exact numbers of ``precision`` digits, ``scale`` of them behind the point."""
@@ -122,6 +127,15 @@ def decimal_of(precision: int, scale: int) -> DecimalType | None:
     """None: there is no such decimal."""
     fits = 1 <= precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= precision
     return DecimalType(precision, scale) if fits else None
+
+
+def integer_bits(type_: FieldType) -> int | None:
+    """None for types other than integers."""
+    return INTEGER_BITS.get(type_) if isinstance(type_, PrimitiveType) else None
+
+
+def is_number(type_: FieldType) -> bool:
+    return isinstance(type_, DecimalType) or type_ in INTEGER_BITS or type_ in FLOATS
 
 
 def parts_of(type_: FieldType) -> tuple[Field, ...]:

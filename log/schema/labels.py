@@ -6,20 +6,10 @@ from collections.abc import Callable, Mapping
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import Field, FieldType, PrimitiveType, StructType
+from .fields import INTEGER_BITS, Field, FieldType, PrimitiveType, StructType
 from .topic_schema import TopicSchema
 
-_TEXTS: frozenset[FieldType] = frozenset(
-    {
-        PrimitiveType.STRING,
-        PrimitiveType.TINYINT,
-        PrimitiveType.SMALLINT,
-        PrimitiveType.INT,
-        PrimitiveType.BIGINT,
-        PrimitiveType.DATE,
-        PrimitiveType.BOOLEAN,
-    }
-)
+_TEXTS: frozenset[FieldType] = frozenset({PrimitiveType.STRING, *INTEGER_BITS, PrimitiveType.DATE, PrimitiveType.BOOLEAN})
 """Types with one text for each value, whatever system writes it."""
 _FILTERED = (_TEXTS - {PrimitiveType.BOOLEAN}) | {PrimitiveType.BINARY, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ}
 """Types of looked-up values, which Parquet's Bloom filters take."""

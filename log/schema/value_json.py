@@ -17,7 +17,19 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
+from .fields import (
+    ELEMENT,
+    FLOATS,
+    INTEGER_BITS,
+    ArrayType,
+    DecimalType,
+    Field,
+    FieldType,
+    MapType,
+    PrimitiveType,
+    StructType,
+    join,
+)
 from .topic_schema import TopicSchema
 
 _OPERATION = "read a value's JSON"
@@ -178,10 +190,8 @@ def _time(zoned: bool) -> Callable[[object], datetime]:
 
 _READERS: dict[PrimitiveType, Callable[[object], Any]] = {
     PrimitiveType.BOOLEAN: lambda found: _of(bool, found),
-    **dict.fromkeys(
-        (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT), lambda found: _of(int, found)
-    ),
-    **dict.fromkeys((PrimitiveType.FLOAT, PrimitiveType.DOUBLE), _float),
+    **dict.fromkeys(INTEGER_BITS, lambda found: _of(int, found)),
+    **dict.fromkeys(FLOATS, _float),
     PrimitiveType.STRING: lambda found: _of(str, found),
     PrimitiveType.BINARY: lambda found: b64decode(_of(str, found), validate=True),
     PrimitiveType.DATE: lambda found: date.fromisoformat(_of(str, found)),

@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..limits import SHOWN_CHARS_MAX, plain
 from .arrow_types import arrow_type
 from .checks import checked_years, repeated_keys
-from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
+from .fields import ELEMENT, INTEGER_BITS, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .rules import is_name
 from .topic_schema import TopicSchema
 
@@ -33,10 +33,9 @@ _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL = type(None)
 _BLOCK_ROWS = 512
 """Rows converted at a time, for the processor's cache."""
-_INTEGERS = (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT)
 _ALLOWED: dict[PrimitiveType, set[type]] = {
     PrimitiveType.BOOLEAN: {bool},
-    **{kind: {int} for kind in _INTEGERS},
+    **{kind: {int} for kind in INTEGER_BITS},
     PrimitiveType.FLOAT: {float, int},
     PrimitiveType.DOUBLE: {float, int},
     PrimitiveType.STRING: {str},

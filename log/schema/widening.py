@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .fields import DECIMAL_DIGITS_MAX, ArrayType, DecimalType, FieldType, PrimitiveType, array_of
+from .fields import (
+    DECIMAL_DIGITS_MAX,
+    FLOATS,
+    INTEGER_BITS,
+    ArrayType,
+    DecimalType,
+    FieldType,
+    PrimitiveType,
+    array_of,
+    integer_bits,
+    is_number,
+)
 
-_DIGITS = {PrimitiveType.TINYINT: 3, PrimitiveType.SMALLINT: 5, PrimitiveType.INT: 10, PrimitiveType.BIGINT: 19}
-_WIDER = (tuple(_DIGITS), (PrimitiveType.FLOAT, PrimitiveType.DOUBLE))
+_WIDER = (tuple(INTEGER_BITS), FLOATS)
 """Each type holds all values of the one before."""
 
 
@@ -75,15 +85,12 @@ def required_type(has: FieldType, told: FieldType) -> FieldType:
     return told
 
 
-def is_number(type_: FieldType) -> bool:
-    return isinstance(type_, DecimalType) or any(type_ in chain for chain in _WIDER)
-
-
 def _digits(type_: FieldType) -> _Digits | None:
     """The digits before and after the point; None for other types."""
     if isinstance(type_, DecimalType):
         return _of_decimal(type_)
-    return _Digits(_DIGITS[type_], 0) if isinstance(type_, PrimitiveType) and type_ in _DIGITS else None
+    bits = integer_bits(type_)
+    return None if bits is None else _Digits(len(f"{1 << bits - 1}"), 0)
 
 
 def _of_decimal(type_: DecimalType) -> _Digits:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....log.schema.fields import DECIMAL_DIGITS_MAX, FieldType, PrimitiveType, array_of, decimal_of
-from ....log.schema.widening import is_number
+from ....log.schema.fields import DECIMAL_DIGITS_MAX, FieldType, PrimitiveType, array_of, decimal_of, is_number
 from ..target_types import element_of, target_type
 from ..types import Convert, UnfitValue, each, unscaled
 from .schema import FieldSchema

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....log import InvalidArgument
-from ....log.schema.fields import Field, PrimitiveType, StructType, parts_of
+from ....log.schema.fields import FLOATS, INTEGER_BITS, Field, PrimitiveType, StructType, parts_of
 from ....log.schema.topic_schema import TopicSchema
 from ....log.schema.value_json import value_of_json
 from ....log.schema.values import convert
 
-_INTEGERS = (PrimitiveType.TINYINT, PrimitiveType.SMALLINT, PrimitiveType.INT, PrimitiveType.BIGINT)
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -42,9 +41,9 @@ def _typed(text: object, field: Field) -> object:
     if text == "":
         return None
     read: Callable[[str], object] = str
-    if field.type in _INTEGERS:
+    if field.type in INTEGER_BITS:
         read = int
-    elif field.type in (PrimitiveType.FLOAT, PrimitiveType.DOUBLE):
+    elif field.type in FLOATS:
         read = _finite
     elif field.type is PrimitiveType.BOOLEAN:
         read = _truth
