@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from .events.types import KEEP
+from .events.conversion import KEEP
 
 Key: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = tuple[int, int]

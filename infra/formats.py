@@ -104,9 +104,9 @@ def _plain_record(row: _Row, number: int, labels: MessageLabels) -> InputRecord:
 
 
 def _debezium_record(row: _Row, number: int, labels: MessageLabels) -> InputRecord | None:
+    from ..cdc.events.conversion import KEEP
     from ..cdc.events.debezium import parse_change
     from ..cdc.events.placeholders import PLACEHOLDER
-    from ..cdc.events.types import KEEP
 
     event, whole = _opened(row)
     change = parse_change(event)

@@ -7,10 +7,10 @@ from typing import Any
 
 from ...log.schema.fields import FieldType
 from ..events.connect import ConnectRowSchema
+from ..events.conversion import UnfitValue
 from ..events.debezium import ChangeEvent
 from ..events.patterns import exactness, is_pattern, matches
 from ..events.placeholders import NOTHING, UnavailablePlaceholder
-from ..events.types import UnfitValue
 from .masks import Mask
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Self, TypeAlias
 
 from ...log.errors import InvalidArgument
-from ..events.types import text_of
+from ..events.conversion import text_of
 
 _SHOWN = 4
 _STARS = "*" * 4

@@ -15,8 +15,8 @@ from ...log.format.stored_json import whole_number
 from ...log.schema.fields import FieldType
 from .connect import ConnectRowSchema, schema_of_envelope, schema_of_key
 from .connect.schema import member
+from .conversion import KEEP
 from .sources import TableId, source_of
-from .types import KEEP
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")

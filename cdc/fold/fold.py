@@ -14,12 +14,12 @@ from ...log.errors import InvalidArgument, PenstockError
 from ..changes import ALWAYS, NEVER, Key, NetChange, Place, move, put, remove, truncated
 from ..choice.columns import ColumnRules, DisallowedEvent
 from ..choice.tables import Choices, Policy, Truncates
+from ..events.conversion import KEEP, UnfitValue, characters
 from ..events.debezium import ChangeEvent, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from ..events.sources import TableId, is_selected, of_table
 from ..events.standard_envelope import standard_change
 from ..events.stop_message import stop_reason
 from ..events.typed_events import TypedEvent
-from ..events.types import KEEP, UnfitValue, characters
 from ..targets import Target
 from .fold_result import FoldResult, LastTruncate, RefusedEvent, RowVersion, TableCoverage, TypesReference
 from .observed_columns import ObservedColumns, types_said

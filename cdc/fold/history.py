@@ -12,7 +12,7 @@ from heapq import merge
 from typing import Any, NamedTuple
 
 from ..changes import ALWAYS, NEVER, Key
-from ..events.types import KEEP
+from ..events.conversion import KEEP
 from .fold_result import RowVersion
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..changes import Place
+from ..events.conversion import exact_json, text_of
 from ..events.sources import TableId, named
-from ..events.types import exact_json, text_of
 
 Action: TypeAlias = Literal["rejected", "null"]
 """Whether the event was not applied, or NULL took the place of one value."""

@@ -10,10 +10,10 @@ from ...log.schema.fields import DecimalType, PrimitiveType
 from ..changes import Key
 from ..choice.tables import UnfitTimes
 from ..events.connect import ColumnForm, ConnectRowSchema, either, reader, says_form, unfit_as_text
+from ..events.conversion import KEEP, Convert, UnfitTime, UnfitValue, converter, key_converter
 from ..events.debezium import ChangeEvent
 from ..events.placeholders import NOTHING, UnavailablePlaceholder
 from ..events.sources import merged_declarations
-from ..events.types import KEEP, Convert, UnfitTime, UnfitValue, converter, key_converter
 from ..targets import Target
 
 _SCHEMAS = 64

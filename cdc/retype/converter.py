@@ -17,10 +17,10 @@ import xxhash
 from ...log.schema.arrow_types import arrow_type
 from ...log.schema.fields import TIMES, FieldType, PrimitiveType
 from ..events.connect import ColumnForm
+from ..events.conversion import KEEP, Convert, UnfitTime, UnfitValue, converter, each, exact_json, key_converter
 from ..events.floats import nearest_single
 from ..events.placeholders import UnavailablePlaceholder
 from ..events.target_types import element_of
-from ..events.types import KEEP, Convert, UnfitTime, UnfitValue, converter, each, exact_json, key_converter
 from ..targets import CURRENT
 from .changes import TypeChange
 

@@ -19,8 +19,8 @@ from ..delta.commit_retry import commit_with_retry
 from ..delta.reader import query, schema_of
 from ..delta.rewrite import check_rewritable, rewrite, size_of
 from ..delta.tables import DeltalakeTargets, existing_target_of
+from ..events.conversion import UnfitValue
 from ..events.sources import TableId, distinct_names, is_selected, merged_declarations
-from ..events.types import UnfitValue
 from ..fold.shape import check_key, of_key
 from ..scratch import scratch_folder
 from ..sync.error_hints import as_text

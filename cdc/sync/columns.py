@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...log.schema.arrow_types import arrow_type
 from ..changes import Key, NetChange
 from ..delta.merge_conditions import LEVEL, PUT, SINCE
-from ..events.types import KEEP, UnfitValue
+from ..events.conversion import KEEP, UnfitValue
 from ..fold.fold_result import RowVersion
 from ..fold.history import VersionLink, chains
 from ..targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target

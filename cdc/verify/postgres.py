@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import msgspec
 
 from ...log.errors import InvalidArgument
-from ..events.types import exact_json
+from ..events.conversion import exact_json
 from ..postgres.catalog import Catalog
 from ..postgres.errors import load_psycopg, translated
 from ..postgres.tables import IS_TABLE

@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.cdc.changes import ALWAYS, Key, NetChange, TargetRow, finished, merged
 from penstock.cdc.choice.tables import Truncates
+from penstock.cdc.events.conversion import KEEP
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.events.types import KEEP
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.fold_result import FoldResult, combined
 from penstock.cdc.fold.row_reader import ValueOptions

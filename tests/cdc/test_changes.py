@@ -18,7 +18,7 @@ from penstock.cdc.changes import (
     remove,
     truncated,
 )
-from penstock.cdc.events.types import KEEP
+from penstock.cdc.events.conversion import KEEP
 
 FIRST, LATER = (0, 0), (1, 0)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.events.conversion import UnfitValue
 from penstock.cdc.events.debezium import is_control, parse_change
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.events.types import UnfitValue
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.targets import TableDeclarations
 from tests.cdc.applied import Memory

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.choice.tables import Policy
+from penstock.cdc.events.conversion import exact_json
 from penstock.cdc.events.placeholders import PLACEHOLDER as MARKER
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.stop_message import STOPPED
-from penstock.cdc.events.types import exact_json
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.fold_result import FoldResult, RefusedEvent, combined
 from penstock.cdc.targets import SourceWatermark, TableDeclarations, Target, TargetProgress

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.cdc.events.connect import schema_of_key
+from penstock.cdc.events.conversion import KEEP, UnfitValue
 from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.events.types import KEEP, UnfitValue
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.row_reader import RowReader, ValueOptions
 from penstock.cdc.targets import TableDeclarations, Target, TargetColumn

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from penstock.cdc.changes import NEVER
+from penstock.cdc.events.conversion import KEEP
 from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.events.types import KEEP
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.fold_result import FoldResult, RowVersion
 from penstock.cdc.fold.history import chains

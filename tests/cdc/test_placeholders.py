@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.events.conversion import KEEP, converter
 from penstock.cdc.events.placeholders import PLACEHOLDER, UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.events.types import KEEP, converter
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.row_reader import ValueOptions
 from penstock.cdc.targets import Target

@@ -48,14 +48,14 @@ SPELLINGS = {
     "numeric(38,38)": "decimal(38,38)",
     " ARRAY < Long > ": "array<bigint>",
     "array<array<decimal( 9 )>>": "array<array<decimal(9,0)>>",
-}
-"""The types of targets and of topics."""
-OF_TOPICS = {
     "varchar": "string",
     "bytes": "binary",
     "timestamptz": "timestamp",
     "double precision": "double",
     "Decimal ( 12 , 2 )": "decimal(12,2)",
+}
+"""The types of targets and of topics."""
+OF_TOPICS = {
     "map<string,array<int>>": "map<string, array<int>>",
     "struct<a: int, b: struct<c: text not null>>": "struct<a: int, b: struct<c: string not null>>",
     "array<map<byte,int>>": "array<map<tinyint, int>>",

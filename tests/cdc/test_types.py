@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.cdc.events.connect import column_type, reader, schema_of_key
+from penstock.cdc.events.conversion import KEEP, UnfitValue, converter, exact_json, key_converter
 from penstock.cdc.events.floats import nearest_single
 from penstock.cdc.events.placeholders import PLACEHOLDER as MARKER
 from penstock.cdc.events.target_types import infer, joined, parse_target_type
-from penstock.cdc.events.types import KEEP, UnfitValue, converter, exact_json, key_converter
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.arrow_types import arrow_type
 from penstock.log.schema.fields import FieldType, PrimitiveType

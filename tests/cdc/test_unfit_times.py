@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.cdc.events.connect import schema_of_key
+from penstock.cdc.events.conversion import UnfitTime, UnfitValue, converter
 from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.events.types import UnfitTime, UnfitValue, converter
 from penstock.cdc.fold.row_reader import RowReader, ValueOptions
 from penstock.cdc.targets import Target
 from tests.cdc.columns import target_column

@@ -11,8 +11,8 @@ from decimal import Decimal, InvalidOperation
 
 from ....log.errors import InvalidArgument
 from ....log.schema.fields import DecimalType, FieldType, PrimitiveType
+from ..conversion import BASE64, Convert, UnfitValue, each, unscaled
 from ..target_types import element_of, innermost, parse_target_type
-from ..types import BASE64, Convert, UnfitValue, each, unscaled
 from .schema import FieldSchema
 from .times import instants
 

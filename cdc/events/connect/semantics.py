@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....log.schema.fields import DECIMAL_DIGITS_MAX, FieldType, PrimitiveType, array_of, decimal_of, is_number
+from ..conversion import Convert, UnfitValue, each, unscaled
 from ..target_types import element_of, target_type
-from ..types import Convert, UnfitValue, each, unscaled
 from .schema import FieldSchema
 from .times import days, local_times, structured_date, structured_time, structured_time_of_day, times_of_day, without_zone
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
-from ..types import Convert, UnfitTime
+from ..conversion import Convert, UnfitTime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.cdc.events.connect import declared_type
+from penstock.cdc.events.conversion import UnfitTime, UnfitValue
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.events.types import UnfitTime, UnfitValue
 from penstock.cdc.retype.changes import TypeChange, changes_of
 from penstock.cdc.retype.converter import TargetConverter, stored_converter
 from penstock.cdc.targets import CURRENT

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.delta import tables
-from penstock.cdc.events.types import exact_json
+from penstock.cdc.events.conversion import exact_json
 from penstock.cdc.sync.options import NO_STEPS, BatchReport, SyncSteps
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
