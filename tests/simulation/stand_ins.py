@@ -242,6 +242,10 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection",
         ),
+        "of-queue": (
+            "tests/gateway/rocketmq/consumers/test_deliveries.py",
+            "test_what_another_gateway_gave_of_a_queue_does_not_show_that_what_came_of_another_queue_arrived",
+        ),
         "looked-again": (
             "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
             "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection",

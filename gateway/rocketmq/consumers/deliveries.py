@@ -132,12 +132,19 @@ class Deliveries:
         now_s: float,
         due_s: float,
     ) -> int:
-        """Note another gateway's receive, and return the number of new messages. Only an acknowledgement confirms the arrival."""
+        """Note another gateway's receive, and return the number of new messages. Only an acknowledgement confirms the arrival.
+
+        It confirms messages of the same queue only: those of other queues may have been given by yet another gateway under the same attempt id,
+        in an answer that was lost.
+        """
         count = len(self._leases)
         self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
-        unknown = [message.receipt_handle for message in messages if message.receipt_handle not in self._receive_of]
-        if unknown:
-            self._add(SentReceive(client_id, f"\0{unknown[0]}", place, "", unknown))  # no attempt id begins like this
+        unknown: defaultdict[int, list[str]] = defaultdict(list)
+        for message in messages:
+            if message.receipt_handle not in self._receive_of:
+                unknown[message.queue].append(message.receipt_handle)
+        for handles in unknown.values():
+            self._add(SentReceive(client_id, f"\0{handles[0]}", place, "", handles))  # no attempt id begins like this
         return len(self._leases) - count
 
     def on_request(self, client_id: str, place: GroupTopicKey, attempt_id: str, peer: str, now_s: float) -> list[str]:

@@ -76,6 +76,13 @@ def _at_once(original: Callable[..., Any]) -> Callable[..., Any]:
     return adopt
 
 
+def _as_of_one_queue(original: Callable[..., Any]) -> Callable[..., Any]:
+    def adopt(self: Deliveries, client_id: str, place: Any, messages: Any, **rest: Any) -> Any:
+        return original(self, client_id, place, [message._replace(queue=0) for message in messages], **rest)
+
+    return adopt
+
+
 def _for_ever(_: Any) -> Callable[..., Any]:
     async def round_(self: LeaseRenewer) -> None:
         now_s = self._clock.monotonic_s()
@@ -153,6 +160,14 @@ MUTANTS: dict[str, Mutant] = {
         rule="G4",
         patch=attribute(LeaseRenewer, "adopt_all", lambda _: always(None)),
         scenario="steady",
+        steps=STEPS,
+    ),
+    "of-queue": Mutant(
+        guard="what another gateway gave of one queue does not count as arrived because something of another queue is settled",
+        rule="G1",
+        patch=attribute(Deliveries, "adopt", _as_of_one_queue),
+        scenario="concurrent",
+        seeds=(13000005,),
         steps=STEPS,
     ),
     "attempt": Mutant(

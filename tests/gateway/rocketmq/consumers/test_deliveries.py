@@ -321,3 +321,11 @@ def test_receives_of_other_topics_and_clients_are_left_alone_and_there_are_not_m
     deliveries.end_client("c")
     deliveries.end_client("other")
     assert (len(deliveries), deliveries._receives, deliveries._receive_of, dict(deliveries._of_client)) == (0, {}, {}, {})
+
+
+def test_what_another_gateway_gave_of_a_queue_does_not_show_that_what_came_of_another_queue_arrived() -> None:
+    """Two gateways may have given them under one attempt id, the first in an answer that was lost."""
+    deliveries = Deliveries()
+    adopted(deliveries, message(1, queue=0), message(2, queue=1), message(3, queue=1))
+    deliveries.settle("h1-2")
+    assert unseen(deliveries) == ["h0-1"]
