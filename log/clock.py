@@ -14,7 +14,7 @@ log = logging.getLogger("penstock.log")
 _NOISE_MS = 2_000
 """The error of a store's answer; S3 cuts its times to the second."""
 _ANSWER_MAX_S = 30.0
-"""The longest request for the time. Its answer may be off by half of that."""
+"""The longest request for the time; half of it bounds the error."""
 _MINUTE_MS = 60_000
 
 _Base = tuple[int, float]
@@ -22,21 +22,18 @@ _Base = tuple[int, float]
 
 
 class StoreClock:
-    """A `Clock` whose wall time follows the store's: set by `sync`, carried on by the monotonic clock.
-
-    Until the first `sync` or `hold` it is this machine's.
+    """A `Clock` whose wall time follows the store's: set by `sync`, carried on by the monotonic clock; this machine's before the first `sync` or
+    `hold`.
     """
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
         self.monotonic_s = machine.monotonic_s
-        """The machine's own function, without a call in between: every ``send`` reads it."""
         self._base: _Base | None = None
         self._seen: tuple[_Base, int] | None = None
-        """The base at the last answer, and how far the machine's clock was ahead."""
         self.synced = False
         self.agreed = False
-        """Whether the machine's clock was ever within five minutes of the store's. From then on time does not depend on it."""
+        """Whether this machine's clock was ever within five minutes of the store's. From then on time does not depend on it."""
 
     def wall_ms(self) -> int:
         machine_ms, base = self._machine.wall_ms(), self._base
@@ -66,9 +63,9 @@ class StoreClock:
             self._seen, self._base = (base, 0), base
 
     async def sync(self, store: ObjectStore) -> int:
-        """Follow the store's clock. Returns by how many milliseconds this machine's clock is ahead.
+        """Follow the store's clock. Returns the milliseconds by which this machine's clock is ahead.
 
-        Raises `StoreUnavailable` for an answer that took too long: this process may have stood still for hours.
+        Raises `StoreUnavailable` for an answer that took too long: the process may have stood still for hours.
         """
         before_s = self._machine.monotonic_s()
         store_ms = await store.clock_ms()

@@ -32,7 +32,7 @@ class QueueDescription:
     next: int
     sampled: int
     table_bytes: int = 0
-    """The size in the table, without what only the log has yet."""
+    """The bytes in the table; rows of the log alone are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class TopicDescription:
     named_producers: dict[str, int]
     """The last sequence of each producer seen within 30 days."""
     sampled: int
-    """The number of the newest messages, on which figures on skew are based."""
+    """The number of the newest messages that figures on skew are based on."""
     hottest_groups: tuple[tuple[str, int], ...]
     over_time: StoredOverTime | None
-    """The messages since the moment from which the sample has all. None where they are too few, or of one moment."""
+    """The messages since the moment from which the sample is complete. None where they are too few, or of one moment."""
 
     def __repr__(self) -> str:
         return shown(self, f"of {self.name}", self.settings.message_type, f"queues {len(self.queues)}", f"messages {self.messages}")
@@ -79,7 +79,7 @@ class TopicDescription:
 
 
 async def describe(topic: Topic, reader: Reader) -> TopicDescription:
-    """Fold up to the end, and count queues and message groups over the newest messages by store time."""
+    """Fold up to the end, and count queues and message groups over the newest messages."""
     offsets, sizes = await reader.offsets(), reader.table_bytes()
     state = topic.tail.state
     total = sum(following - earliest for earliest, following in offsets.values())
@@ -115,7 +115,7 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
 
 
 def stored_over_time(times_us: Sequence[npt.NDArray[np.int64]], from_us_on: int) -> StoredOverTime | None:
-    """The messages from a moment on. None where they are too few, or of one moment."""
+    """The messages since a moment. None where they are too few, or of one moment."""
     times = np.concatenate([np.empty(0, np.int64), *times_us])
     times = times[times >= from_us_on]
     if len(times) < 2 or times.min() == times.max():

@@ -69,7 +69,7 @@ class PenstockError(Exception):
 
 
 FACT_CHARS_MAX = 2_000
-"""The number of characters of a fact that a message shows; the error has all."""
+"""The characters of a fact in an error's text; the error itself has all."""
 
 
 def _text(value: object) -> str:
@@ -255,7 +255,7 @@ class AccessLost(PermissionDenied):
 
 
 def is_never_allowed(error: object) -> bool:
-    """Whether this refuses what was never allowed, so that trying again is of no use."""
+    """Whether another try is of no use, as this was never allowed."""
     return isinstance(error, PermissionDenied) and not isinstance(error, AccessLost)
 
 
@@ -296,7 +296,7 @@ class InternalError(PenstockError):
 
 
 def unforeseen(error: Exception, *, operation: str) -> InternalError:
-    """A bug as an error that reaches the caller instead of vanishing in a task."""
+    """A bug as an error for the caller, instead of vanishing in a task."""
     internal = InternalError("something unforeseen went wrong; please report it", operation=operation, observed=repr(error))
     internal.__cause__ = error
     return internal

@@ -1,12 +1,11 @@
-"""Makes foreign text safe to show: characters that control a terminal or end a line are escaped."""
+"""Escapes characters of foreign text that control a terminal or end a line."""
 
 from __future__ import annotations
 
 import re
 
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that JSON may hold but no terminal should get: DEL and C1, Unicode's ends of lines, marks of direction, lone
-surrogates."""
+"""DEL and C1, Unicode's ends of lines, marks of direction, lone surrogates."""
 
 
 def escaped(text: str) -> str:
@@ -17,7 +16,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_json(document: str) -> str:
-    """An equivalent JSON document; such characters can stand only in its strings."""
+    """An equivalent JSON document."""
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 

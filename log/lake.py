@@ -63,12 +63,12 @@ CLOCK_RETRY_S = 60.0
 class LogLake:
     """Topics, producers and readers of one root, on the running event loop.
 
-    ``read_only=True`` never writes, not even the probe that the store honours conditional writes, which precedes the lake's first
-    write. ``pace`` tunes how producers share a topic.
+    ``read_only=True`` never writes. Otherwise a probe that the store honours conditional writes precedes the first write. ``pace`` tunes how
+    producers share a topic.
     """
 
     read_only: bool
-    """Whether the lake was opened never to be written to."""
+    """Whether the lake refuses writes."""
     _TABLE_AT_ONCE: ClassVar[bool] = False
 
     def __init__(
@@ -131,7 +131,7 @@ class LogLake:
         return record
 
     async def _make_table(self, name: str, record: TopicRecord) -> None:
-        """Make the topic's Delta table if it may be written, so that readers of Delta find no rows and not an error."""
+        """Make the topic's Delta table if it may be written."""
         paths = TopicPaths.of(name)
         delta = DeltaLog(self.store, paths, record.table, self.runtime, keep_removes=False)
         try:
@@ -153,7 +153,7 @@ class LogLake:
         return record
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its messages. A new topic of the name may follow at once. Maintenance removes the objects."""
+        """Delete a topic with all its messages; maintenance removes the objects. A new topic of the name may follow at once."""
         check_topic_name(name)
         check_own(name, operation="delete_topic")
         await self._writable("delete_topic")
@@ -183,7 +183,7 @@ class LogLake:
         return topic
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """A topic of type DELAY and its timer log, made where it is missing if ``writable``. Raises `TopicNotFound`."""
+        """A topic of type DELAY and its timer log, which ``writable`` makes where missing. Raises `TopicNotFound`."""
         timer_log = timer_log_name(name)
         for _ in range(_LIVES_MAX):
             topic = await (self._writable_topic(name) if writable else self.topic(name))
@@ -211,7 +211,6 @@ class LogLake:
         return topic
 
     def _retire(self, name: str) -> None:
-        """Forget an open topic, so that the next use opens it anew."""
         task = self._opened.pop(name, None)
         if task is not None:
             self._retired.append(task)
@@ -229,8 +228,8 @@ class LogLake:
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences.
 
-        ``known_sequence`` is the last sequence that the caller knows to be accepted, for a name that has left the log's state.
-        Messages for a topic of type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`).
+        ``known_sequence`` is the last accepted sequence by the caller's records, for a name that has left the log's state. Messages for a topic of
+        type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`).
         """
         check_producer_name(name)
         if name is not None and name.startswith(OWN_PREFIX) and not copies:
@@ -271,7 +270,7 @@ class LogLake:
         return producer
 
     async def _invalid_producer(self, topic: Topic, name: str | None, options: ProducerOptions) -> Producer:
-        """The producer of the topic for rows that do not fit a topic's schema; the topic is made if it is missing."""
+        """The producer of the topic for rows that do not fit; the topic is made if missing."""
         topic.schema  # noqa: B018 - it raises where there is none
         if topic.settings.message_type is MessageType.DELAY:
             raise NotSupported(
@@ -313,10 +312,9 @@ class LogLake:
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 
-        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point),
-        NOT NULL relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths).
-        Producers with an earlier version go on. Raises `InvalidArgument`, naming the field, for any other change, and for a topic
-        without a schema. ``dry_run`` changes nothing.
+        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL relaxed,
+        fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Producers with an earlier version go on.
+        Raises `InvalidArgument`, naming the field, for any other change, and for a topic without a schema.
         """
         check_own(name, operation="evolve_topic")
         check_flag("dry_run", dry_run, operation="evolve_topic")
@@ -325,7 +323,7 @@ class LogLake:
         return await evolve_topic(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
 
     async def topic_schema(self, name: str) -> TopicSchema | None:
-        """The present schema of a topic; None for a topic without one."""
+        """The present schema of a topic."""
         topic = await self.topic(name)
         await topic.tail.catch_up()
         return topic.tail.state.schema if topic.is_current else None
@@ -347,7 +345,7 @@ class LogLake:
         return [(one.topic, one.statistics()) for one in self._producers if not one.closed]
 
     async def reader(self, topic: str) -> Reader:
-        """Open a reader of any queue, from any place, without a consumer group. Raises `TopicNotFound`."""
+        """Open a reader. Raises `TopicNotFound`."""
         reader = Reader(await self.topic(topic))
         self._readers[id(reader)] = reader
         return reader
@@ -360,7 +358,7 @@ class LogLake:
     # --- Writing at all ---------------------------------------------------------------------------------------------------------
 
     async def _writable(self, operation: str) -> None:
-        """Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError` unless store and clock are fit for writing."""
+        """Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError`."""
         self._check_open()
         if self.read_only:
             raise read_only(operation)
@@ -388,7 +386,7 @@ class LogLake:
     async def keep_time(self) -> None:
         """Return once the lake's time follows the store's clock, so that setting this machine's clock delays and hastens nothing.
 
-        Writing does this by itself. Where the store gives no time, or is only read, time goes on from this machine's.
+        Writing includes this. Where the store gives no time, or is only read, time is this machine's.
         """
         self._check_open()
         if self._time is None:
@@ -400,8 +398,7 @@ class LogLake:
     async def agree_on_time(self, operation: str) -> None:
         """Do as `keep_time`, for a process that writes sooner or later.
 
-        Raises `ClockSkewError` when the store's time is, and always was, more than five minutes off this machine's, and the store's
-        errors.
+        Raises the store's errors, and `ClockSkewError` when the store's time is, and always was, more than five minutes off this machine's.
         """
         await self.keep_time()
         if self._clock.agreed or not self._clock.synced:  # who only reads never asks
@@ -432,7 +429,6 @@ class LogLake:
             self._keeper = asyncio.ensure_future(self._keep_clock(pause_s))
 
     async def _keep_clock(self, pause_s: float) -> None:
-        """Follow the store's clock for good, also after the machine's clock was set."""
         while True:
             await asyncio.sleep(pause_s)
             pause_s = await self._ask_time()
@@ -440,10 +436,10 @@ class LogLake:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all readers and producers (writing what was sent), topics and the store. Raises the first producer's error that was
-        not reported before.
+        """Close all readers and producers (writing what was sent), topics and the store. Raises the first producer's error that was not reported
+        before.
 
-        Concurrent calls wait for the same end; closing again does nothing. Cancelling a call does not stop the close.
+        Closing again does nothing. Cancelling a call does not stop the close.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())

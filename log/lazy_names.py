@@ -1,4 +1,4 @@
-"""Public names of a package that are imported at their first use (PEP 562), so that a program pays for what it uses."""
+"""Imports a package's public names at their first use (PEP 562)."""
 
 import builtins
 import sys
@@ -36,8 +36,8 @@ def lazy_names(
 
 
 def _imported(package: str, code: CodeType) -> dict[str, str]:
-    """The names that a type checker sees a package import, each with its module. None of them is imported: the package's own code runs
-    once more, as if for a type checker, with an importer that only notes what it is asked for.
+    """The names that a type checker sees a package import, each with its module, found by running the package's code with an importer that only notes
+    names.
     """
     found: dict[str, str] = {}
 

@@ -1,7 +1,7 @@
-"""Every limit of the log, in one place.
+"""The log's limits.
 
-`TopicLimits` may be set per topic; its defaults are RocketMQ's (``MessageStoreConfig``, ``ProxyConfig``, ``Validators``). The
-constants are part of the stored format or of a proof in ``docs/0001-the-log-protocol.md`` and are never tuned.
+`TopicLimits` may be set per topic; its defaults are RocketMQ's (``MessageStoreConfig``, ``ProxyConfig``, ``Validators``). The constants are part of
+the stored format or of a proof in ``docs/0001-the-log-protocol.md`` and are never tuned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Duration: TypeAlias = timedelta | float
 if TYPE_CHECKING:
 
     class DurationField:
-        """A dataclass's field that is given as a `Duration` and read as a `timedelta`."""
+        """A dataclass's field that takes a `Duration` and is read as a `timedelta`."""
 
         @overload
         def __get__(self, instance: None, owner: type) -> Any: ...  # noqa: ANN401 - a field has no value in its class
@@ -47,7 +47,7 @@ else:
 NO_TIME = timedelta(0)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 REFUSAL_TIMEOUT = timedelta(minutes=5)
-"""How long what a store or a table allowed before is tried again when it is refused, unless `connect` says otherwise."""
+"""The default time for which a refusal of what was allowed before is tried again."""
 _SECONDS_MAX = timedelta.max.total_seconds() - 1
 
 KIB = 1024
@@ -55,49 +55,48 @@ MIB = 1024 * KIB
 
 # --- Format constants: part of stored data and of the proofs -----------------------------------------------------------------
 FORMAT_BASIC = 1
-"""The first format. Every object states the lowest format whose readers understand it."""
+"""The first format. Objects state the lowest format whose readers understand them."""
 FORMAT_EXTENDED = 2
-"""The format of what has to do with schemas, and of messages with a key, headers, or NULL instead of a body."""
+"""The format of schemas, and of messages with a key, headers, or NULL instead of a body."""
 FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED)
-"""The formats of entries, checkpoints and topics that this process reads."""
 SCHEMA_VERSIONS_KEPT = 100
-"""How many versions of a schema a topic's state remembers."""
+"""The versions of a schema that a topic's state remembers."""
 SCHEMA_CHANGES_TOLD = 20
 """How many changes of one version it remembers."""
 VALIDITY_ENTRIES = 64
-"""The number of entries, after the tail it was formed at, within which a batch may be accepted."""
+"""The entries after the tail it was formed at within which a batch may be accepted."""
 UNNAMED_ROW_ENTRIES = 64
-"""The number of entries after its last accepted batch at which an unnamed producer's row leaves the state. It is at least
-VALIDITY_ENTRIES, so that a batch cannot be accepted again once the row that would refuse it is gone."""
+"""The entries after its last accepted batch at which an unnamed producer's row leaves the state. At least VALIDITY_ENTRIES, so that the row refuses
+its batches as long as they are valid.
+"""
 NAMED_ROW_MS = 30 * 24 * 3600 * 1000
 """The store time after which an unused name leaves the state."""
 STORE_TIME_STEP_MAX_MS = 24 * 3600 * 1000
-"""The most by which one entry moves the store timestamp. So one bad clock cannot push it out for good, nor age named producers out of
-the state."""
+"""The most by which one entry moves the store timestamp, so that one bad clock ages no named producers out of the state."""
 CHECKPOINT_ENTRIES = 64
 VIEW_AGE_MAX_S = 300.0
-"""How long a read of the tail proves that the next key has not been trimmed; far below TRIM_GRACE_MS."""
+"""The time for which a read of the tail proves that the next key has not been trimmed; far below TRIM_GRACE_MS."""
 TRIM_GRACE_MS = 3600 * 1000
-"""How long a floor must have stood, by the store's clock, before anything at or below it is deleted."""
+"""The age of a floor, by the store's clock, before anything at or below it is deleted."""
 CLOCK_SKEW_MAX_MS = 5 * 60 * 1000
 JOB_AGE_MAX_MS = 48 * 3600 * 1000
-"""The age at which a staged upload that nothing linked is closed."""
+"""The age at which an unlinked staged upload is closed."""
 JOB_LINK_MAX_S = 24 * 3600.0
-"""The longest time after an upload began at which a link to it may leave a process; far below JOB_AGE_MAX_MS. So no process can come by
-a jump to a state that has forgotten the job, and link it all the same."""
+"""The longest time after an upload began at which a link to it may leave a process; far below JOB_AGE_MAX_MS, so that no link meets a state that has
+forgotten the job.
+"""
 
 # --- Sizes -------------------------------------------------------------------------------------------------------------------
 ENTRY_INLINE_BYTES_MAX = 1 * MIB
-"""The size above which rows are staged and linked: some servers break the connection of a refused conditional PUT of more."""
+"""The size above which rows are staged and linked: some servers break the connection of a larger refused conditional PUT."""
 HANDED_BYTES_MAX = 8 * MIB
-"""The size above which rows are staged in parts, side by side, as a job."""
+"""The size above which rows are staged in parts, as a job."""
 ENTRY_LINKS_MAX = 256
 PATH_PART_BYTES_MAX = 255
 TOPIC_NAME_CHARS_MAX = 127
 PRODUCER_NAME_BYTES_MAX = 128
 QUEUES_MAX = 4096
 MESSAGE_ID_CHARS_MAX = 128
-"""The longest id that a sender may give its message."""
 DELAY_MAX = timedelta(days=3650)
 NUMBER_MAX = 2**63 - 1
 """The largest stored number: offsets, entries, sequences, counts."""
@@ -105,23 +104,20 @@ SEQUENCE_MAX = NUMBER_MAX
 TIME_MAX_MS = 253_402_300_799_999
 """The end of the year 9999, after which no timestamp can be shown."""
 ENTRY_GAP_MAX = 64 * 1024
-"""The most entries in a row that are ever lost with later ones left. An object under a number beyond does not belong to the log."""
+"""The most entries in a row that are lost with later ones left. An object beyond does not belong to the log."""
 NAME_CHARS_MAX = 1024
 """The most characters of a stored name or id."""
 TIME_MIN_US = -62_135_596_800_000_000
 """The beginning of the year 1, in microseconds."""
 ENTRY_ROWS_MAX = 2**31
-"""The most rows of an entry, inline and linked together. A repair moves offsets by this where nothing tells how many rows a lost entry
-brought."""
+"""The most rows of an entry, inline and linked. A repair moves offsets by this where a lost entry's rows are unknown."""
 FILTER_CHARS_MAX = 4096
-"""The longest filter, which stands in the record of its consumer group."""
+"""The characters of a filter."""
 WAIT_MAX = timedelta(days=30)
-"""The longest time that a caller waits, or lets others wait."""
+"""The longest wait that a caller may state."""
 LINGER_MAX = timedelta(hours=1)
 MEMORY_BYTES_MAX = 1024 * 1024 * MIB
-"""The largest cache or buffer: more is a mistake in the unit."""
 MESSAGES_MAX = 1_000_000
-"""The most messages of a cache, or of one answer."""
 SHOWN_CHARS_MAX = 200
 BODY_SHOWN_BYTES = 64
 FILTER_DEPTH_MAX = 64
@@ -129,7 +125,7 @@ FILTER_DEPTH_MAX = 64
 
 
 class Seconds(timedelta):
-    """A duration that was given as a number of seconds, and is shown as that number."""
+    """A duration given as a number of seconds, and shown as that number."""
 
     __slots__ = ("given",)
     given: float
@@ -157,11 +153,11 @@ class TopicLimits:
 
     body_bytes: int = 4 * MIB
     properties_bytes: int = 16 * KIB
-    """The bytes of names and values of all properties, the tag and the keys together."""
+    """The bytes of all properties' names and values, the tag and the keys."""
     properties: int = 128
     group_bytes: int = 63
     delay: DurationField = field_default(timedelta(days=40))
-    """How far ahead, counted from ``send``, a message of a topic of type DELAY may be due."""
+    """The latest time after ``send`` at which a delayed message may be due."""
 
     def __post_init__(self) -> None:
         for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
@@ -170,13 +166,13 @@ class TopicLimits:
 
 
 def named(kind: type[E], value: object) -> E:
-    """The member of an enumeration that a caller named, in capitals or not. Raises `ValueError` if there is none."""
+    """The member of an enumeration by its name, in capitals or not. Raises `ValueError`."""
     word = value.casefold() if isinstance(value, str) else None
     return next((one for one in kind if one.value.casefold() == word), None) or kind(cast("str", value))
 
 
 def is_positive(value: object) -> bool:
-    """Whether a value is a whole number above zero, and not a truth value."""
+    """Whether a value is a whole number above zero, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -200,10 +196,10 @@ def checked_duration(
     or_none: bool = False,
     hint: str | None = None,
 ) -> timedelta:
-    """What a caller gave as a `Duration`, as a `timedelta`.
+    """A caller's `Duration` as a `timedelta`.
 
-    Raises `InvalidArgument` for anything else and for what is below ``least``, and `LimitExceeded` above ``most``. ``above_zero`` refuses
-    zero, and what is less than a microsecond. ``or_none`` says that None is allowed, too; it is not allowed here.
+    Raises `InvalidArgument` for anything else and below ``least``, and `LimitExceeded` above ``most``. ``above_zero`` refuses less than a
+    microsecond. ``or_none``: errors name None as allowed; it is not allowed here.
     """
     lower = "above 0" if above_zero else "0 or more" if least == NO_TIME else f"at least {duration_text(least)}"
     found = _as_timedelta(value)
@@ -230,7 +226,7 @@ def optional_duration(
     above_zero: bool = False,
     hint: str | None = None,
 ) -> timedelta | None:
-    """What a caller gave as a `Duration`, as `checked_duration` gives it, or None."""
+    """`checked_duration`, or None."""
     if value is None:
         return None
     return checked_duration(name, value, operation=operation, most=most, above_zero=above_zero, or_none=True, hint=hint)
@@ -242,14 +238,14 @@ def as_timedelta(value: Duration) -> timedelta:
 
 
 def set_durations(fields: object, *names: str, operation: str, most: timedelta, above_zero: bool = False) -> None:
-    """Make fields of a frozen dataclass, given as a `Duration` each, what they are read as. Raises as `checked_duration` does."""
+    """Turn fields of a frozen dataclass into `timedelta`. Raises as `checked_duration` does."""
     for name in names:
         found = checked_duration(name, getattr(fields, name), operation=operation, most=most, above_zero=above_zero)
         object.__setattr__(fields, name, found)
 
 
 def duration_text(value: timedelta) -> str:
-    """A duration in the largest unit of which it is a whole number: ``12 h``, ``1.5 s``."""
+    """A duration in its largest whole unit: ``12 h``, ``1.5 s``."""
     for unit, one in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if value and not value % one and abs(value // one) > 1:
             return f"{value // one:,} {unit}"
@@ -257,7 +253,7 @@ def duration_text(value: timedelta) -> str:
 
 
 def _as_timedelta(value: object) -> timedelta | None:
-    """None for what is no duration. Numbers beyond what a `timedelta` can be are the longest, or the most negative one."""
+    """None for no duration. Numbers out of range become the longest, or most negative, `timedelta`."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -270,31 +266,31 @@ def _as_timedelta(value: object) -> timedelta | None:
 
 
 def check_flag(name: str, value: object, *, operation: str) -> None:
-    """Raise `InvalidArgument` unless the value is True or False: the text "false" would be taken for true."""
+    """Raise `InvalidArgument` unless the value is True or False: the text "false" would count as true."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name} must be True or False", operation=operation, observed=plain(value))
 
 
 def shown(self: object, what: str, *states: str) -> str:
-    """The ``repr`` of an object that is no value: its class, what it is of, and the states that it is in."""
+    """The ``repr`` of a stateful object: its class, its subject and its states."""
     return f"<{type(self).__name__} {', '.join([what, *filter(None, states)])}>"
 
 
 def bytes_text(value: object) -> str:
-    """The beginning of a message's body, and its size where that is not all."""
+    """The beginning of a message's body, and the size of a longer one."""
     if not isinstance(value, bytes | bytearray | memoryview) or len(value) <= BODY_SHOWN_BYTES:
         return repr(value)
     return f"{bytes(value[:BODY_SHOWN_BYTES])!r}… of {len(value):,} bytes"
 
 
 def named_tuple_text(value: tuple[object, ...], names: Iterable[str]) -> str:
-    """The ``repr`` of a named tuple with a body, of which only the beginning is shown."""
+    """The ``repr`` of a named tuple, with the beginning of its body."""
     fields = ", ".join(f"{name}={bytes_text(one)}" for name, one in zip(names, value, strict=True))
     return f"{type(value).__name__}({fields})"
 
 
 def plain(value: object) -> str:
-    """A value that a caller gave, short enough for an error."""
+    """A caller's value, short enough for an error."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a number of too many digits, or an object with a mistake of its own

@@ -41,7 +41,6 @@ from .topic.timer_log import check_own, delays
 from .topic.topics import Topic
 
 BATCH_SEQUENCES = 2**32
-"""The number of sequences of each batch number. Those in the upper half may be a batch's last."""
 _LOWEST = BATCH_SEQUENCES - ENTRY_ROWS_MAX
 BATCH_MAX = 2**31 - 1
 LINK_ATTEMPTS_MAX = 5
@@ -54,24 +53,24 @@ class LinkedBatch:
 
     rows: int
     entry: int | None
-    """The entry that brought it. None: only the fact is known."""
+    """The entry that brought it. None: not known."""
     offsets: Mapping[int, tuple[int, int]] | None
-    """The first offset and the one after the last of every touched queue. None: only the fact is known."""
+    """The first offset and the one after the last of every touched queue. None: not known."""
 
 
 def sequence_of(batch: int, rows: int) -> int:
-    """The sequence of the batch's last row, which encodes its number of rows."""
+    """The sequence of the batch's last row, which encodes the number of rows."""
     return batch * BATCH_SEQUENCES + _LOWEST + rows - 1
 
 
 def rows_of(sequence: int) -> int | None:
-    """The inverse of `sequence_of`. None for the greatest sequence, with which every batch of older versions ends."""
+    """The inverse of `sequence_of`. None for the greatest sequence, which ends every batch of older versions."""
     rows = sequence % BATCH_SEQUENCES - _LOWEST + 1
     return None if rows == ENTRY_ROWS_MAX else rows
 
 
 class Linker:
-    """A producer whose rows other processes stage. It links one batch at a time. After an error open another one."""
+    """A producer of staged rows. It links one batch at a time. After an error open another one."""
 
     def __init__(
         self, topic: Topic, generation: int, name: str | None, epoch: Epoch | None, last_sequence: int, timeout: timedelta
@@ -96,7 +95,7 @@ class Linker:
 
     @property
     def schema(self) -> TopicSchema | None:
-        """The topic's schema, as far as this process has read, by which typed rows are to be staged."""
+        """The topic's schema as far as this process has read."""
         return self._topic.tail.state.schema
 
     @property
@@ -109,7 +108,7 @@ class Linker:
         return batch <= self.last_batch
 
     def check_repeated(self, batch: int, rows: int) -> None:
-        """Raise `InvalidArgument` for the last linked batch with another number of rows: passing it over would lose rows."""
+        """Raise `InvalidArgument` for the last linked batch with another number of rows, as rows would be lost."""
         if batch != self.last_batch or not rows or (linked := rows_of(self._last_sequence)) in {None, rows}:
             return
         raise InvalidArgument(
@@ -123,7 +122,7 @@ class Linker:
         )
 
     async def begin(self) -> Job:
-        """Begin a batch, to be uploaded in any process, and to be linked within 24 hours."""
+        """Begin a batch, to be linked within 24 hours."""
         topic = self._topic
         return await until_answered(
             lambda: begin_job(topic.store, topic.paths, topic.runtime, producer=self.id),
@@ -140,15 +139,12 @@ class Linker:
     ) -> LinkedBatch:
         """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
 
-        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine; one that is in the log already is an error.
-        Where no answer gives the outcome, the name is opened anew, which ends all doubt; then the batch is linked if it has not
-        been.
+        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine; one that is in the log already is an error. After an unknown
+        outcome the name is opened anew, and the batch linked if it has not been.
 
-        ``schema_version`` is that of the parts; 0: they have no typed value. ``extended``: a row has a key, headers, or NULL
-        instead of a body.
+        ``schema_version`` is that of the parts; 0: no typed value. ``extended``: a row has a key, headers, or NULL instead of a body.
 
-        Raises `FencedError`, `NotWritten` or `TopicDeleted`; `UnknownOutcome` without a name, or when the store does not answer for
-        long.
+        Raises `FencedError`, `NotWritten` or `TopicDeleted`; `UnknownOutcome` without a name, or when the store does not answer for long.
         """
         rows = self._checked(parts, batch)
         self._check_version(schema_version)
@@ -199,7 +195,7 @@ class Linker:
         return self._last_sequence + count if batch is None else sequence_of(batch, count)
 
     async def _reopened_behind(self, batch: int) -> bool:
-        """Voids every link on its way. Returns whether the batch got into the log before."""
+        """Voids every link on its way. Returns whether the log has the batch."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
             # The routing generation is the topic's present one, as the opening is only to learn what the log has. In a later topic of
@@ -232,7 +228,7 @@ class Linker:
         )
 
     def _check_version(self, schema_version: int) -> None:
-        """Raise `InvalidArgument` for rows that the fold would void, as either they or the topic are typed."""
+        """Raise `InvalidArgument` where either the rows or the topic are typed."""
         if not self._topic.is_current:
             return  # the append tells so
         schema = self._topic.tail.state.schema
@@ -272,9 +268,8 @@ def check_batch(batch: int) -> None:
 
 
 async def current_topic(lake: LogLake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
-    """The topic that has the name now, open for writing, and the routing generation of its settings.
-
-    Raises `TopicNotFound`, `TopicDeleted`, or `NotSupported` for a topic of type DELAY.
+    """The topic of the name, open for writing, and its routing generation. Raises `TopicNotFound`, `TopicDeleted`, or `NotSupported` for a topic of
+    type DELAY.
     """
     check_own(name, operation="link")
     opened = await lake.topic(name, writable=True)
@@ -297,11 +292,10 @@ async def current_topic(lake: LogLake, name: str, *, timeout: timedelta = _TIMEO
 async def open_linker(
     lake: LogLake, topic: str, *, name: str | None = None, timeout: timedelta = _TIMEOUT, generation: int | None = None
 ) -> Linker:
-    """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
+    """Open a linker. With a ``name`` it fences every earlier instance, and numbers its batches.
 
-    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation by which rows were staged. Raises what
-    ``lake.producer`` raises, `TopicDeleted` for another generation, and `InvalidArgument` for a name under which a producer has
-    sent sequences of its own.
+    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation of the staged rows. Raises what ``lake.producer`` raises,
+    `TopicDeleted` for another generation, and `InvalidArgument` for a name under which a producer has sent sequences of its own.
     """
     check_producer_name(name)
     opened, current = await current_topic(lake, topic, timeout=timeout)

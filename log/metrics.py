@@ -1,7 +1,6 @@
-"""Counting, without knowledge of Prometheus or OpenTelemetry.
+"""Metrics, independent of Prometheus and OpenTelemetry.
 
-Gauges are asked for at each look (`Metrics.watch`), so that an idle consumer does nothing for its metrics. `MemoryMetrics` keeps
-counts in this process; `penstock.infra.metrics` exports them.
+Gauges are read at each scrape (`Metrics.watch`), so an idle consumer does nothing. `penstock.infra.metrics` exports counts.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class Metric:
     unit: str = ""
     """The unit as UCUM writes it: ``ms``, ``By``, ``{message}``."""
     buckets: tuple[float, ...] = ()
-    """HISTOGRAM: upper bounds, inclusive, rising."""
+    """GAUGE: of several sources the largest counts, else their sum."""
     largest: bool = False
     """GAUGE: of several sources the largest counts, not their sum."""
     watched: bool = False
-    """COUNTER: its source gives the current count at each look."""
+    """COUNTER: its source gives the current count at each scrape."""
 
 
 def gauge(name: str, help: str, unit: str = "", *, labels: tuple[str, ...], largest: bool = False) -> Metric:
@@ -75,7 +74,7 @@ class Distribution:
     metric: Metric
     labels: tuple[str, ...]
     counts: tuple[int, ...]
-    """The count of each bucket alone, and last of values above all buckets."""
+    """The count of each bucket alone; last, values above all buckets."""
     sum: float
 
 
@@ -105,7 +104,7 @@ class Metrics(Protocol):
     def histogram(self, metric: Metric, /, **labels: str) -> Histogram: ...
 
     def watch(self, source: Source, /) -> Callable[[], None]:
-        """Ask ``source`` at each look for its gauges and ``watched`` counters, until the returned function is called."""
+        """Ask ``source`` at each scrape for its gauges and ``watched`` counters, until the returned function is called."""
         ...
 
 
@@ -121,7 +120,7 @@ def check_metrics(metrics: object, operation: str) -> None:
 
 
 class MemoryMetrics:
-    """Counts kept in this process: a few hundred bytes for each set of labels."""
+    """Counts kept in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +144,7 @@ class MemoryMetrics:
         return lambda: self._forget(source)
 
     def samples(self, *, failed: Callable[[Exception], None] | None = None) -> list[Sample]:
-        """Counters and gauges. A source's error goes to ``failed``, and leaves that source out; without ``failed`` it is raised."""
+        """Counters and gauges. A source's error goes to ``failed`` and leaves that source out; without ``failed`` it is raised."""
         with self._lock:
             counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
             sources = self._sources
@@ -210,7 +209,7 @@ def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None 
 
 
 def merged(samples: Iterable[Sample]) -> list[Sample]:
-    """One sample for each set of labels: the sum over the consumers of a process, or the largest."""
+    """One sample for each set of labels: the sum over the sources, or the largest."""
     found: dict[tuple[Metric, tuple[str, ...]], float] = {}
     for sample in samples:
         key = (sample.metric, sample.labels)

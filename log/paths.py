@@ -1,7 +1,7 @@
-"""Maps names to object keys and back.
+"""Maps names to object keys and back, for every store and Delta reader.
 
-The rules suit every store and every Delta reader. Numbers are padded to 20 digits where order matters. No key has a ``%``, which
-Delta readers decode, or is the folder of another. No path part is longer than 255 bytes.
+Numbers are padded to 20 digits where order matters. No key has a ``%``, which Delta readers decode, or is the folder of another. No path part is
+longer than 255 bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .errors import ForeignObject, InvalidArgument, LimitExceeded
 from .limits import PATH_PART_BYTES_MAX, TOPIC_NAME_CHARS_MAX
 
 AUDIT_TOPIC = "penstock-audit"
-"""The topic in which consoles record who did what. A right to send to any topic does not include it."""
+"""The topic of consoles' audit records. A right to send to any topic does not include it."""
 DLQ_PREFIX = "%DLQ%"
 TIMER_PREFIX = "%TIMER%"
 _FOLDER_PREFIXES = {DLQ_PREFIX: "dlq.", TIMER_PREFIX: "timer."}
@@ -74,7 +74,6 @@ def topic_of(timer_log: str) -> str:
 
 
 def is_staged(key: str) -> bool:
-    """Whether a key, relative to a topic's root, can be of staged rows."""
     folder, *parts = key.split("/")
     return folder == "staged" and bool(parts) and all(part.isprintable() and part not in {"", ".", ".."} for part in parts)
 

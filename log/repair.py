@@ -1,9 +1,8 @@
 """`penstock repair`: appends an entry that carries the whole state, so that a log with a damaged entry goes on.
 
-Nothing given out before is given out again. If only rows are damaged, footers still give the exact state. After an entry that is
-lost altogether, offsets go on after the last base that is known, or as far as the lost entry could have gone; batches of later
-entries count as accepted. As the lost entry may have opened any name or accepted any batch, a new routing generation voids what is
-under way, and every name must be opened again.
+No offset is given out twice. If only rows are damaged, footers give the exact state. After a wholly lost entry, offsets go on after the last known
+base, or as far as the entry could have gone; batches of later entries count as accepted. A new routing generation voids what is under way, and every
+name must be opened again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The damage, and what the repair did or would do."""
+    """The damage, and the repair done or planned."""
 
     needed: bool
     damage: str = ""
@@ -37,16 +36,14 @@ class RepairReport:
     lost_entries: tuple[int, ...] = ()
     """Entries that cannot be read."""
     exact: bool = True
-    """Whether the state is known exactly; else producers must be opened again."""
     lost: tuple[tuple[int, int, int], ...] = ()
     """(queue, first offset, exclusive limit) of rows that cannot be read any more."""
     written: bool = False
 
 
 async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry_run: bool = False) -> RepairReport:
-    """Let a log go on whose fold stops at a damaged entry; a sound log stays as it is.
-
-    Raises `StoreUnavailable` when the outcome is unknown: run it again. Raises `DataDamaged` when no checkpoint is left.
+    """Let a log go on whose fold stops at a damaged entry; a sound log stays as it is. Raises `StoreUnavailable` when the outcome is unknown: run it
+    again. Raises `DataDamaged` when no checkpoint is left.
     """
     for _ in range(_TRIES):
         view = await _opened_view(store, paths, runtime)
@@ -62,10 +59,7 @@ async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry
 
 
 async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> View:
-    """A view at the newest good checkpoint.
-
-    Only a checkpoint shows how far a named producer was: one that gets too low a sequence sends again what is stored.
-    """
+    """A view at the newest good checkpoint. Only checkpoints have named producers' sequences."""
     floor = await read_floor(store, paths)
     view = View(store, paths, runtime)
     try:
@@ -113,10 +107,7 @@ async def _repair_behind(
 
 
 def repaired_state(before: TopicState, found: Mapping[int, SalvagedEntry | None], *, now_ms: int) -> tuple[TopicState, bool]:
-    """The state after the repairing entry, and whether it is exact, from the last known state and what is left of later entries.
-
-    It goes on above all offsets, epochs and sequences that they may have given out.
-    """
+    """The state after the repairing entry, above all offsets, epochs and sequences that lost entries may have given out, and whether it is exact."""
     last = max(found, default=before.entry)
     state = before
     for folded in exact_folds(before, {number: remains for number, remains in found.items() if remains is not None}):

@@ -34,12 +34,12 @@ from .topic.settings import TopicRecord
 _CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
 _ENDED = "it was deleted, and that was broken off (`penstock topic delete` ends it), or the entry was made up"
 _COMPARED_BYTES = 32 * MIB
-"""The size of entries that are compared at once, and so the precision of a difference."""
+"""The entries compared at once, and so the precision of a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong or, as "lost", a range known to be lost."""
+    """A fault or, as "lost", a range known to be lost."""
 
     kind: str
     """damaged, missing, foreign, checkpoint, offsets, statistics, different, repair, ended or lost."""

@@ -1,4 +1,4 @@
-"""The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
+"""A process's one writer to a topic's log: appends entries, hands over batches that lost a race, and links those of other processes.
 
 Safety rests on the fold alone.
 """
@@ -32,7 +32,7 @@ from .in_flight import InFlightAppends, Outcome, PendingAppend, at_deadline, bef
 from .pending_hand_overs import PendingHandOvers
 
 ALONE_INLINE_TIMES = 8
-"""The factor by which an entry may be larger where nobody else appends: one request instead of two."""
+"""The factor by which an entry may be larger where no other process appends: one request instead of two."""
 _PUT_LARGE_BYTES = 8 * MIB
 
 
@@ -80,7 +80,6 @@ class Appender:
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
 
     def expect(self) -> None:
-        """Look early for an append that comes in a moment, where others append too."""
         now_s = self._now_s()
         if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
             self._start_look()
@@ -126,7 +125,6 @@ class Appender:
         self._tail.jump_listeners.remove(self._on_jump)
 
     async def _run(self) -> None:
-        """Take turns until nothing is pending, or a fault that waiting does not mend ends everything."""
         while not self._closing and (self._in_flight or self._race.in_charge(self._now_s())):
             try:
                 await self._turn()
@@ -213,7 +211,7 @@ class Appender:
         race.note_race(self._now_s(), won=won)
 
     async def _write(self, number: int, data: bytes, composed: ComposedEntry) -> bool:
-        """Make ``data`` entry ``number``. False: it is another's. Raises `ViewLost` when neither can be known."""
+        """Make ``data`` entry ``number``. False: another entry has the number. Raises `ViewLost` when neither can be known."""
         view = self._tail.view
         key = self._paths.entry(number)
         write_id = composed.header.write_id
@@ -316,7 +314,7 @@ class Appender:
             pending.batch = batch
 
     async def _follow(self) -> None:
-        """Look for the entry that brings what was handed over, until there is more to hand over or no hope is left."""
+        """Wait for the entry that brings the hand-overs, until there is more to hand over or no hope is left."""
         await self._pause(self._pace.follow_first_s)
         while self._in_flight:
             await self._catch_up()

@@ -40,7 +40,7 @@ def compose(
     now_ms: int,
     combines: bool = False,
 ) -> ComposedEntry:
-    """The entry within the caps: actions, openings, handed-over batches, oldest first, then this process's."""
+    """The entry within the caps: actions, openings, handed-over batches (oldest first), this process's batches."""
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
     open_pending = [one for one in pending if not one.done]
@@ -82,7 +82,7 @@ def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAp
 
 
 def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicState) -> tuple[list[Batch], list[str]]:
-    """The batches that the fold accepts, and the keys of the objects that no later entry can bring."""
+    """The accepted batches, and the keys of the objects that no later entry can bring."""
     batches: list[Batch] = []
     useless: list[str] = []
     for key, handed in waiting.items():
@@ -95,7 +95,7 @@ def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicS
 
 
 def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
-    """The appends that fit behind ``before`` batches, and the rows of the inline ones, by position."""
+    """The appends that fit behind ``before`` batches, and the inline rows by position."""
     own: list[PendingAppend] = []
     inline: dict[int, pa.Table] = {}
     inline_bytes = 0

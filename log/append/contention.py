@@ -1,7 +1,7 @@
 """Decides which process appends next, by what each knows of the others.
 
-Plain retries starve: the last writer knows the tail first, and wins again. So a process that loses a race *combines* for a while:
-it looks for hand-overs, and its entries say so. Others then hand over instead of racing. No verdict of the fold depends on this.
+Plain retries starve: the last writer knows the tail first, and wins again. So a process that loses a race *combines* for a while: it lists
+hand-overs, and other processes hand over instead of racing. No verdict of the fold depends on this.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .in_flight import PendingAppend
 
 LOST_RACES_MAX = 1
 LIST_UNASKED_EVERY = 64
-"""The number of entries in which a process that never loses a race lists hand-overs once, so that none starves."""
+"""The entries after which a process that never loses a race lists hand-overs once, so that none starves."""
 PASSED_OVER_MAX = 2
 BUSY_BATCHES = 4
-"""The number of combined batches from which an entry's writer is expected to go on for a second."""
+"""The combined batches from which a writer is expected to combine for another second."""
 _NEVER_S = float("-inf")
 
 
@@ -30,21 +30,21 @@ class Pace:
 
     combine_s: float = 0.045
     linger_s: float = 0.5
-    """The time for which a combining process goes on after its last find."""
+    """The time for which a process combines after its last find."""
     contended_s: float = 3.0
-    """The time after another's entry or a lost race in which a process looks before each append."""
+    """The time after another's entry or a lost race in which a process probes before each append."""
     looked_s: float = 0.1
-    """The age of the last look up to which an append is fine."""
+    """The greatest age of a probe before an append."""
     trusted_s: float = 1.0
-    """The age of the last look up to which a hand-over is fine: it may come some entries late."""
+    """The greatest age of a probe before a hand-over."""
     follow_first_s: float = 0.06
     follow_s: float = 0.03
     follow_max_s: float = 0.15
     step_in_s: float = 0.3
     step_in_spread_s: float = 0.6
-    """The wait without an entry after which a follower appends itself, plus a share of the spread by rank. Less than ``linger_s``."""
+    """The wait without an entry after which a follower appends itself(plus a share by rank); less than ``linger_s``."""
     retry_s: float = 0.05
-    """The wait after a request whose outcome is unknown; doubled up to a second."""
+    """The wait after an unknown outcome; doubled up to a second."""
 
 
 class NextStep(Enum):
@@ -56,10 +56,10 @@ class NextStep(Enum):
 
 
 def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> NextStep:
-    """The next step of an appender that has something pending.
+    """The next step of an appender with pending appends.
 
-    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: a process combines, and will bring what
-    is handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
+    ``leading``: the log's last entry is ours. ``served``: a process combines. ``looked``: the view is fresh. ``passed_over``: entries since our
+    oldest hand-over that did not bring it.
     """
     if leading or not contended:
         return NextStep.APPEND
@@ -74,7 +74,7 @@ def rank(process: str, entry: int) -> float:
 
 
 class Contention:
-    """A process's knowledge of the race for the next entry, by the monotonic clock in seconds."""
+    """A process's knowledge of the race for the next entry."""
 
     def __init__(self, process: str, pace: Pace, now_s: float) -> None:
         self._process = process
@@ -89,7 +89,6 @@ class Contention:
         self._combines_until_s = _NEVER_S
         self._contended_until_s = _NEVER_S
         self._combiner_s = _NEVER_S
-        """The time of the last entry, if another process that combines wrote it."""
         self._combiner_is_busy = False
 
     def next_step(self, now_s: float, entry: int, pending: Sequence[PendingAppend]) -> NextStep:
@@ -108,7 +107,7 @@ class Contention:
         return now_s < self._combines_until_s
 
     def in_charge(self, now_s: float) -> bool:
-        """Whether this process is the only one that combines, or the last to begin."""
+        """Whether this process alone combines, or was the last to begin."""
         return self.combines(now_s) and self._combiner_s == _NEVER_S
 
     def looked(self, now_s: float) -> bool:
@@ -127,7 +126,6 @@ class Contention:
         return in_time and now_s < self._combiner_s + patience_s
 
     def begin_append(self, now_s: float) -> None:
-        """Decide whether to combine from now on, before an entry is composed."""
         if self._lost_in_a_row >= LOST_RACES_MAX or now_s - self._combiner_s < self._pace.contended_s:
             self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
 

@@ -1,7 +1,7 @@
-"""The appends that one process has on their way into the log, and how entries, jumps over entries, time and faults settle them.
+"""A process's appends on their way into the log, settled by entries, jumps over entries, time and faults.
 
-*Not written* needs a proof: this process has folded every entry that could carry the append, or a row of the same epoch shows it.
-Everything else is unknown.
+*Not written* needs a proof: this process has folded every entry that could carry the append, or a row of the same epoch shows it. Everything else is
+unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
 
 _LISTING_MS = 100
-"""The age below which an entry did not pass a hand-over over: its writer may have listed before."""
+"""The age below which an entry did not pass over a hand-over: its writer may have listed before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AppendResult:
     entry: int
     store_time_ms: int
     offsets: Mapping[int, int] | None
-    """The first offset in each of its queues. None when entries were passed over."""
+    """The first offset in each of its queues. None after a jump over entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,11 @@ class PendingAppend:
     """The rows of a batch that is not staged, sorted by queue."""
     size_bytes: int = 0
     handed_tail: int | None = None
-    """The tail at its hand-over, if there was one."""
     handed_ms: int = 0
     handed_s: float = 0.0
     """The time by the monotonic clock; ``handed_ms`` is by the corrected clock."""
     exposed_until: int = 0
-    """The last entry number that could still carry it through some earlier request."""
+    """The last entry number that an earlier request may still bring it as."""
     passed_over: int = 0
     write_ids: set[str] = field(default_factory=set)
 
@@ -76,7 +75,7 @@ class PendingAppend:
             self.future.set_result(outcome)
 
     def valid_from(self, tail: int) -> None:
-        """Let the entries after ``tail`` bring it. Allowed only when no earlier request can carry it any more."""
+        """Let the entries after ``tail`` bring it; allowed only when no earlier request can any more."""
         if self.batch is not None:
             self.batch = replace(self.batch, valid_until=tail + VALIDITY_ENTRIES)
         if self.opening is not None:
@@ -91,7 +90,7 @@ class PendingAppend:
 
 
 def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
-    """The outcome of an append that no entry can have brought, where the fold would void it.
+    """The outcome of an append that no entry can have brought and the fold would void.
 
     An opening may be in the log all the same, by an earlier append that ended as unknown.
     """
@@ -155,7 +154,7 @@ def _batch(pending: PendingAppend) -> Batch:
 
 
 def is_same(one: Batch, other: Batch) -> bool:
-    """Whether two batches are one: a producer never uses the sequences of an epoch for two batches."""
+    """Whether two batches are one: an epoch's sequences are never used twice."""
     return (one.producer, one.named, one.epoch, one.previous, one.last) == (
         other.producer,
         other.named,
@@ -166,7 +165,7 @@ def is_same(one: Batch, other: Batch) -> bool:
 
 
 def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:
-    """The result of an opening that was accepted. None: not known, or a later opening has replaced it."""
+    """The result of an accepted opening. None: not known, or replaced by a later opening."""
     entry = state.openings.get(opening.write_id)
     row = state.named.get(opening.producer)
     if entry is None or row is None or row.epoch is None or row.epoch.entry != entry:
@@ -181,7 +180,7 @@ def is_own(accepted: Opening, own: Opening) -> bool:
 
 
 def proves(row: ProducerRow, batch: Batch) -> bool:
-    """Whether a producer's row is of the batch's epoch, and so proves anything about the batch."""
+    """Whether a row is of the batch's epoch, and so proves anything about the batch."""
     return row.epoch == batch.epoch
 
 
@@ -268,7 +267,6 @@ class InFlightAppends:
         self._appends.append(pending)
 
     def folded(self, folded: FoldedEntry) -> None:
-        """Settle appends by an entry that was folded right after the one before."""
         for pending in self.open:
             outcome = after_fold(pending, folded)
             if outcome is not None:
@@ -292,7 +290,7 @@ class InFlightAppends:
                 pending.valid_from(state.entry)
 
     def end_overdue(self, now_s: float, state: TopicState) -> None:
-        """Settle overdue appends, even if the timer is late: staged rows that one links may be gone after its deadline."""
+        """Settle overdue appends even if the timer is late: their staged rows may be gone."""
         for pending in self.open:
             if now_s >= pending.deadline_s:
                 pending.settle(at_deadline(pending, state))
@@ -302,7 +300,7 @@ class InFlightAppends:
             pending.settle(at_deadline(pending, state))
 
     def fail(self, error: PenstockError, state: TopicState) -> None:
-        """End all appends after a fault that waiting does not mend: with the fault itself where nothing of one can have been written."""
+        """End all appends after a permanent fault: with the fault itself where nothing can have been written."""
         for pending in self.open:
             if state.entry >= pending.exposed_until:
                 pending.settle(error)
@@ -320,7 +318,7 @@ class InFlightAppends:
 def expose(chosen: Sequence[PendingAppend], until: int) -> Callable[[], None]:
     """Note that a request leaves that may bring these appends as late as entry ``until``.
 
-    Returns a function that takes the note back, for a request that the store has refused for good.
+    Returns a function that withdraws the note once the store has refused the request for good.
     """
     before = [(pending, pending.exposed_until) for pending in chosen]
     for pending in chosen:

@@ -1,4 +1,4 @@
-"""The hand-overs of other processes that no entry has brought yet, as far as the last LIST showed."""
+"""Other processes' hand-overs that no entry has brought yet, by the last LIST."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PendingHandOvers:
         return self._handed
 
     async def list(self, tail: int) -> bool:
-        """List the hand-overs of the last tails, at times of all that can be valid. False: the store did not answer."""
+        """List the hand-overs of all tails that can be valid. False: the store did not answer."""
         tails = VALIDITY_ENTRIES if tail % LIST_WHOLE_WINDOW_EVERY == 0 else LIST_TAILS
         try:
             listed = await self._store.list(self._paths.handed, after=self._paths.handed_under(max(0, tail - tails)).rstrip("/"))

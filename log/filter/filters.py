@@ -1,4 +1,4 @@
-"""The filter of a subscription as text: tags, or a condition on properties and fields after ``SQL92:``."""
+"""The filter of a subscription as text: tags, or a condition after ``SQL92:``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Filter(Protocol):
     def columns(self) -> frozenset[str]: ...
 
     def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
-        """The rows that pass, in order. By the topic's present ``schema`` fields are known under former names too."""
+        """The rows that pass, in order. By the topic's ``schema`` fields are known under former names too."""
         ...
 
 
@@ -30,9 +30,8 @@ def filters_of(tags: str | None, where: str | None) -> list[Filter]:
 
 
 def check_filter(filter: Filter, schema: TopicSchema | None) -> None:
-    """Raise `InvalidArgument`, naming the field and the known ones, if a filter cannot judge a topic's messages.
-
-    In a topic without a schema every filter can: what looks like a field is a property.
+    """Raise `InvalidArgument`, naming the field and the known ones, if a filter cannot judge a topic's messages. Without a schema every filter can:
+    fields are properties.
     """
     if schema is not None and isinstance(filter, SqlFilter):
         filter.check(schema)
@@ -55,11 +54,9 @@ def columns_read(filters: Iterable[Filter], *, typed: bool) -> frozenset[str]:
 
 
 def parse_filter(text: str | None) -> Filter:
-    """The filter of a text.
-
-    ``paid || refunded`` passes messages with one of these tags. ``SQL92: price > 10 AND region = 'north'`` is a condition
-    (docs/0012), in which ``value.price`` is a field of a typed topic. ``*``, the empty text and None pass all. Raises
-    `InvalidArgument`, and `LimitExceeded` for an expression that is too long or nested too deeply.
+    """``paid || refunded`` passes messages with one of these tags. ``SQL92: price > 10 AND region = 'north'`` is a condition (docs/0012), in which
+    ``value.price`` is a field of a typed topic. ``*``, the empty text and None pass all. Raises `InvalidArgument`, and `LimitExceeded` for an
+    expression that is too long or nested too deeply.
     """
     if _is_sql(text):
         # An error counts columns in the text that it shows, so the text goes to the parser without leading blanks.
@@ -68,7 +65,7 @@ def parse_filter(text: str | None) -> Filter:
 
 
 def parse_stated(text: str | None) -> Filter:
-    """Raises `InvalidArgument` also for tags that are rather meant as a condition: ``price>10``."""
+    """`parse_filter`, which also refuses tags that look like a condition (``price>10``) with `InvalidArgument`."""
     if not _is_sql(text):
         check_stated(text)
     return parse_filter(text)

@@ -1,7 +1,7 @@
 """Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012).
 
-A condition has two columns: its truth (true, false, NULL), and where it *failed*: a text that is no number was compared with a
-number. There RocketMQ raises an error and does not deliver the message, unless an AND or OR was decided before.
+A condition has two columns: its truth (true, false, NULL), and where it *failed*: a text that is no number was compared with a number. There RocketMQ
+does not deliver the message, unless an AND or OR was decided before.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _MATCHERS = {"CONTAINS": pc.match_substring, "STARTSWITH": pc.starts_with, "ENDS
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Passes the messages for which the condition is true and nothing failed."""
+    """A condition. Messages pass for which it is true and nothing failed."""
 
     condition: Condition
 
     @classmethod
     def parse(cls, expression: str) -> SqlFilter:
-        """Raises `InvalidArgument`, naming the column of the mistake, and `LimitExceeded`."""
+        """Raises `InvalidArgument`, naming the column, and `LimitExceeded`."""
         return cls(parse(expression))
 
     @property

@@ -14,14 +14,14 @@ Matching: TypeAlias = OneOf["CONTAINS", "STARTSWITH", "ENDSWITH"]
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal value. TRUE, FALSE and NULL are conditions too."""
+    """TRUE, FALSE and NULL are conditions too."""
 
     value: Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property, or NULL. ``TAGS`` is the tag, ``KEYS`` the keys with a space between them."""
+    """NULL where the message lacks it. ``TAGS`` is the tag, ``KEYS`` the keys with a space between them."""
 
     name: str
 
@@ -40,9 +40,7 @@ class FieldReference:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A property or a boolean field where a condition is expected. A property is NULL if missing, else false: a text is no truth
-    value.
-    """
+    """A property or a boolean field as a condition. A property is NULL if missing, else false: a text is no truth value."""
 
     of: Property | FieldReference
 

@@ -68,7 +68,7 @@ class FieldValues:
 
     @staticmethod
     def of(structs: pa.StructArray | pa.ChunkedArray, field: FieldReference, schema: TopicSchema | None) -> FieldValues:
-        """A field's values in a column ``value``, by any of its names in ``schema``. Raises `InvalidArgument`."""
+        """A field's values by any of its names in ``schema``. Raises `InvalidArgument`."""
         found = pc.struct_field(structs, _places(structs.type, field, () if schema is None else schema.fields))
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         known = type_of_arrow(values.type, field.name)
@@ -144,7 +144,7 @@ class FieldValues:
 
 
 def _places(structs: pa.StructType, field: FieldReference, known: tuple[SchemaField, ...]) -> list[int]:
-    """A field's places in nested structs. Its own name comes first, then the others of the field that has or had it."""
+    """A field's places in nested structs: by its own name, else by another name of the field."""
     type_: pa.DataType = structs
     places: list[int] = []
     for name in field.path:

@@ -36,7 +36,6 @@ _OTHERS = {
     "/": "there is no arithmetic",
     "%": "there is no arithmetic",
 }
-"""Hints for other languages' syntax, and for unclosed texts and comments."""
 _OPEN = {"'": "a text is not closed", "/*": "a comment is not closed"}
 
 

@@ -16,9 +16,9 @@ SQL92 = "SQL92:"
 """The prefix of a condition as a text, in any case (`parse_filter`)."""
 
 _SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
-"""Syntax of conditions, which hardly occurs in a tag. As a tag, a condition would silently let nothing pass."""
+"""Syntax of conditions. As a tag, a condition would let no message pass."""
 _CLOSE_SQL = re.compile(r"[\w)][=<>!]+[-+]?\.?\d|[=<>]\s*\(|\sin\s*\(", re.IGNORECASE)
-"""The same without blanks: ``price>10``. Tags may look so, and groups that have such a filter keep it."""
+"""The same without blanks: ``price>10``. Existing groups keep such a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class TagFilter:
     """Passes messages by tag."""
 
     tags: frozenset[str] | None
-    """Exact and case-sensitive. None: all messages pass, also those without a tag."""
+    """Exact and case-sensitive. None: all messages pass."""
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
@@ -55,7 +55,7 @@ class TagFilter:
 
 
 def check_stated(expression: str | None) -> None:
-    """Raise `InvalidArgument` for a new filter that is rather meant as a condition."""
+    """Raise `InvalidArgument` for a new filter that looks like a condition."""
     tags = TagFilter.parse(expression).tags or ()
     if expression is not None and any(_CLOSE_SQL.search(tag) for tag in tags):
         raise _is_condition(expression)

@@ -1,4 +1,4 @@
-"""Folded states as objects, so that a log can be opened without reading it from the start.
+"""Checkpoints: folded states, from which a log is opened.
 
 A checkpoint is a pure function of the entries up to its own: any process may write a missing one.
 """
@@ -26,7 +26,7 @@ class _CheckpointForm(StateForm, frozen=True, kw_only=True):
 
 
 def is_due(entry: int, size_bytes: int) -> bool:
-    """Whether this entry gets a checkpoint: each 64th does, or fewer the larger checkpoints are."""
+    """Whether this entry gets a checkpoint: each 64th, fewer where checkpoints are large."""
     return entry % (CHECKPOINT_ENTRIES * max(1, size_bytes // _LARGE_BYTES)) == 0
 
 
@@ -51,7 +51,7 @@ def decode_checkpoint(data: bytes, *, where: str) -> TopicState:
 
 
 class CheckpointWriter:
-    """Writes due checkpoints in the background. A failure does no harm: any process can write the checkpoint later."""
+    """Writes due checkpoints in the background. A failure does no harm."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:
         self._store = store

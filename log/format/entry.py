@@ -37,7 +37,7 @@ def encode_rows(tables: Sequence[pa.Table]) -> bytes:
 
 
 def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:
-    """The header of a whole entry. Raises `DataDamaged`, also for another number, or `NewerFormatError`.
+    """Raises `DataDamaged`, also for another number, or `NewerFormatError`.
 
     A repair is folded on any state: only its number proves that it comes next.
     """

@@ -1,8 +1,7 @@
 """The judge: a topic's state as a pure function of its entries.
 
-An entry may hold anything, and every process comes to the same verdicts. Producers use the same `Judge` to leave out what would be
-void; safety does not rest on that. Invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern
-verdicts, properties of this module alone.
+An entry may hold anything, and every process comes to the same verdicts. Invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as
+far as they concern verdicts, properties of this module alone.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .stored_json import damaged, shown
 
 
 class VoidReason(StrEnum):
-    """The reason why a batch or an opening does not count."""
+    """Reasons why a batch or an opening does not count."""
 
     NO_TOPIC = "the topic was deleted or not created yet"
     GENERATION = "its routing generation is not the current one"
@@ -116,7 +115,9 @@ def _check_built_on(state: TopicState, header: Header, where: str) -> None:
 
 
 class Judge:
-    """A working copy of a state, to which an entry is applied part by part."""
+    """A working copy of a state, to which an entry is applied part by part. Producers leave out by it what would be void; safety does not rest on
+    that.
+    """
 
     def __init__(self, state: TopicState, entry: int) -> None:
         self._before = state
@@ -262,7 +263,7 @@ class Judge:
         self._versions = kept
 
     def _expire(self) -> None:
-        """Drop rows that no late link can need: exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
+        """Drop unnamed producers' rows, exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
         oldest = self._entry - UNNAMED_ROW_ENTRIES
         for name, row in list(self._unnamed.items()):
             if row.entry >= oldest:
@@ -303,7 +304,7 @@ def is_expired(valid_until: int, entry: int) -> bool:
 
 
 def is_of_epoch(known: ProducerRow, batch: Batch) -> bool:
-    """Whether no later opening of the producer's name fences the batch off; unnamed producers have one epoch, None."""
+    """Whether no later opening fences the batch off; unnamed producers have one epoch, None."""
     return known.epoch == batch.epoch
 
 
@@ -312,12 +313,12 @@ def follows(known: ProducerRow, batch: Batch) -> bool:
 
 
 def was_accepted(opening: Opening, accepted: Mapping[str, int]) -> bool:
-    """Whether an earlier entry brought this opening; a second epoch would fence its own opener off."""
+    """Whether an earlier entry brought this opening."""
     return opening.write_id in accepted
 
 
 def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
-    """The last sequence of a name that is opened: the opener's own only for a name that the state does not know."""
+    """The last sequence of an opened name: the opener's own only if the state does not know the name."""
     return opening.last_sequence if known is None else known.last
 
 
@@ -328,7 +329,7 @@ def may_begin(created: Created, former: str) -> bool:
 
 
 def judged(form: SchemaForm, before: TopicSchema | None) -> TopicSchema | None:
-    """The schema that a writer brings, or None if it may not follow the one before (None: be the first)."""
+    """A writer's schema, or None if it may not follow ``before`` (None: be the first)."""
     try:
         schema = schema_of(form)
     except ValueError:
@@ -337,7 +338,7 @@ def judged(form: SchemaForm, before: TopicSchema | None) -> TopicSchema | None:
 
 
 def fits_schema(batch: Batch, schema: TopicSchema | None) -> bool:
-    """Whether a batch was written with this schema or an earlier version of it: without one, if the topic has none."""
+    """Whether a batch was written with this schema or an earlier version, or without one where the topic has none."""
     return batch.schema_version == 0 if schema is None else 1 <= batch.schema_version <= schema.version
 
 
@@ -353,7 +354,7 @@ def may_forget(entry: int, closed_entry: int) -> bool:
 
 
 def store_time(before_ms: int, append_time_ms: int) -> int:
-    """An entry's store timestamp: its appender's clock, never before the last entry's, at most a day ahead of it."""
+    """An entry's store timestamp: its appender's clock, never below the last entry's, at most a day above it."""
     latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
     return max(before_ms, min(latest_ms, TIME_MAX_MS))
 

@@ -1,7 +1,7 @@
-"""Read values as forms, which are types of msgspec's, from any thread.
+"""Reads values as msgspec's types, from any thread.
 
-msgspec remembers what it found of a type before it has found all. A second thread that uses the type meanwhile ends the process
-(0.22: a fault at address 0). So types are looked at one after the other.
+A second thread that uses a type while msgspec first inspects it ends the process (0.22: a fault at address 0). So types are inspected one after the
+other.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ def decoded(data: bytes | str, form: type[T]) -> T:
 
 
 def converted(value: object, form: type[T], *, str_keys: bool = False) -> T:
-    """A value as one of a form. Raises `msgspec.MsgspecError` and `RecursionError`.
-
-    ``str_keys``: the keys of mappings come from JSON, as text.
-    """
     _decoder(form)  # type: ignore[arg-type]
     return msgspec.convert(value, form, str_keys=str_keys)
 

@@ -1,7 +1,6 @@
 """Hands batches to the next appender by one object, ``staged/handed/<tail>/<encoded header>``, so that a LIST replaces reading it.
 
-Its body holds the rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer; the name
-has a mark of that.
+The body holds the rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer, by a mark in the name.
 """
 
 from __future__ import annotations
@@ -71,9 +70,8 @@ class HandOverObject:
 def prepare(
     paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, pa.Table | None]]
 ) -> HandOverObject:
-    """The object that hands these over at ``tail``. Rows are sorted by queue; None: the batch's parts are staged.
-
-    All must be valid until ``tail`` + 64. ``write_id`` (32 hexadecimal digits) makes the name fresh.
+    """The object that hands these over at ``tail``; all are valid until ``tail`` + 64. Rows are sorted by queue; None: staged parts. ``write_id`` (32
+    hexadecimal digits) makes the name fresh.
     """
     tables = [rows for _, rows in batches if rows is not None]
     rows = joined(tables) if tables else LOG_SCHEMA.empty_table()
@@ -93,7 +91,7 @@ def prepare(
 
 
 async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -> HandOver | None:
-    """The content of a listed hand-over, read only where its name is too short. None: foreign or damaged."""
+    """A listed hand-over, read only where its name is too short. None: foreign or damaged."""
     found = paths.handed_parts(info.key)
     if found is None:
         return None

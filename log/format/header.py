@@ -1,6 +1,6 @@
 """The values in an entry's footer.
 
-Decoding checks types, ranges and lengths, and refuses what a newer version wrote. Only the fold decides whether a batch counts.
+Decoding checks types, ranges and lengths, and refuses newer versions. Only the fold decides whether a batch counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .stored_json import Digest, Id, Name, Number, SequenceNumber, StoredForm, T
 
 @dataclass(frozen=True, slots=True, order=True)
 class Epoch:
-    """One opening of a producer's name, by its place in the log. Later openings are larger, no two are equal."""
+    """The place in the log of an opening of a producer's name. Later openings are larger, no two are equal."""
 
     entry: int
     position: int
@@ -39,7 +39,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A staged object, or a run of its rows, sorted by queue, that belongs to one batch."""
+    """A staged object, or a run of its rows, sorted by queue, of one batch."""
 
     key: str
     """The key from the topic's root."""
@@ -59,7 +59,7 @@ class Batch:
     epoch: Epoch | None
     """None for unnamed producers."""
     previous: int
-    """The sequence of the producer's last accepted message before; -1 for none."""
+    """The sequence of the producer's accepted message before; -1 for none."""
     last: int
     generation: int
     """The routing generation its queues were computed with."""
@@ -67,13 +67,13 @@ class Batch:
     valid_until: int
     """The last entry number that may bring it."""
     parts: tuple[Part, ...] = ()
-    """The places of its rows, in order; none: inline in the entry."""
+    """The places of its rows, in order; empty: inline in the entry."""
     job: str | None = None
-    """The staged upload that its parts belong to, closed by the entry that brings it."""
+    """The staged upload of its parts, closed by the entry that brings it."""
     schema_version: int = 0
     """The version of the schema of its rows; 0: they have no typed value."""
     extended: bool = False
-    """Whether a row has a key, headers, or NULL instead of a body, which only readers of the later format know."""
+    """Whether a row has a key, headers, or NULL instead of a body: the later format."""
 
     @property
     def row_count(self) -> int:
@@ -82,14 +82,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A named producer's opening. It fences the name's former instance, and its place in the log is the new epoch."""
+    """A named producer's opening, which fences the name's former instance; its place in the log is the new epoch."""
 
     producer: str
     write_id: str
     generation: int
     valid_until: int
     last_sequence: int = -1
-    """The sequence from which a name goes on if the state does not know it."""
+    """The sequence from which a name unknown to the state goes on."""
 
 
 class Created(StoredForm, frozen=True, tag=True, omit_defaults=True):
@@ -113,7 +113,7 @@ class Deleted(StoredForm, frozen=True, tag=True):
 
 
 class Evolved(StoredForm, frozen=True, tag=True):
-    """The topic's schema is another one from here on. Ignored unless it may follow the one before, in this life."""
+    """The topic has another schema from here on. Ignored unless it may follow the one before, in this life."""
 
     generation: Number
     schema: SchemaForm
@@ -128,7 +128,7 @@ class CloseJob(StoredForm, frozen=True, tag=True):
 
 
 class ForgetJob(StoredForm, frozen=True, tag=True):
-    """The objects of this closed upload are gone, so its id may be forgotten."""
+    """The objects of this closed upload are gone; its id may be forgotten."""
 
     job: Name
 
@@ -220,7 +220,7 @@ class _EntryForm(StoredForm, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """An entry without its inline rows. The fold takes actions, then openings, then batches, in list order."""
+    """An entry without its inline rows. The fold takes actions, openings and batches in this order."""
 
     entry: int
     write_id: str
@@ -233,7 +233,7 @@ class Header:
     openings: tuple[Opening, ...] = ()
     batches: tuple[Batch, ...] = ()
     combines: bool = False
-    """Whether its writer looks for hand-overs for a while; no verdict depends on it."""
+    """Whether its writer combines; no verdict depends on it."""
 
     @property
     def format(self) -> int:
@@ -361,7 +361,7 @@ def _counts(counts: Mapping[int, int]) -> list[int]:
 
 
 def _parse_counts(flat: Sequence[int]) -> dict[int, int]:
-    """The inverse of `_counts`. Raises `ValueError` unless each queue occurs once and in order."""
+    """Raises `ValueError` unless each queue occurs once and in order."""
     queues = flat[::2]
     if len(flat) % 2 or any(behind <= before for before, behind in pairwise(queues)):
         raise ValueError(f"counts that do not pair, or not in the queues' order: {list(flat[:16])}")

@@ -49,7 +49,7 @@ def schema_form(schema: TopicSchema) -> SchemaForm:
 
 
 def fields_digest(fields: tuple[Field, ...]) -> str:
-    """A digest of the names, types and NOT NULLs of fields in use, by which versions differ."""
+    """A digest of names, types and NOT NULLs of the fields in use."""
     return digest(msgspec.json.encode([_shape(field) for field in fields if not field.retired]))
 
 

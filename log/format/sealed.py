@@ -1,8 +1,6 @@
-"""Parquet files that prove their own integrity.
+"""Parquet files with a seal: hashes of data pages and footer, in a footer value of fixed length.
 
-Every file of the log carries a seal: a hash of its data pages and a hash of its footer, patched into a footer value of fixed
-length. A reader of the whole file checks both, so a change of any byte is found. Parquet's page checksums guard readers that fetch
-single pages.
+A reader of the whole file checks both, so a change of any byte is found. Parquet's page checksums guard readers that fetch single pages.
 """
 
 from __future__ import annotations
@@ -27,10 +25,9 @@ _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
-"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000 times."""
+"""The most memory for rows, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000 times."""
 _VALUE_BYTES = 8
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
-"""PyArrow's errors for bad Parquet data. The last is for names of columns that are no text."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
@@ -86,8 +83,8 @@ def _footer_values(file: bytes, where: str) -> dict[str, str]:
 
 
 def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text;
-    columns that files leave out are NULL, and ``value`` is a struct of any type.
+    """The rows of a file whose seal was checked. With ``schema``, the file must have its columns and types, and valid text; left-out columns are
+    NULL, ``value`` is a struct of any type.
 
     Raises `DataDamaged`, also where rows are stated to be too large, before memory is taken for them.
     """
@@ -111,7 +108,7 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
 
 
 def _check_size(metadata: pq.FileMetaData, size_bytes: int, where: str) -> None:
-    """Raise when the rows would need far more memory than rows that Penstock wrote into so few bytes."""
+    """Raise for rows that need far more memory than Penstock's own in so few bytes."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     needed = rows * metadata.num_columns * _VALUE_BYTES + sum(group.total_byte_size for group in groups)
@@ -159,7 +156,7 @@ def _footer_start(file: bytes | bytearray, where: str) -> int:
 
 
 def _seal_at(file: bytes | bytearray, start: int, where: str) -> int:
-    """The position of the seal's value: behind its key, a type byte and a length byte of Thrift's compact protocol."""
+    """The position of the seal's value, behind key, type byte and length byte (Thrift's compact protocol)."""
     found = file.rfind(_SEAL, start)
     at = found + len(_SEAL) + 2
     if found < 0 or at + 2 * _HALF > len(file):

@@ -29,7 +29,7 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """A state's knowledge of one version of its schema."""
+    """A version of the schema in a state."""
 
     version: int
     entry: int
@@ -41,7 +41,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and are never changed."""
+    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first."""
 
     entry: int = 0
     incarnation: str = ""
@@ -49,14 +49,14 @@ class TopicState:
     alive: bool = False
     created_entry: int = 0
     generation: int = 0
-    """The routing generation. It rises with every creation, so that batches of a deleted topic never count in its successor."""
+    """The routing generation: raised by every creation, so that a deleted topic's batches never count in its successor."""
     next_offsets: tuple[int, ...] = ()
     unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
     named: Mapping[str, ProducerRow] = field(default_factory=dict)
     openings: Mapping[str, int] = field(default_factory=dict)
-    """The entries of openings, by write id, that a late link could still bring again."""
+    """The entries of openings, by write id, that a late link could bring again."""
     closed_jobs: Mapping[str, int] = field(default_factory=dict)
-    """The entries that closed jobs, until the jobs are forgotten."""
+    """The entries that closed jobs not yet forgotten."""
     store_time_ms: int = 0
     schema: TopicSchema | None = None
     versions: tuple[SchemaVersion, ...] = ()

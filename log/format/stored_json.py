@@ -1,7 +1,7 @@
-"""Stored JSON is input: its bytes may come from anyone who may write to the bucket.
+"""Stored JSON is untrusted input.
 
-Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have is an error, since it may
-mean something to its writer. So every process reads the same bytes in the same way.
+Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers), and an unknown field is an error, since it may mean something to its writer. So
+every process reads the same bytes in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ SequenceNumber: TypeAlias = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
 TimeMs: TypeAlias = Annotated[int, Meta(ge=0, le=TIME_MAX_MS)]
 """Milliseconds since 1970, up to the year 9999."""
 Name: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
-"""A name of a producer and the like, and text that an error may show as it is."""
 Id: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=r"\A[A-Za-z0-9_.-]*\Z")]
 """An id that may be part of a key."""
 Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
@@ -53,9 +52,9 @@ def parse_stored(
     hint: str | None = None,
     formats: Collection[int] = (FORMAT_BASIC,),
 ) -> T:
-    """``data`` as a value of ``form``. ``what`` names it: "an entry's footer". ``formats`` are those that this process reads.
+    """``data`` as a value of ``form``. ``what`` names it in errors; ``formats`` are those that this process reads.
 
-    Raises `NewerFormatError` for a field ``format`` of another version of Penstock, otherwise `DataDamaged`.
+    Raises `NewerFormatError` for another ``format``, else `DataDamaged`.
     """
     try:
         value = decoded(data, form)
@@ -100,7 +99,7 @@ def damaged(what: str, error: object, *, where: str, operation: str | None = Non
 
 
 def shown(observed: object) -> str:
-    """An observed value, short and printable, since its text is foreign."""
+    """An observed value, short and printable."""
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(observed)[:_OBSERVED_CHARS_MAX]
     )
@@ -114,7 +113,7 @@ def plain(value: object) -> dict[str, object]:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ``text`` states as Penstock writes numbers: no sign, space, underscore, leading zero or foreign digit."""
+    """The number that ``text`` states as Penstock writes it: no sign, space, underscore, leading zero or foreign digit."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 

@@ -21,9 +21,8 @@ _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch
 
 
 def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
-    """``data`` with all of `SEND_SCHEMA`'s columns, the missing ones empty, and ``message_group`` dictionary-encoded.
-
-    Raises `InvalidArgument`, `LimitExceeded` or `MessageTypeMismatch` naming the column and the first bad row.
+    """``data`` with all of `SEND_SCHEMA`'s columns, missing ones NULL, ``message_group`` dictionary-encoded. Raises `InvalidArgument`,
+    `LimitExceeded` or `MessageTypeMismatch` naming the column and the first bad row.
     """
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -184,7 +183,7 @@ def _invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
 
 
 def check_rising(sequences: npt.NDArray[np.int64]) -> None:
-    """Raise `SequenceError`, naming the first row whose sequence is not above the one before it."""
+    """Raise `SequenceError`, naming the first row whose sequence does not rise."""
     stuck = np.flatnonzero(sequences[1:] <= sequences[:-1])
     if len(stuck):
         row = int(stuck[0]) + 1
@@ -224,7 +223,7 @@ def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def columns_of(data: object) -> object:
-    """A table of what has columns for Arrow, such as a pandas or Polars DataFrame; else what was given."""
+    """A table of an object with Arrow columns, such as a DataFrame; else the object."""
     if isinstance(data, Mapping):
         raise InvalidArgument(
             "send_batch takes many rows, and this is one dict",

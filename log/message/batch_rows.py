@@ -27,7 +27,7 @@ _TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
 
 @dataclass(frozen=True, eq=False)
 class BatchQueues:
-    """The queues of a batch's messages; small, so that receipts may keep it."""
+    """The queues of a batch's messages; small, as receipts keep it."""
 
     queues: npt.NDArray[np.int32]
     """The queue of every message, in sending order."""
@@ -57,10 +57,10 @@ class BatchQueues:
 
 @dataclass(frozen=True, eq=False)
 class BatchRows:
-    """The rows of one batch. Several threads can build parts at once."""
+    """A batch's rows. Several threads can build parts at once."""
 
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
-    """Columns in sending order, without ids and queues. Columns that are not here are empty."""
+    """Columns in sending order, without ids and queues; others are empty."""
     places: BatchQueues
     ids: MessageIds | WrittenIds | OriginalIds
     producer: str
@@ -76,7 +76,7 @@ class BatchRows:
 
     @property
     def is_extended(self) -> bool:
-        """Whether some row has a key, headers, or NULL instead of a body and no typed value."""
+        """Whether some row has a key, headers, or NULL as body without typed value."""
         body = self.columns.get("body")
         return any(name in self.columns for name in RARE) or (body is not None and body.null_count > 0)
 
@@ -116,7 +116,7 @@ def message_id(prefix: int, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MessageIds:
-    """The open producer's prefix, and numbers that count up."""
+    """Ids of an open producer: its prefix, and numbers that count up."""
 
     prefix: int
     first_number: int
@@ -126,7 +126,6 @@ class MessageIds:
         return (self.given or {}).get(index) or message_id(self.prefix, self.first_number + index)
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
-        """Ids built without a Python object for each, unless senders gave some."""
         count = len(indices)
         if self.given:
             return pa.array([self.one(int(index)) for index in indices], pa.string())
@@ -171,9 +170,7 @@ def rows_of_messages(
     producer: str,
     ids: MessageIds,
 ) -> BatchRows:
-    """Rows for checked messages. ``queues`` has, by index, the queues that senders chose, and ``labelled`` the messages with tag,
-    keys, properties or delivery time.
-    """
+    """``queues`` has, by index, senders' queues, and ``labelled`` the messages with tag, keys, properties or delivery time."""
     group_column = pa.array(groups, pa.string())
     routed = router.route(group_column)
     for index, queue in queues.items():
@@ -186,7 +183,7 @@ def rows_of_messages(
 
 
 def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-    """The columns of what messages have beside content, message group and queue; none of what no message has."""
+    """The columns beside content, message group and queue that some message has."""
     of: dict[str, tuple[pa.DataType, object, Callable[[int, Message], object]]] = {
         "tag": (pa.string(), None, lambda _, one: one.tag),
         "keys": (_KEYS_TYPE, [], lambda _, one: list(one.keys)),
@@ -227,9 +224,7 @@ def rows_of_arrow(
     ids: MessageIds | WrittenIds,
     in_runs: bool = True,
 ) -> BatchRows:
-    """Rows for a table that `check_arrow` has passed, or for copies, which keep ids and birth times. ``in_runs``: see
-    `Router.route`.
-    """
+    """Rows of a table that `check_arrow` has passed, or of copies, which keep ids and birth times."""
     count = data.num_rows
     chosen = data["queue"].combine_chunks()
     if count and chosen.null_count == 0:

@@ -1,4 +1,4 @@
-"""The columns of messages: files leave out what no row has, and topics with a schema have one more."""
+"""The columns of messages: files leave out empty ones; typed topics have one more."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def value_type(schema: pa.Schema) -> pa.DataType | None:
 
 
 def rare_columns(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...]:
-    """The columns with a value in some row, of those that files leave out otherwise."""
+    """The columns of `RARE` with a value in some row."""
     return tuple(name for name in RARE if name in rows.schema.names and rows.column(name).null_count < rows.num_rows)
 
 
 def is_extended(rows: pa.Table) -> bool:
-    """Whether some row has a key, headers, or NULL instead of a body and no typed value."""
+    """Whether some row has a key, headers, or NULL as body without typed value."""
     return bool(rare_columns(rows)) or (VALUE not in rows.schema.names and rows.column("body").null_count > 0)
 
 
@@ -35,7 +35,6 @@ def slim(rows: pa.Table) -> pa.Table:
 
 
 def whole(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a file with all columns of ``schema``; the left-out ones are NULL."""
     if rows.schema.names == schema.names:
         return rows
     found = set(rows.schema.names)
@@ -60,7 +59,7 @@ def with_value_as(rows: pa.Table, wanted: pa.DataType | None) -> pa.Table:
 
 
 def fits_file(found: pa.Schema, schema: pa.Schema) -> bool:
-    """Whether a file may have these columns where ``schema`` has those of all files. The type of ``value`` does not count."""
+    """Whether a file may have these columns under ``schema``; the type of ``value`` does not count."""
     expected = [field for field in schema if field.name in found.names or field.name not in RARE]
     return found.names == [field.name for field in expected] and all(
         field.name == VALUE or field.equals(other) for field, other in zip(expected, found, strict=True)

@@ -21,7 +21,7 @@ from .message_type import MessageType
 
 T = TypeVar("T")
 MaybeNone: TypeAlias = Any
-"""Any, beside a type where None occurs too, and a check at every use would be a burden (typeshed's name)."""
+"""Any, where None occurs too and a check at every use would be a burden (typeshed's name)."""
 
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _ID = re.compile(rf"[!-~]{{1,{MESSAGE_ID_CHARS_MAX}}}")
@@ -33,18 +33,16 @@ Header: TypeAlias = "tuple[str, bytes | None]"
 
 
 class Message(NamedTuple):
-    """A message to send. ``send`` checks the topic's limits (`TopicLimits`).
+    """A message to send. ``send`` checks its limits (`TopicLimits`).
 
-    Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on,
-    ``keys`` looked up.
+    Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys`` looked up.
 
-    Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``: a
-    `timedelta` or seconds. A time that has passed means at once. A message group there keeps the order of its messages once they
-    are due.
+    Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``: a `timedelta` or seconds. A
+    time that has passed means at once. A message group there keeps the order of its messages once they are due.
     """
 
     body: bytes | None
-    """None is a tombstone, and not an empty body. In a topic with a schema it is None, and ``value`` is the content."""
+    """None is a tombstone, no empty body. In a topic with a schema ``value`` is the content, and this None."""
     message_group: str | None = None
     tag: str | None = None
     keys: Sequence[str] = ()
@@ -52,13 +50,13 @@ class Message(NamedTuple):
     delivery_timestamp: datetime | None = None
     delay: Duration | None = None
     key: bytes | None = None
-    """A binary key, as clients of other systems send it. It routes nothing: a ``message_group`` does."""
+    """A binary key of other systems' clients. It routes nothing: a ``message_group`` does."""
     headers: Sequence[Header] = ()
     """Names and binary values, in order; names may repeat."""
     value: object = None
     """The row, in a topic with a schema."""
     message_id: str | None = None
-    """An id of visible ASCII characters that was needed before ``send``; else Penstock gives a unique one."""
+    """A given id of visible ASCII characters; else Penstock gives a unique one."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -74,7 +72,7 @@ class Message(NamedTuple):
         delivery_timestamp: datetime | None = None,
         delay: Duration | None = None,
     ) -> Message:
-        """A message whose body is ``value`` as compact UTF-8 JSON. Raises `InvalidArgument` for what JSON cannot say."""
+        """A message whose body is ``value`` as compact UTF-8 JSON. Raises `InvalidArgument` for other values."""
         try:
             body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError) as error:
@@ -94,7 +92,7 @@ class Message(NamedTuple):
         key: bytes | None = None,
         headers: Sequence[Header] = (),
     ) -> Message:
-        """A message whose content is a row: a dict, dataclass, named tuple or pydantic model. It is checked once it is sent."""
+        """A message whose content is a row: a dict, dataclass, named tuple or pydantic model. It is checked by ``send``."""
         return Message(None, message_group, tag, keys, properties or {}, delivery_timestamp, delay, key, headers, row)
 
     @property
@@ -128,20 +126,20 @@ class MessageView(NamedTuple):
     key: bytes | None = None
     headers: tuple[Header, ...] = ()
     value: Any = None
-    """The row as a dict with the present names, in a topic with a schema. None for a tombstone."""
+    """The row as a dict by present names, in a topic with a schema. None for a tombstone."""
     delivery_attempt: int = 1
     epoch: int = 0
     """The epoch of the queue's ownership at this delivery."""
     receipt_handle: str = ""
-    """The handle that acknowledges this delivery, also from another process. Set by ``receive``."""
+    """The handle that acknowledges this delivery, from any process. Set by ``receive``."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
 
     @property
     def fencing_token(self) -> tuple[int, int, int, int]:
-        """(queue, epoch, offset, delivery attempt). Of two of one queue, the higher epoch is the later owner's, so that a system
-        that stores effects can refuse an owner that was replaced.
+        """(queue, epoch, offset, delivery attempt). Within a queue the higher epoch is the later owner's, so that a store of effects can refuse a
+        replaced owner.
         """
         return self.queue, self.epoch, self.offset, self.delivery_attempt
 
@@ -153,11 +151,11 @@ class MessageView(NamedTuple):
         return b"" if self.body is None else self.body
 
     def stored(self) -> dict[str, Any]:
-        """The stored values by name, without those that a consumer adds."""
+        """The stored values by name."""
         return {name: value for name, value in self._asdict().items() if name not in OF_A_DELIVERY}
 
     def json(self) -> Any:  # noqa: ANN401 - any JSON value
-        """The body parsed as JSON, or the row as JSON; None for a tombstone. Raises `InvalidArgument` when the body is no JSON."""
+        """The body parsed as JSON, or the row; None for a tombstone. Raises `InvalidArgument` when the body is no JSON."""
         if self.value is not None:
             return json.loads(value_json(self.value))
         try:
@@ -169,7 +167,7 @@ class MessageView(NamedTuple):
     def as_(self, cls: type[T]) -> T | None:
         """The row as a ``cls``: a dataclass, named tuple, TypedDict or pydantic model; None for a tombstone.
 
-        Fields that ``cls`` does not have are left out. Raises `InvalidArgument` for one that only ``cls`` has and needs.
+        Fields that ``cls`` lacks are left out. Raises `InvalidArgument` for a missing required field.
         """
         return value_of_class(self.value, cls)
 
@@ -207,12 +205,12 @@ _PRODUCER = pa.field("producer", pa.string())
 _KEY = pa.field("key", pa.binary())
 _HEADERS = pa.field("headers", pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))))
 VALUE = "value"
-"""The column of typed rows, a struct behind all others, only in topics with a schema."""
+"""The struct column of typed rows, behind all others."""
 RARE = ("key", "headers")
 """Left out of files where all rows have NULL."""
 
 LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER, _KEY, _HEADERS])
-"""The columns in entries and staged objects; offset and store time follow from the fold."""
+"""The columns in entries and staged objects."""
 
 MESSAGE_SCHEMA = pa.schema(
     [
@@ -239,7 +237,7 @@ COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
 def views(
     topic: str, batch: pa.RecordBatch | pa.Table, *, attempts: Iterable[int] | None = None, epoch: int = 0
 ) -> Iterator[MessageView]:
-    """The rows of a batch with `MESSAGE_SCHEMA` as messages. ``attempts`` has their delivery attempts, by default 1."""
+    """The rows of a batch with `MESSAGE_SCHEMA` as messages. ``attempts`` are by default 1."""
     columns = view_columns(topic, batch, epoch=epoch)
     if attempts is not None:
         of_each = [attempt for _, attempt in zip(range(batch.num_rows), attempts, strict=True)]
@@ -300,7 +298,7 @@ def _keys(column: pa.Array | pa.ChunkedArray) -> Column:
 
 
 def _properties(column: pa.Array | pa.ChunkedArray) -> Column:
-    """The properties of each message; read-only where there are none: a dict for each would burden the garbage collector."""
+    """The properties of each message; read-only where there are none, to spare the garbage collector."""
     if _is_empty(column):
         return repeat(_NO_PROPERTIES)
     return [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
@@ -339,7 +337,7 @@ def from_ms(time_ms: int) -> datetime:
 
 
 def check_message(message: Message, topic_type: MessageType, limits: TopicLimits, *, derives_group: bool = False) -> None:
-    """Raise unless ``message`` may be sent to such a topic. ``derives_group``: a field gives a FIFO topic's groups."""
+    """``derives_group``: a field gives a FIFO topic's groups."""
     if not isinstance(message, Message):
         raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
     if message.message_type is not topic_type and not (
@@ -469,7 +467,7 @@ def _check_id(identity: object) -> None:
 
 
 def check_no_ids(messages: Iterable[Message], topic: str) -> None:
-    """Raises `InvalidArgument` for messages with ids of their own, where a batch's rows are given theirs."""
+    """Raises `InvalidArgument` for messages with ids of their own."""
     if any(message.message_id is not None for message in messages):
         raise InvalidArgument(
             "the rows of one batch have no ids of their own",

@@ -1,7 +1,6 @@
 """Routes messages to queues: ``pmod(xxhash64(message_group), queues)``.
 
-Spark's ``xxhash64`` of a string is XXH64 of its UTF-8 bytes with seed 42, as a signed 64-bit number, so Spark SQL and Python route
-alike.
+``xxhash64`` is Spark's: XXH64 of the UTF-8 bytes with seed 42, as a signed 64-bit number.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def check_queue(queue: object, queues: int, topic: str) -> None:
 
 
 class Router:
-    """Routes a producer's messages: by group, else in turn. It remembers hashes of groups, up to a bound."""
+    """Routes a producer's messages: by group, else in turn. It caches hashes up to a bound."""
 
     _REMEMBERED_MAX = 100_000
 
@@ -39,9 +38,8 @@ class Router:
         self._next = first
 
     def route(self, groups: pa.Array, *, in_runs: bool = False) -> npt.NDArray[np.int32]:
-        """The queue of every row of a column of message groups. Rows without a group take the queues in turn.
-
-        ``in_runs``: where no row has a group, each queue takes as many rows as in turn, but one behind the other.
+        """The queue of every row. Rows without a group take the queues in turn, or with ``in_runs``, where no row has a group, as many in one run for
+        each queue.
         """
         if self.queues == 1:
             return np.zeros(len(groups), np.int32)

@@ -1,4 +1,4 @@
-"""Messages waiting in memory to become batches: the part of a producer that its callers' threads use."""
+"""A producer's messages in memory before they become batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ MESSAGE_OVERHEAD_BYTES = 450
 """The memory of a message beside its body."""
 _GROWTH_MAX = 4
 _COPIES = 2
-"""A batch on its way is in memory twice: as columns, and as encoded parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +58,22 @@ class ProducerOptions:
     linger: DurationField = field_default(timedelta(milliseconds=25))
     """The time for which the first message of a batch waits for further ones."""
     linger_max: DurationField = field_default(timedelta(milliseconds=400))
-    """The same where half a batch comes together in that time, for fewer and larger requests."""
+    """The longer wait where half a batch gathers within ``linger``, for fewer and larger requests."""
     batch_bytes: int = 4 * MIB
-    """The size at which a batch goes at once. While another is on its way it grows on, up to four times this or a quarter of
-    ``memory_bytes``."""
+    """The size at which a batch goes at once. While another is on its way it grows, up to four times this or a quarter of ``memory_bytes``."""
     memory_bytes: int = 64 * MIB
     """The bytes that may wait, overhead included."""
     on_full: Literal["block", "raise"] = "block"
-    """The action of ``send`` when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
+    """The action of ``send`` when ``memory_bytes`` are waiting; on the event loop's thread it always raises."""
     block_timeout: DurationField = field_default(timedelta(seconds=60))
     delivery_timeout: DurationField = field_default(timedelta(seconds=120))
-    """The time after which a batch ends as not written, where that is proved, or as unknown; above 8 MiB, at most 24 hours."""
+    """The time after which a batch ends as not written, where proved, or as unknown; above 8 MiB, at most 24 hours."""
     extra: Literal["refuse", "ignore"] = "refuse"
-    """A row with a field that the topic's schema does not have is refused, or the field left out."""
+    """Whether a row with an unknown field is refused, or the field left out."""
     invalid: Literal["refuse", "topic"] = "refuse"
-    """Rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid`` with the
-    reason, and the other rows are written."""
+    """Rows that do not fit the topic's schema fail their whole batch, or go to the topic ``NAME-invalid`` with the reason."""
     on_batch: Callable[[BatchOutcome], None] | None = None
-    """Called on the event loop with each batch that is durable or failed. It must be quick, and raise nothing."""
+    """Called on the event loop with each batch that is durable or failed; quick, without errors."""
 
     def __post_init__(self) -> None:
         set_durations(self, "linger", "linger_max", most=LINGER_MAX, operation="producer")
@@ -113,7 +110,7 @@ class BatchBuilder:
     started_s: float
     id_prefix: int = 0
     contents: list[Any] | GatheredRows = field(default_factory=list)
-    """Bodies, or rows in a topic with a schema. Messages are not kept: they would burden the garbage collector."""
+    """Bodies, or rows in a topic with a schema; messages would burden the garbage collector."""
     groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
     """Times by the monotonic clock."""
@@ -122,18 +119,16 @@ class BatchBuilder:
     queues: dict[int, int] = field(default_factory=dict)
     """Queues that senders chose, by index."""
     given_ids: dict[int, str] = field(default_factory=dict)
-    """Ids that senders gave, by index. Receipts need them."""
     table: pa.Table | None = None
     typed: TypedRows | None = None
     """Checked rows of ``table``, bad ones too."""
     again: Callable[[RowRules], TypedRows] | None = None
-    """Checks bad rows once more, by a later version of the schema."""
+    """Checks bad rows by a later version of the schema."""
     sequences: list[int] = field(default_factory=list)
-    """The sequence of every message, where bad rows go to another topic by their sequences."""
+    """Every message's sequence, where bad rows go to another topic by them."""
     last_sequence: int | None = None
     size_bytes: int = 0
     notice_bytes: int = 0
-    """The size at which the appending side is woken."""
     full: bool = False
     closed: bool = False
     future: BatchFuture = field(default_factory=BatchFuture)
@@ -159,7 +154,7 @@ class BatchBuilder:
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.groups)
 
     def built(self) -> None:
-        """Drop what is of no use after rows were built: receipts may keep this for long."""
+        """Drop what is of no use after rows were built, as receipts keep this."""
         self.taken_count, self.table, self.typed, self.again = self.count, None, None, None
         self.contents, self.groups, self.born_s, self.labelled, self.queues, self.sequences = [], [], [], {}, {}, []
 
@@ -215,7 +210,7 @@ class Sequences:
 
 
 class Accumulator:
-    """Gatherings in order, within a memory limit. Senders call all methods but ``take`` and ``release``, under ``lock``."""
+    """Gatherings in order, within a memory limit. All methods but ``take`` and ``release`` are called under ``lock``."""
 
     def __init__(
         self,
@@ -240,7 +235,7 @@ class Accumulator:
         """The builder that the next message joins, the last of ``queue``."""
         self.size_bytes = 0
         self.room_bytes = options.memory_bytes
-        """The number of bytes from which a sender must `await_room`; zero once nothing may be sent any more."""
+        """The bytes from which a sender must `await_room`; zero once nothing may be sent."""
         self._number = 0
         self.bytes_per_s = 0.0
         self._taken_s = now_s()
@@ -311,7 +306,7 @@ class Accumulator:
             self.open = None
 
     def cut(self, builder: BatchBuilder, count: int, size_bytes: int, last_sequence: int | None) -> None:
-        """Restore ``builder`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
+        """Restore ``builder`` to ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
         if isinstance(builder.contents, GatheredRows):
             builder.contents.cut(count)
         else:
@@ -327,7 +322,7 @@ class Accumulator:
             self._number = builder.first_number + count
 
     def head(self) -> BatchBuilder | None:
-        """The oldest one with messages; an interrupted ``send`` may leave others."""
+        """The oldest one with messages."""
         with self.lock:
             while self.queue and self.queue[0].count == 0:
                 if self.queue.popleft() is self.open:
@@ -335,7 +330,7 @@ class Accumulator:
             return self.queue[0] if self.queue else None
 
     def take(self) -> BatchBuilder:
-        """The oldest builder, to be appended. Nothing joins it any more."""
+        """The oldest builder, which no message joins any more."""
         with self.lock:
             if self.queue[0] is self.open:
                 self._close_open()
@@ -371,7 +366,7 @@ class Accumulator:
             self.room.notify_all()
 
     def after_fork(self, error: PenstockError) -> None:
-        """Prepare a child process, in which a thread that does not exist there may hold the lock."""
+        """Prepare a child process, where no thread may release the lock."""
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.failure, self.room_bytes = error, 0

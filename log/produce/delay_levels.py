@@ -13,7 +13,7 @@ DELAY_LEVELS = (*(timedelta(seconds=s) for s in (1, 5, 10, 30)), *(timedelta(min
 def delay_level(level: int) -> timedelta:
     """The delay of a level: 1 s, 5 s, 10 s, 30 s, 1 to 10 min by the minute, 20 min, 30 min, 1 h and 2 h.
 
-    Raises `InvalidArgument` for other numbers, also for 0 and above 18, which RocketMQ takes for no delay and for 18.
+    Raises `InvalidArgument` for other numbers, also for 0 and above 18, which RocketMQ accepts.
     """
     if not isinstance(level, int) or isinstance(level, bool) or not 1 <= level <= len(DELAY_LEVELS):
         raise InvalidArgument("there is no such delay level", expected=f"1 to {len(DELAY_LEVELS)}", observed=repr(level))

@@ -24,14 +24,13 @@ from ..runtime.runtime import Clock
 QUEUE = 0
 """The only queue of a timer log."""
 DESTINATION_QUEUE = "\tqueue"
-"""The property of the queue that the sender named, in the timer log. No sender can set it: names are visible characters."""
+"""The property of the sender's queue in the timer log, which no sender can set: names are visible characters."""
 _HANDLE_CHARS_MAX = 1_024
 _MICROSECOND = timedelta(microseconds=1)
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 
 
 def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
-    """The time when a message is due. Raises `InvalidArgument` or `LimitExceeded`."""
     at: object = message.delivery_timestamp
     delay: object = message.delay
     if at is not None and delay is not None:
@@ -70,7 +69,7 @@ def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
 
 
 class RecallHandle(NamedTuple):
-    """The identity of a waiting message, for its recall."""
+    """The identity of a waiting message."""
 
     topic: str
     offset: int
@@ -118,7 +117,7 @@ class DelayedRows:
 
 
 class RecallHandles(Sequence[str]):
-    """Recall handles in sending order, each made when it is asked for."""
+    """Recall handles in sending order, made on demand."""
 
     def __init__(self, delayed: DelayedRows, first_offset: int) -> None:
         self._delayed, self._first_offset = delayed, first_offset
@@ -150,9 +149,9 @@ class WaitingMessage(NamedTuple):
     keys: tuple[str, ...]
     properties: dict[str, str]
     body: bytes | MaybeNone
-    """None for a tombstone. A row of a topic with a schema is JSON, with the names that its fields had when they were new."""
+    """None for a tombstone. A typed row is JSON by stored names."""
     queue: int | None
-    """The queue that its sender named. None: its message group's, or any."""
+    """The sender's queue. None: its message group's, or any."""
     born_timestamp: datetime
     delivery_timestamp: datetime
     producer: str
@@ -189,13 +188,13 @@ class Delays:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """The message with delivery time and named queue. Raises what `delivery_us` raises."""
+        """The message with delivery time and named queue. Raises as `delivery_us`."""
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
         properties = message.properties if queue is None else {**message.properties, DESTINATION_QUEUE: str(queue)}
         return message._replace(properties=properties, delivery_timestamp=None if message.delay is not None else from_us(due_us))
 
     def timed_table(self, table: pa.Table) -> pa.Table:
-        """The rows with named queues. Raises `InvalidArgument` or `LimitExceeded`."""
+        """Raises `InvalidArgument` or `LimitExceeded`."""
         check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
         return with_destinations(table)
 

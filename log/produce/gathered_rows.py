@@ -1,6 +1,6 @@
 """Rows on their way to a batch, turned into columns block by block.
 
-A waiting dict costs the garbage collector, and its values leave the processor's cache. So values are taken out of a row at once.
+Values are taken out of a row at once, as waiting dicts cost the garbage collector and the cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RowExtractor:
         self._readers: dict[type, Callable[[Any], Mapping[str, Any] | None]] = {}
 
     def values(self, row: object) -> tuple[Any, ...] | None:
-        """The value of each field, None for one that is left out. None: the row may have other fields."""
+        """The value of each field, None for one left out. None: the row may have other fields."""
         kind = type(row)
         if type(row) is dict:
             return tuple(map(row.get, self.names)) if self._needed <= row.keys() <= self._known else None
@@ -47,7 +47,7 @@ class RowExtractor:
             return None
 
     def kept(self, row: object) -> object:
-        """The row with its present fields: its sender may use the object again."""
+        """The row with its present fields, as its sender may change the object."""
         if (reader := self._readers.get(type(row))) is None:
             reader = self._readers[type(row)] = row_reader(row)
         try:
@@ -76,12 +76,12 @@ class _Block:
     """Rows of which one could not be taken apart."""
     count: int = 0
     made: ConvertedRows | None = None
-    """Its columns. Their sources are kept only for bad rows, or left-out fields."""
+    """Its columns. Sources are kept only for bad rows, or left-out fields."""
     unforeseen: Exception | None = None
 
 
 class GatheredRows:
-    """The rows of a batch so far, whose lists and dicts must not be changed before they are written."""
+    """The rows of a batch, whose lists and dicts must not be changed before they are written."""
 
     def __init__(self, form: RowExtractor, *, block_rows: int = _BLOCK_ROWS) -> None:
         self._block_rows = block_rows
@@ -112,7 +112,7 @@ class GatheredRows:
         block.count += 1
 
     def row(self, at: int) -> object:
-        """A row, perhaps as a dict, and with None for what it left out."""
+        """A row, perhaps as a dict, None for left-out fields."""
         for block in self._blocks:
             if at < block.count:
                 return self._rows(block)[at] if block.made is None or self._is_kept(block) else self._row_of_columns(block.made, at)
@@ -120,7 +120,6 @@ class GatheredRows:
         raise IndexError(at)
 
     def cut(self, count: int) -> None:
-        """Forget all rows but the first ``count``; those to forget are in the last block."""
         block = self._blocks[-1]
         block.count = count - sum(one.count for one in self._blocks[:-1])
         del block.values[block.count * self._width :]
@@ -128,7 +127,7 @@ class GatheredRows:
             del block.rows[block.count :]
 
     def converted(self, schema: TopicSchema) -> ConvertedRows:
-        """All rows as the column ``value``, by the schema of the form or a later one, which may take what did not fit."""
+        """All rows as the column ``value``, by the schema of the form or a later one."""
         parts: list[pa.Array] = []
         bad: dict[int, BadValue] = {}
         first = 0
@@ -167,7 +166,7 @@ class GatheredRows:
         return block.rows is not None and self._form.ignore_extra
 
     def _converted_again(self, block: _Block, made: ConvertedRows, schema: TopicSchema) -> ConvertedRows:
-        """A block by a later version of the schema. Rows that fit before stay, as names may mean other fields now."""
+        """A block by a later version of the schema. Rows that fit before stay."""
         places = list(range(block.count)) if self._ignores(block) else sorted(made.bad)
         if not places:
             return made

@@ -20,7 +20,7 @@ from .receipts import Receipt
 
 INVALID_SUFFIX = "-invalid"
 REASON, FIELD, TOPIC, MESSAGE_ID = "penstock-reason", "penstock-field", "penstock-topic", "penstock-message-id"
-"""Properties: why the row does not fit, where, and the message as it was sent."""
+"""Properties of diverted rows."""
 _REASON_CHARS_MAX = 1_000
 _ROW_BYTES_MAX = 4 * MIB - 1
 
@@ -39,7 +39,7 @@ async def divert(
     ids: Mapping[int, str],
     sequences: Mapping[int, int],
 ) -> None:
-    """Send bad rows, all by place, to the topic beside, and return when they are durable.
+    """Send bad rows, all by place, to the topic ``NAME-invalid``. Returns when they are durable.
 
     With sequences a row that an earlier instance of the producer's name sent is not sent again.
     """
@@ -60,7 +60,7 @@ def _message(topic: str, fault: BadValue, row: object, message_id: str) -> Messa
 
 
 def row_text(row: object) -> str:
-    """A row as JSON, its values as `value_json` writes them; what JSON cannot say is there as Python shows it."""
+    """A row as JSON, its values as `value_json` writes them; others as Python shows them."""
     try:
         return _json(row)
     except Exception:  # noqa: BLE001 - too deep, in itself, too many digits, or an object with a mistake of its own

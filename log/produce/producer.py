@@ -1,7 +1,6 @@
 """Sends messages: they gather in memory and are appended batch by batch, one on its way at a time.
 
-So load makes batches larger, not the line longer. After a batch failed, or its outcome is unknown, everything behind it fails too:
-nothing overtakes it.
+After a batch failed, or its outcome is unknown, everything behind it fails too: nothing overtakes it.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class Producer:
         served: Topic,
         invalid: Producer | None = None,
     ) -> None:
-        """``served`` is the topic of these messages: another than the log's where they wait in a timer log."""
+        """``served`` is the messages' topic: not the log's where they wait in a timer log."""
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
         self.topic = topic
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
@@ -134,7 +133,6 @@ class Producer:
         self._is_typed = self._former.is_typed
         self._derives_group = settings.message_group is not None
         self._is_behind = False
-        """Whether the topic's schema may be later than this process knows."""
         self._accumulator = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
@@ -153,7 +151,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence known to be accepted under this name, -1 for none. An application goes on after it."""
+        """The last sequence known to be accepted under this name, -1 for none."""
         return self._accepted
 
     @property
@@ -167,12 +165,11 @@ class Producer:
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once. The receipt resolves when the message is durable.
 
-        ``queue`` replaces the routing. ``sequence``, for named producers, makes the send idempotent across restarts. It must rise
-        from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a duplicate:
-        acknowledged, but not written.
+        ``queue`` replaces the routing. ``sequence``, for named producers, makes the send idempotent across restarts. It must rise; gaps are allowed.
+        A message whose sequence was accepted before this opening is a duplicate: acknowledged, but not written.
 
-        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer
-        has ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has ended, raises
+        `ClosedError`, `FencedError` or `ProducerFailedError`.
         """
         # Half of the cost of a message is spent here, so the steps are written out: no calls that can be spared.
         size_bytes = 0
@@ -230,7 +227,6 @@ class Producer:
     def _take(
         self, content: object, group: str | None, message: Message | None, size_bytes: int, queue: int | None, sequence: int | None
     ) -> Receipt:
-        """Take a checked message over; None: it has nothing but content and group."""
         if queue is not None:
             check_queue(queue, self._settings.queues, self.topic)
         accumulator = self._accumulator
@@ -270,13 +266,12 @@ class Producer:
     def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object], *, through: int | None = None) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
-        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
-        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a
-        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
+        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``, ``keys`` (list of
+        strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and ``headers``. DELAY topics also need
+        ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a topic with a schema its fields replace ``body``, and
+        rows are taken as well as messages.
 
-        ``through``, for Arrow data with sequences, is a sequence not below the last row's. It becomes `last_sequence` with the
-        batch.
+        ``through``, a sequence not below the last row's, becomes `last_sequence` with the batch of Arrow data with sequences.
 
         Raises what `send` raises, before anything is taken over.
         """
@@ -294,13 +289,11 @@ class Producer:
         )
 
     async def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> SendBatchResult:
-        """Send messages that another topic took before, with the columns of `COPY_SCHEMA`: under their own ids, with sequences.
-        Returns once they are durable.
+        """Send another topic's messages, with the columns of `COPY_SCHEMA`: under their own ids, with sequences. Returns once they are durable.
 
-        This serves dead letters, their redrive, and messages whose delivery time has come: limits and message type are not checked.
-        Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic with a schema the bodies
-        are rows as JSON, with present or former names, or ``by_stored_names``. Raises `InvalidArgument` for JSON that is no row of
-        the topic.
+        For dead letters, redrives and due messages: limits and message type are not checked. Where the topic is of type DELAY, the producer must have
+        been opened with ``copies``. In a topic with a schema the bodies are rows as JSON, with present or former names, or ``by_stored_names``.
+        Raises `InvalidArgument` for JSON that is no row of the topic.
         """
         rows = rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA)
         if not self._is_typed:
@@ -413,7 +406,6 @@ class Producer:
         return BatchReceipt(builder.future, duplicates)
 
     def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
-        """The message as it is now, and its memory. Raises unless it may be sent."""
         try:
             check_message(message, self._settings.message_type, self._settings.limits, derives_group=self._derives_group)
             check_content(message, self._former.rules if self._is_typed else None, topic=self.topic)
@@ -438,7 +430,7 @@ class Producer:
     # --- Waiting, on the event loop ---------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Return when all that was sent before is durable. Raises its error otherwise."""
+        """Return when all that was sent before is durable. Raises its error."""
         with self._accumulator.lock:
             futures = [builder.future for builder in self._accumulator.queue if builder.count] + (
                 [self._on_its_way.future] if self._on_its_way else []
@@ -518,7 +510,6 @@ class Producer:
             builder.settle(outcome)
 
     async def _next(self) -> BatchBuilder | None:
-        """The next builder whose time has come; None once the producer is closed and empty."""
         while True:
             self._wakeup.clear()
             if self._is_behind:

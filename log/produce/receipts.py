@@ -26,13 +26,13 @@ class SendResult(NamedTuple):
 
     message_id: str
     queue: int | None
-    """None for a duplicate, and for a delayed message, which gets its place when it is due."""
+    """None for a duplicate, and for a delayed message."""
     offset: int | None
-    """None where the queue is None, and where only the fact is known because the log was trimmed."""
+    """None where the queue is None, or the log was trimmed past it."""
     duplicate: bool = False
-    """Whether its sequence was accepted before this producer was opened, so that nothing was written."""
+    """Whether its sequence was accepted before this opening, so that nothing was written."""
     recall_handle: str | None = None
-    """The handle for ``lake.recall`` of a delayed message. None for a duplicate, and where only the fact is known."""
+    """The handle for ``lake.recall``. None for a duplicate, and where the log was trimmed."""
     invalid: str | None = None
     """The reason for which the row went to the topic ``NAME-invalid``."""
 
@@ -42,12 +42,11 @@ class SendBatchResult(NamedTuple):
 
     rows: int
     offsets: Mapping[int, tuple[int, int]] | None
-    """The first offset and the one after the last of every touched queue. None when only the fact is known, and for delayed
-    messages."""
+    """The first offset and the one after the last of every touched queue. None for delayed messages, and where the log was trimmed."""
     duplicates: int = 0
-    """Rows left out, as their sequences were accepted before this producer was opened."""
+    """Rows left out, as their sequences were accepted before this opening."""
     recall_handles: Sequence[str] = ()
-    """The handles of delayed messages, in the order of the rows that were not left out."""
+    """The handles of delayed messages, in the order of the rows written."""
     invalid: int = 0
     """Rows that went to the topic ``NAME-invalid``."""
 
@@ -59,7 +58,6 @@ class SettledBatch:
     written: AppendResult
     places: BatchQueues
     delayed: DelayedRows | None = None
-    """Set for messages that went into a timer log."""
     kept: npt.NDArray[np.int64] | None = None
     """Written messages by number; None: all were."""
     invalid: Mapping[int, str] = field(default_factory=dict)
@@ -75,7 +73,7 @@ class SettledBatch:
 
 
 class BatchFuture(Future[SettledBatch]):
-    """The outcome of a batch, which no waiter can cancel. In a forked child it never becomes known."""
+    """The outcome of a batch, which no waiter can cancel; never known in a forked child."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +130,6 @@ class _Awaitable:
         raise NotImplementedError
 
     def _state(self) -> str:
-        """The state of the send. Looking at it is not hearing of an error."""
         future = self._future
         if not future.done():
             return "on its way"
@@ -227,7 +224,7 @@ class BatchReceipt(_Awaitable):
         return "of a batch"
 
     def result(self, timeout: Duration | None = None) -> SendBatchResult:
-        """The places of the rows, once they are durable. ``timeout`` is as for `Receipt.result`."""
+        """The places of the rows, as `Receipt.result` has one."""
         return self._places(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendBatchResult]:

@@ -32,7 +32,7 @@ class EncodedBatch:
     rows: BatchRows
     schema_version: int
     kept: npt.NDArray[np.int64] | None
-    """Written messages by place among those sent; None: all are."""
+    """Written messages by place among those sent; None: all."""
     invalid: Mapping[int, str]
 
 
@@ -50,10 +50,7 @@ class BatchEncoder:
         invalid: InvalidRowSender | None,
         to_timer_log: bool,
     ) -> None:
-        """``served`` is the topic of these messages; ``invalid`` sends rows that do not fit its schema to the topic beside.
-
-        ``to_timer_log``: the topic's timer log, which has no schema.
-        """
+        """``served`` is the messages' topic; ``invalid`` sends rows that do not fit its schema elsewhere. ``to_timer_log``: a log without schema."""
         self._runtime, self._served, self._router = runtime, served, router
         self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
         self.is_typed = served.settings.schema is not None
@@ -77,7 +74,7 @@ class BatchEncoder:
         return GatheredRows(self._form)
 
     async def form(self, builder: BatchBuilder) -> EncodedBatch:
-        """The rows of a batch. Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
+        """Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
         now_us = 1000 * self._runtime.clock.wall_ms()
         if not self.is_typed:
             return await self._runtime.offload(lambda: self._finish(builder, self._rows(builder, now_us), 0, None))

@@ -1,7 +1,4 @@
-"""Turns what users send to a topic with a schema into checked columns, with the labels that come from fields.
-
-What becomes of rows that do not fit is the producer's choice.
-"""
+"""Turns users' rows into checked columns, with the labels from fields."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class RowRules:
     message_type: MessageType
     limits: TopicLimits
     message_group: tuple[int, ...] | None = None
-    """The numbers of the fields on the way to the message group's; None: the sender gives it."""
+    """The numbers of the fields on the path of the message group's; None: the sender gives it."""
     tag: tuple[int, ...] | None = None
     keys: tuple[tuple[int, ...], ...] = ()
     ignore_extra: bool = False
@@ -61,7 +58,7 @@ class TypedRows:
     bad: Bad
     """Bad rows by place. Their values mean nothing."""
     given: Mapping[int, object] = field(default_factory=dict)
-    """The bad rows as they were given, for another topic."""
+    """The bad rows as given, for another topic."""
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
@@ -82,7 +79,7 @@ def rows_of_converted(
     *,
     born_us: npt.NDArray[np.int64],
 ) -> TypedRows:
-    """Rows each checked as a message before; None is a tombstone. ``labelled`` and ``queues`` are by place."""
+    """Rows, None for a tombstone, of checked messages. ``labelled`` and ``queues`` are by place."""
     count = len(groups)
     columns: dict[str, pa.Array] = {field.name: pa.nulls(count, field.type) for field in SEND_SCHEMA}
     columns |= {"message_group": pa.array(groups, pa.string()), **label_columns(labelled, born_us)}
@@ -92,9 +89,7 @@ def rows_of_converted(
 
 
 def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
-    """Columns: the fields of the schema, and those of `SEND_SCHEMA` but ``body``. Raises `InvalidArgument` for wrong names or
-    types.
-    """
+    """The columns are the fields of the schema, and those of `SEND_SCHEMA` but ``body``. Raises `InvalidArgument` for wrong names or types."""
     own = [name for name in data.column_names if name in SEND_SCHEMA.names]
     if "body" in own:
         raise InvalidArgument(
@@ -113,7 +108,7 @@ def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
 
 
 def given_rows(data: pa.Table, places: Iterable[int]) -> dict[int, object]:
-    """Rows by place; a value that Python does not have is its type and number."""
+    """Rows by place; a value that Python lacks is its type and number."""
     fields = {name: data[name] for name in data.column_names if name not in SEND_SCHEMA.names}
     return {at: {name: _value(column[at]) for name, column in fields.items()} for at in places}
 
@@ -195,7 +190,7 @@ def _key_lists(columns: Sequence[pa.Array], count: int) -> pa.Array:
 
 
 def as_json_bodies(table: pa.Table) -> pa.Table:
-    """Rows as a log without a schema carries them: JSON bodies, with the names under which their fields are stored."""
+    """Rows as JSON bodies, by stored field names."""
     values = ValueColumn.of(table[VALUE])
     bodies = [None if value is None else value_json(value).encode() for value in values]
     body = pa.array(bodies, pa.binary())
@@ -203,7 +198,7 @@ def as_json_bodies(table: pa.Table) -> pa.Table:
 
 
 def refusal(bad: Bad, *, topic: str, named: Mapping[int, str] | None = None, count: int) -> InvalidArgument:
-    """The error for rows that do not fit. ``named`` is how people know a row; else its number."""
+    """The error for bad rows. ``named`` has names of rows; else their numbers."""
     first, fault = min(bad.items())
     called = f"message {first}" if named is None else named[first]
     others = sorted(bad.items())[1:_TOLD]

@@ -1,4 +1,4 @@
-"""Reads a topic's rows: first its table's, then its log's. Rows that both have lost are named, or left out on request.
+"""Reads a topic's rows: first its table's, then its log's. Rows that both have lost are named, or left out.
 
 Rows that retention took are out of range, not damaged. Rows trimmed from the log during the read are in the table.
 """
@@ -41,9 +41,8 @@ class Span:
     follow: bool = False
     skip_damaged: bool = False
     left_out: list[tuple[int, int, int]] = field(default_factory=list)
-    """The (queue, first, limit) of rows left out. Ranges may meet."""
     movable: bool = False
-    """Whether an unread queue may begin later, because retention took its first rows."""
+    """Whether an unread queue may begin later, as retention took its first rows."""
 
     @property
     def queues(self) -> list[int]:
@@ -74,13 +73,13 @@ class MergedRows:
         return snapshot
 
     async def known(self, limits: Mapping[int, int]) -> Snapshot:
-        """The table as it was read last, or the newest if limits lie beyond. Rows that moved since are looked up again."""
+        """The table as last read, or the newest if limits lie beyond."""
         following = self._topic.tail.state.next_offsets
         is_known = self._delta.was_read and self._topic.is_current and all(following[queue] >= at for queue, at in limits.items())
         return self._delta.snapshot if is_known else await self.refresh()
 
     async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
-        """The result of ``use`` on the newest table, and again if the log was trimmed past it meanwhile."""
+        """The result of ``use`` on the newest table, repeated if the log was trimmed past it."""
         snapshot = await self.refresh()
         while True:
             try:
@@ -96,9 +95,8 @@ class MergedRows:
     async def joined(
         self, snapshot: Snapshot, span: Span, columns: Callable[[], list[str]]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of ``span``: first the table's, queue by queue, then the log's.
-
-        ``columns`` is asked again whenever more of the table is read, as later rows may be of later versions of the topic's schema.
+        """The rows of ``span``: first the table's, queue by queue, then the log's. ``columns`` is called again for later parts of the table, as the
+        topic's schema may evolve.
         """
         begun = dict(span.position)
         while True:
@@ -120,7 +118,7 @@ class MergedRows:
                 snapshot = await self._behind_the_trim(lost)
 
     async def log(self, snapshot: Snapshot, span: Span) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of entries that the table lacks. When a batch is yielded, the position is behind it. Raises `ViewLost`."""
+        """The rows of entries that the table lacks; a yielded batch lies before the position. Raises `ViewLost`."""
         if not span.queues:
             return
         tail = self._topic.tail
@@ -213,7 +211,7 @@ class MergedRows:
     async def _readable(
         self, snapshot: Snapshot, span: Span, queue: int, start: int, stop: int, columns: list[str]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The table's rows from ``start`` to ``stop``. A file that cannot be read ends them, or is left out."""
+        """The table's rows from ``start`` to ``stop``. An unreadable file ends them, or is left out."""
         root, runtime = self._paths.table(snapshot.folder), self._topic.runtime
         until, failed = stop, None
         while start < until:
@@ -273,10 +271,7 @@ class MergedRows:
                 span.position[queue] = reached
 
     async def _lose(self, lost: LostRange, span: Span, *, after: int) -> None:
-        """Name wanted offsets that no entry after ``after`` could give.
-
-        Raises `ViewLost` when the log was trimmed meanwhile: they are in the table.
-        """
+        """Name wanted offsets that no entry after ``after`` has. Raises `ViewLost` when the log was trimmed meanwhile."""
         limit = span.limit(lost.queue, lost.limit_offset)
         if lost.first_offset >= limit or span.position[lost.queue] >= limit:
             return
@@ -310,7 +305,7 @@ class MergedRows:
 
 
 def _only(batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
-    """A batch with these columns, and all of ``value``, which is in memory anyway."""
+    """A batch with these columns, and all of ``value``."""
     names = {name.partition(".")[0] for name in columns}
     return batch.select([name for name in batch.schema.names if name in names])
 

@@ -25,7 +25,6 @@ Ranges: TypeAlias = Mapping[int, tuple[int, int]]
 """The first offset, and the one to stop before, by queue."""
 
 _FIRST_AT_ONCE, _AT_ONCE = 4, 16
-"""Few files at first, as these may hold enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,6 @@ class SearchResult:
     """The messages found, and the ranges searched."""
 
     rows: pa.Table
-    """Matching messages, by queue and offset, with all columns."""
     looked: Ranges
     """Ranges of which all matches are among the rows."""
 
@@ -56,7 +54,6 @@ class MessageSearch:
         self._looked: dict[int, tuple[int, int]] = {}
 
     async def run(self, offsets: Ranges) -> SearchResult:
-        """Search all queues' files by the time of their messages. Raises `ViewLost`."""
         table = {queue: (start, min(end, max(start, self._snapshot.end(queue)))) for queue, (start, end) in sorted(offsets.items())}
         log = {queue: (table[queue][1], end) for queue, (_, end) in sorted(offsets.items())}
         in_log = await self._in_log(log)
@@ -74,7 +71,6 @@ class MessageSearch:
         return pa.Table.from_batches([self._shown.shown(one, where=where) for one in batches], self._shown.arrow)
 
     async def _in_log(self, offsets: Ranges) -> Mapping[int, pa.Table]:
-        """The log that the table lacks is short, and is read as a whole."""
         ranges = {queue: span for queue, span in offsets.items() if span[0] < span[1]}
         span = Span(
             position={queue: start for queue, (start, _) in ranges.items()},

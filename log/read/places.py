@@ -19,20 +19,19 @@ class PublishedRow:
     version: int
     """The version read."""
     path: str
-    """Relative to the table at that version. Compaction moves rows to other files."""
+    """Relative to the table at that version."""
 
 
 async def published_in(topic: Topic, queue: int, offset: int) -> PublishedRow | None:
-    """The file of the table that has a message. None while the message is in the log alone."""
+    """The file of the table that has a message. None: only the log has it."""
     snapshot = await table_of(topic).refresh()
     found = files_between(snapshot, queue, offset, offset + 1)
     return PublishedRow(snapshot.version, found[0].path) if found else None
 
 
 async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:
-    """The entry that brought a message. None when the log is damaged there, or trimmed past it.
-
-    Raises `DataDamaged` when a checkpoint or entry on the way cannot be read.
+    """The entry that brought a message. None where the log is damaged or trimmed. Raises `DataDamaged` when a checkpoint or entry on the way cannot
+    be read.
     """
 
     def has_it(state: TopicState) -> bool:

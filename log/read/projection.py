@@ -1,4 +1,4 @@
-"""Typed rows as readers ask for them: by names and types of one version of their topic's schema."""
+"""Typed rows by the names and types of one schema version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class Projection:
     """The columns that a reader asks for."""
 
     names: tuple[str, ...]
-    """Ordered; ``value`` among them if any of its fields is."""
     schema: TopicSchema | None
     """The fields asked for; None: without ``value``."""
 
@@ -73,10 +72,8 @@ class Projection:
 
 
 def projection_of(columns: Sequence[str] | None, schema: TopicSchema | None) -> Projection:
-    """Columns by name: those of messages, ``value``, or some of its fields (``value.amount``, by present or former names). None:
-    all.
-
-    Raises `InvalidArgument` for an unknown name.
+    """Columns by name: those of messages, ``value``, or some of its fields (``value.amount``, by present or former names). None: all. Raises
+    `InvalidArgument` for an unknown name.
     """
     there = [*MESSAGE_SCHEMA.names, *([] if schema is None else [VALUE])]
     if columns is None:

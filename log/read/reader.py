@@ -34,7 +34,7 @@ Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange:
-    """Unreadable offsets of a queue, passed over as the caller asked."""
+    """Unreadable offsets of a queue, passed over on request."""
 
     queue: int
     first_offset: int
@@ -47,7 +47,7 @@ class SkippedRange:
 
 
 class Reader:
-    """Reads the messages of a topic, old and new, without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
+    """Reads a topic's messages without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
 
     def __init__(self, topic: Topic, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         """``groups_ahead``: see `scan_queue`."""
@@ -73,7 +73,7 @@ class Reader:
 
     @property
     def left_out(self) -> list[SkippedRange]:
-        """The offsets passed over so far by ``damaged="skip"``, by queue and offset."""
+        """The offsets passed over by ``damaged="skip"``, in order."""
         merged: list[SkippedRange] = []
         for queue, first, limit in sorted(self._left_out):
             if merged and merged[-1].queue == queue and first <= merged[-1].limit_offset:
@@ -99,18 +99,17 @@ class Reader:
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Read messages as Arrow batches of ``columns`` of `MESSAGE_SCHEMA`, or all; within each queue in the order of offsets. In
-        a topic with a schema they also have the struct ``value``, or those of its fields that ``columns`` names (``value.amount``).
-        Batches have the schema of the call's time, and with ``follow`` later ones as they come.
+        """Read messages as Arrow batches of ``columns`` of `MESSAGE_SCHEMA`, or all; within each queue by offset. A typed topic's also have the
+        struct ``value``, or its named fields (``value.amount``). Batches have the schema of the call's time, with ``follow`` later ones as they come.
 
-        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive, ``end``
-        exclusive. A time means the first message stored at or after it; after a silence of more than a day store timestamps lag
-        (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a condition on
-        properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive, ``end`` exclusive. A time
+        means the first message stored at or after it; after a silence of more than a day store timestamps lag (docs/0001). ``follow=True`` does not
+        end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a condition on properties such as ``price > 10 AND region = 'north'``
+        (docs/0012); both must hold.
 
-        Raises `TopicDeleted`; `OffsetOutOfRange` for an offset older than the earliest kept, also when retention overtakes the
-        reading, or beyond the next one; `DataDamaged`, naming object and offsets, for unreadable rows, after those before them.
-        ``damaged="skip"`` leaves such rows out, and `left_out` has their offsets.
+        Raises `TopicDeleted`; `OffsetOutOfRange` for an offset older than the earliest kept, also when retention overtakes the reading, or beyond the
+        next one; `DataDamaged`, naming object and offsets, for unreadable rows, after those before them. ``damaged="skip"`` leaves such rows out, and
+        `left_out` has their offsets.
         """
         check_flag("follow", follow, operation="read")
         if follow and end != "latest":
@@ -194,12 +193,12 @@ class Reader:
         return table if columns is None else table.select(list(projection_of(columns, self._schema).names))
 
     async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
-        """All rows of `read` as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
+        """All rows of `read` as a pandas DataFrame; ``properties`` is a dict in each row."""
         table = await self.to_arrow(**where)
         return await self._topic.runtime.offload(lambda: table.to_pandas(maps_as_pydicts="lossy"))
 
     async def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; polars is optional
-        """All rows of `read` as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        """All rows of `read` as a Polars DataFrame. Raises `MissingDependency`."""
         try:
             import polars as pl
         except ImportError as error:
@@ -214,20 +213,17 @@ class Reader:
         return {queue: (snapshot.start(queue), following[queue]) for queue in range(self.queues)}
 
     def table_bytes(self) -> dict[int, int]:
-        """The size of each queue's files in the table, as of the last request. Rows of the log alone are not counted."""
+        """The bytes of each queue's table files, as of the last request."""
         files = table_of(self._topic).snapshot.files
         return {queue: sum(one.size_bytes for one in files.get(queue, ())) for queue in range(self.queues)}
 
     def known_offsets(self) -> dict[int, tuple[int, int]]:
-        """The `offsets` as far as this process has read the topic, without a request."""
+        """`offsets` as far as this process has read, without a request."""
         snapshot, following = table_of(self._topic).snapshot, self._topic.tail.state.next_offsets
         return {queue: (min(snapshot.start(queue), following[queue]), following[queue]) for queue in range(self.queues)}
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset at which reading from a position would begin now, by queue.
-
-        Raises `InvalidArgument`, and `OffsetOutOfRange` as `read`.
-        """
+        """The offset at which reading from a position would begin, by queue. Raises `InvalidArgument` and `OffsetOutOfRange`."""
         if queues is not None and (isinstance(queues, str | bytes) or not isinstance(queues, Sequence)):
             raise InvalidArgument(
                 "queues are numbers in a list", operation="resolve", object=self._paths.topic, observed=plain(queues)
@@ -236,7 +232,7 @@ class Reader:
         return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
 
     async def stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
-        """The store times of the messages at these offsets, without those that cannot be read any more."""
+        """The store times of readable messages at these offsets."""
         known = self._topic.store_times
         found = {queue: at for queue, offset in offsets.items() if (at := known.get((queue, offset))) is not None}
         asked = {queue: offset for queue, offset in offsets.items() if queue not in found}
@@ -265,7 +261,7 @@ class Reader:
     async def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
     ) -> list[MessageView]:
-        """The messages that match all given values, by queue and offset. Reads little of a large topic."""
+        """The messages that match all given values, by queue and offset."""
         return list(views(self._paths.topic, await self.lookup_arrow(message_id=message_id, key=key, message_group=message_group)))
 
     async def lookup_arrow(
@@ -281,8 +277,7 @@ class Reader:
     async def ranges(self, offsets: Ranges, *, columns: list[str] | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
         """The messages of these queues within ranges of offsets, in one pass over table and log. Each batch is of one queue.
 
-        Messages that retention took, or that cannot be read any more, are left out; `left_out` names the latter. ``columns`` come
-        with ``queue`` and ``offset``; None: all.
+        Expired and unreadable messages are left out; `left_out` names the latter. ``columns`` come with ``queue`` and ``offset``; None: all.
         """
         limits = {queue: end for queue, (_, end) in offsets.items()}
         snapshot, schema = await self._rows.known(limits), self._schema
@@ -302,13 +297,13 @@ class Reader:
             await source.aclose()
 
     def remember(self, bytes_max: int) -> None:
-        """Keep parts of the table's files from now on, at most so many bytes."""
+        """Cache parts of the table's files, at most so many bytes."""
         self._rows.files = CachingStore(self._store, bytes_max)
 
     async def find(self, wanted: Lookup, offsets: Ranges, *, limit: int, files: int, newest: bool = False) -> SearchResult:
         """The matching messages among these offsets: the first ``limit``, or with ``newest`` the last ones of each queue.
 
-        At most so many ``files`` of the table are read. The result has the ranges searched, so that a caller can go on.
+        At most so many ``files`` of the table are read. The result has the searched ranges.
         """
 
         async def of(snapshot: Snapshot) -> SearchResult:
@@ -391,10 +386,7 @@ class Reader:
 
 
 def not_seen(topic: Topic, left_out: Sequence[SkippedRange]) -> DataDamaged | None:
-    """The error of a search that left rows out which may be put back. None: it saw all there is.
-
-    Rows that the table names as lost are gone for good.
-    """
+    """The error of a search that left out rows which may be put back, other than those that the table names as lost."""
     snapshot, name = table_of(topic).snapshot, topic.paths.topic
     for one in left_out:
         at = one.first_offset

@@ -7,7 +7,7 @@ from ..topic.topics import Topic
 
 
 def table_of(topic: Topic) -> DeltaLog:
-    """The table of this life of the topic, loaded once. A later life has another."""
+    """The table of this life of the topic, loaded once for all readers of this process."""
     return topic.beside(_load)
 
 

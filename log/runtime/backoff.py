@@ -29,7 +29,7 @@ class Backoff:
 
 
 async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, timeout_s: float) -> T:
-    """The result of ``work``, which may be done several times, tried again while the store does not answer."""
+    """The result of ``work``, repeated while the store does not answer."""
     backoff, end_s = Backoff(_FIRST_S), clock.monotonic_s() + timeout_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake, and waiting without blocking Ctrl-C."""
+"""Bridges synchronous callers to asynchronous code: one event-loop thread per lake, and waiting without blocking Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..errors import ClosedError, ForkedError, InvalidArgument, PenstockError, R
 T = TypeVar("T")
 
 LOOK_UP_S = 0.25
-"""The time after which a waiting thread wakes. A signal that arrives just before a thread blocks on a lock wakes no thread; Python
-acts on it when the thread next runs."""
+"""The time after which a waiting thread wakes: a signal just before it blocks on a lock wakes no thread."""
 
 
 class Portal:
@@ -38,7 +37,6 @@ class Portal:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the portal, without the thread."""
         return os.getpid() != self._pid
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -99,7 +97,7 @@ class Portal:
             return self._loop
 
     def _withdraw(self, tasks: list[asyncio.Task[T]], finished: Future[asyncio.Task[T]]) -> None:
-        """Cancel work that `_submit` may have handed over, and wait for its end: the next call must not meet it half way."""
+        """Cancel work that `_submit` may have handed over, and wait for its end."""
         loop = self._loop
 
         def cancel() -> None:
@@ -156,9 +154,7 @@ class Portal:
 
 
 def patiently(wait: Callable[[float], T], timeout_s: float | None = None) -> T:
-    """The result of ``wait``, which gets the time it may take, and raises `TimeoutError` after it. All calls take at most
-    ``timeout_s``.
-    """
+    """The result of ``wait``, which gets its time and raises `TimeoutError` after it. All calls take at most ``timeout_s``."""
     left_s = math.inf if timeout_s is None else timeout_s
     while True:
         step_s = min(left_s, LOOK_UP_S)

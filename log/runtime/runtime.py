@@ -1,7 +1,7 @@
-"""The services that protocol code may ask of its surroundings: time, randomness, and work off the event loop.
+"""The surroundings of protocol code: time, randomness, and work off the event loop.
 
-Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. A `Runtime`
-has what asyncio lacks, for each simulated process apart.
+Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. A `Runtime` has the rest, one
+for each simulated process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds since some start; never steps, and counts the time the machine was suspended."""
+        """Seconds since some start; never steps, and includes suspended time."""
         ...
 
 
@@ -73,10 +73,7 @@ async def run_in_pool(
     operation: str | None = None,
     hint: str | None = None,
 ) -> T:
-    """Run ``work`` in a thread of ``pool`` (None: the loop's own), which its owner has not shut down.
-
-    Raises `ClosedError` when the process ends and no thread begins any more.
-    """
+    """Run ``work`` in a thread of ``pool`` (None: the loop's own). Raises `ClosedError` when the process ends."""
     try:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
     except RuntimeError as error:
@@ -86,6 +83,6 @@ async def run_in_pool(
 
 
 def _ends_with_process(error: RuntimeError) -> bool:
-    """Whether the interpreter's end made a pool refuse work, which it does a moment before the main thread counts as ended."""
+    """Whether a pool refused work because the interpreter ends."""
     text = str(error)
     return not threading.main_thread().is_alive() or text.startswith("cannot schedule") or text.endswith("interpreter shutdown")

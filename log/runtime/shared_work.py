@@ -9,6 +9,6 @@ FutureT = TypeVar("FutureT", bound=asyncio.Future[Any])
 
 
 def shared(future: FutureT) -> FutureT:
-    """The same future, whose error the loop does not report when no task waits any more."""
+    """The same future, whose error the loop does not report when no task waits."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future

@@ -39,7 +39,7 @@ _DOC = b"comment"
 
 
 def arrow_fields(fields: tuple[Field, ...], *, stored: bool = False) -> list[pa.Field]:
-    """The fields in use. ``stored``: also retired ones, by stored names and all nullable."""
+    """The fields in use. ``stored``: retired ones too, by stored names, all nullable."""
     return [_arrow_field(field, stored) for field in fields if stored or not field.retired]
 
 

@@ -47,7 +47,6 @@ class _Converter:
     def __init__(self) -> None:
         self._descent = Descent(_OPERATION)
         self._named: dict[str, tuple[Mapping[str, Any], str]] = {}
-        """Named types by full name, each with its namespace."""
 
     def fields(self, record: Mapping[str, Any], under: str, depth: int, space: str = "") -> tuple[Field, ...]:
         space = self._remember(record, space)

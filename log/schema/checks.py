@@ -1,4 +1,4 @@
-"""Values that Arrow would store and readers could not show again."""
+"""Checks for values that Arrow would store and readers could not show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAYS_MIN, _DAYS_MAX = ((day - date(1970, 1, 1)).days for day in (date.min, date
 
 
 def checked_years(values: pa.Array) -> pa.Array:
-    """The values. Raises `OverflowError` for dates and times outside of the years 1 to 9999."""
+    """Raises `OverflowError` for dates and times outside of the years 1 to 9999."""
     if pa.types.is_timestamp(values.type):
         numbers, least, most = values.view(pa.int64()), TIME_MIN_US, _TIME_MAX_US
     elif pa.types.is_date32(values.type):

@@ -19,14 +19,13 @@ T = TypeVar("T")
 _OPERATION = "message.as_"
 
 Convert: TypeAlias = Callable[[Any], Any]
-"""Makes a value of a field that is not None."""
 
 
 def value_of_class(value: Mapping[str, Any] | None, cls: type[T]) -> T | None:
     """A message's value as a dataclass, a NamedTuple, a TypedDict or a pydantic model.
 
-    Fields that the class lacks are left out. A field that is missing, or NULL against its annotation, takes its default, else None
-    if its annotation allows None. Raises `InvalidArgument`, naming class and field.
+    Fields that the class lacks are left out. A missing field, or NULL against its annotation, takes its default, else None if allowed. Raises
+    `InvalidArgument`, naming class and field.
     """
     if not is_class_of_fields(cls):
         raise InvalidArgument(
@@ -105,7 +104,7 @@ def _field(cls: type, name: str, given_as: str, hint: object, spare: bool) -> _W
 
 
 def _given(cls: type, hints: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    """Names, names in the constructor, and whether each may be left out."""
+    """Names, names in the constructor, and whether each is optional."""
     if dataclasses.is_dataclass(cls):
         missing = dataclasses.MISSING
         return [
@@ -123,7 +122,7 @@ def _given(cls: type, hints: Mapping[str, object]) -> list[tuple[str, str, bool]
 
 
 def _may_be_left_out(cls: type, name: str, hint: object) -> bool:
-    """Annotations that were texts are not in ``__optional_keys__`` as they are meant."""
+    """``__optional_keys__`` is wrong for annotations that are texts."""
     origin = typing.get_origin(hint)
     return origin is NotRequired or (origin is not Required and name in cls.__optional_keys__)  # type: ignore[attr-defined]
 
@@ -162,7 +161,7 @@ def _convert(hint: object, where: str) -> Convert | None:
 
 
 def _of_class(cls: type, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a `cls`
-    """The class's plan is looked up only now, as classes may name themselves."""
+    """The class's plan is looked up late, as classes may name themselves."""
     return _reader(cls)(value)
 
 

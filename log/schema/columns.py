@@ -1,7 +1,7 @@
-"""Arrow data of users, checked against a schema and turned into stored columns.
+"""Turns users' Arrow data into checked stored columns.
 
-A column may be of another type of the same family, such as int64 for ``int`` or string_view for ``string``, where each value fits.
-Nothing is parsed, rounded or cut, and no zone is guessed.
+A column may be of another type of the same family, such as int64 for ``int``, where each value fits. Nothing is parsed, rounded or cut, and no zone
+is guessed.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ _OPERATION = "send_batch"
 
 
 def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool = False) -> ConvertedRows:
-    """``data`` as the column ``value`` of this schema. A missing column is NULL, a row with a value that does not fit is bad.
-
-    Raises `InvalidArgument`, with the whole difference, for names or types that do not fit.
+    """``data`` as the column ``value`` of this schema. A missing column is NULL; a row whose value does not fit is bad. Raises `InvalidArgument`,
+    with the whole difference, for other names or types.
     """
     bad: dict[int, BadValue] = {}
     type_ = StructType(schema.fields)
@@ -107,7 +106,7 @@ def _is_list(found: pa.DataType) -> bool:
 
 
 def _without_views(given: pa.Array) -> pa.Array:
-    """The same values without string_view and binary_view, of which Arrow takes no parts out."""
+    """The same values without string_view and binary_view."""
     plain_type = _without_view_types(given.type)
     return given if plain_type == given.type else given.cast(plain_type)
 

@@ -1,7 +1,7 @@
-"""Changes of a topic's schema that every older writer and every older file survives.
+"""Changes of a topic's schema that older writers and files survive.
 
-A field keeps its number for ever. Allowed are a new nullable field anywhere, a wider type, a relaxed NOT NULL, another name, and a
-retired field. The fold asks `refusal`, so that no writer, however made, can bring another change.
+A field keeps its number for ever. Allowed are a new nullable field anywhere, a wider type, a relaxed NOT NULL, another name, and a retired field. The
+fold itself asks `refusal`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SchemaChange:
 
     kind: ChangeKind
     path: str
-    """The path in the version before, or in the new one if the field was added."""
+    """The path in the version before, or of the added field."""
     detail: str = ""
 
     def __str__(self) -> str:
@@ -60,10 +60,10 @@ class SchemaChange:
 def evolve(
     schema: TopicSchema, wanted: tuple[Field, ...], *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
 ) -> TopicSchema:
-    """The next version, with the fields of ``wanted`` in the old order and new ones behind.
+    """The next version, or ``schema`` when nothing changes: the fields of ``wanted`` in the old order and new ones behind.
 
-    Fields are matched by name, after ``rename`` (new names by path). ``wanted`` may leave out the paths of ``retire``. Returns
-    ``schema`` itself when nothing changes. Raises `InvalidArgument`, naming the field by its path.
+    Fields are matched by name, after ``rename`` (new names by path). ``wanted`` may leave out the paths of ``retire``. Raises `InvalidArgument`,
+    naming the field by its path.
     """
     _check_steps(rename, retire)
     wanted = _in_use(wanted)
@@ -134,7 +134,7 @@ class _Step:
         return self._old_field(part, {wanted.name: wanted}, path)
 
     def _old_field(self, field: Field, wanted: dict[str, Field], path: str) -> Field:
-        """The next version of a field. Takes its match out of ``wanted``."""
+        """The next version of a field, whose match leaves ``wanted``."""
         if field.retired:
             return field
         if path in self.retire:
@@ -225,7 +225,7 @@ def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
 
 
 def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
-    """The fault in the stored names of one struct's fields, and of those below."""
+    """The fault in the stored names of a struct's fields and those below."""
     stored = {folded(field.stored_name) for field in fields}
     if len(stored) < len(fields) or not all(is_name(field.stored_name) for field in fields):
         return f"the fields of {under or 'the schema'} are not stored under one name each"
@@ -234,7 +234,7 @@ def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
 
 
 def _of_fixed_parts(fields: tuple[Field, ...]) -> str | None:
-    """The fault in elements, keys and values, whose names are fixed, and which cannot retire."""
+    """The fault in elements, keys and values: they have fixed names and cannot retire."""
     for path, field in walk(fields):
         fixed = () if isinstance(field.type, StructType) else parts_of(field.type)
         names = (ELEMENT,) if isinstance(field.type, ArrayType) else (KEY, VALUE)
@@ -318,7 +318,7 @@ def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) ->
 
 
 def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
-    """The difference by path, or in the order. Numbers and descriptions do not count."""
+    """The difference by path, or in the order; numbers and descriptions do not count."""
     left, right = ({path: replace(field, doc="") for path, field in walk(_in_use(fields))} for fields in (expected, found))
     said = [f"{path} is missing" for path in left if path not in right]
     said += [f"{path} is not in the topic's schema" for path in right if path not in left]

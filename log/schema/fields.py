@@ -63,9 +63,8 @@ class StructType:
 
     @property
     def by_sent_name(self) -> dict[str, Field]:
-        """Fields by the names that producers of any version use.
-
-        A former name, or the name of a retired field, means that field unless another one has it now, or two have had it.
+        """Fields by the names that producers of any version use. A former or retired name counts unless another field has it
+        now, or two have had it.
         """
         meant = {field.name: field for field in self.live}
         older: dict[str, list[Field]] = {}
@@ -111,7 +110,7 @@ class Field:
     id: int = 0
     """Never changes; 0: not given yet."""
     stored_name: str = ""
-    """Its column in stored files, which never changes; empty: not given yet."""
+    """Its column in files, which never changes; empty: not given yet."""
     retired: int = 0
     """The schema version that retired it; 0: it is in use."""
     former_names: tuple[str, ...] = ()

@@ -37,8 +37,6 @@ def fields_of_json_schema(document: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 class _Converter:
-    """Reads the parts of one document, with references among them."""
-
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._descent = Descent(_OPERATION)

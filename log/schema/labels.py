@@ -12,7 +12,7 @@ from .topic_schema import TopicSchema
 _TEXTS: frozenset[FieldType] = frozenset({PrimitiveType.STRING, *INTEGER_BITS, PrimitiveType.DATE, PrimitiveType.BOOLEAN})
 """Types with one text for each value, whatever system writes it."""
 _FILTERED = (_TEXTS - {PrimitiveType.BOOLEAN}) | {PrimitiveType.BINARY, PrimitiveType.TIMESTAMP, PrimitiveType.TIMESTAMP_NTZ}
-"""Types of looked-up values, which Parquet's Bloom filters take."""
+"""Types that Parquet's Bloom filters take."""
 
 
 def check_label_path(path: str, schema: TopicSchema | None) -> None:
@@ -58,7 +58,7 @@ def _check_path(path: str, schema: TopicSchema | None, types: frozenset[FieldTyp
 
 
 def stored_path(path: str, first: TopicSchema) -> str:
-    """The stored column, inside ``value``, of a field of the first version; evolutions do not change it."""
+    """The stored column, inside ``value``, of a field of the first version."""
     return ".".join(field.stored_name for field in _field_path(path, first.fields))
 
 
@@ -79,7 +79,7 @@ def label_ids(path: str, first: TopicSchema) -> tuple[int, ...]:
 
 
 def sent_label_ids(path: str, schema: TopicSchema) -> tuple[int, ...]:
-    """The same for a path in any version's names; empty: no such field."""
+    """`label_ids` for a path in any version's names; empty: no such field."""
     return tuple(field.id for field in _field_path(path, schema.fields, named=lambda of: of.by_sent_name))
 
 
@@ -105,7 +105,7 @@ def _in_use(of: StructType) -> dict[str, Field]:
 def _field_path(
     path: str, fields: tuple[Field, ...], *, named: Callable[[StructType], Mapping[str, Field]] = _in_use
 ) -> tuple[Field, ...]:
-    """The fields on a path through structs, by the names of ``named``."""
+    """The fields on a path through structs."""
     found: list[Field] = []
     for name in path.split(".") if isinstance(path, str) else ():
         one = named(StructType(fields)).get(name)

@@ -1,7 +1,7 @@
 """Schemas from Python classes: dataclasses, TypedDicts, NamedTuples and pydantic models.
 
-A field is nullable whose annotation allows None, or which a TypedDict may lack. A default makes no field nullable. ``Annotated``
-has types that Python lacks: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
+A field is nullable if its annotation allows None or a TypedDict may lack it; a default makes no field nullable. ``Annotated`` has types that Python
+lacks: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class _Converter:
         return Field(name, type_, nullable)
 
     def _type(self, hint: object, path: str, depth: int, extra: tuple[object, ...] = ()) -> tuple[FieldType, bool]:
-        """An annotation's type, and whether it allows None. ``extra`` comes from ``Annotated``."""
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is Annotated:
             return self._type(arguments[0], path, depth, (*arguments[1:], *extra))
@@ -133,7 +132,6 @@ class _Converter:
 
 
 def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequence[object]]]:
-    """The names of fields in order, with the class' constraints beside their annotations."""
     if dataclasses.is_dataclass(source):
         return [(field.name, ()) for field in dataclasses.fields(source)]
     if is_model(source):
@@ -143,7 +141,7 @@ def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequenc
 
 
 def _with_absence(source: type, hints: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keys that a TypedDict may lack by ``total=False`` become ``NotRequired``."""
+    """Optional keys of a TypedDict become ``NotRequired``."""
     absent: frozenset[str] = getattr(source, "__optional_keys__", frozenset())
     said = (Required, NotRequired)
     return {

@@ -12,7 +12,6 @@ FIELDS_MAX = 1_000
 """Nested and retired fields included."""
 DEPTH_MAX = 16
 _STEPS_MAX = 10 * FIELDS_MAX
-"""More than any schema of so many fields takes, with its references."""
 FIELD_NAME_BYTES_MAX = 255
 FORMER_NAMES_MAX = 100
 DOC_CHARS_MAX = 1_000
@@ -22,11 +21,11 @@ RESERVED = frozenset(
         *("born_timestamp", "store_timestamp", "delivery_timestamp", "producer", "sequence"),
     }
 )
-"""The columns of messages, which no field at the top may be called: batches and flat views have both."""
+"""The columns of messages, which no top field may be called."""
 _FORBIDDEN = frozenset(" ,;{}()\n\t=.`")
 """Refused by Delta in a column's name, or used in paths and quotes."""
 _UNICODE = unicodedata.ucd_3_2_0
-"""Every Python has it. The fold judges names, so a newer Python must accept the same ones."""
+"""Every Python has it: the fold's verdict on names must not depend on the version."""
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _INVISIBLE_SINCE = frozenset({"\xad", "\u061c", "\u180f", *map(chr, range(0x2064, 0x206A)), *map(chr, range(0xFFF0, 0xFFF9))})
@@ -42,7 +41,7 @@ class Descent:
         self._steps = 0
 
     def step(self, path: str, depth: int) -> None:
-        """Count one more type. Raises `LimitExceeded` for one too deep, or too many."""
+        """Raises `LimitExceeded` for a type too deep, or too many."""
         self._steps += 1
         if depth > DEPTH_MAX:
             raise LimitExceeded(
@@ -74,7 +73,6 @@ def check_fields(fields: tuple[Field, ...]) -> None:
 
 
 def no_type_fits(operation: str, expected: str, observed: object, path: str) -> InvalidArgument:
-    """The error for a part of a schema that no type maps."""
     return InvalidArgument(
         "no type of a topic fits this schema",
         operation=operation,
@@ -100,7 +98,7 @@ def is_name(name: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """Equal for names that Spark does not distinguish: it compares the upper and lower form of each character."""
+    """Equal for names that Spark does not distinguish, by the upper and lower form of each character."""
     return "".join(map(_folded, name)).replace("i\u0307", "i").replace("\u1e9e", "ß")
 
 
@@ -112,7 +110,6 @@ def _folded(character: str) -> str:
 
 
 def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
-    """Check the fields of one struct and all below."""
     if depth > DEPTH_MAX:
         raise too_deep(under)
     names: dict[str, str] = {}

@@ -15,7 +15,7 @@ Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 def largest_row_bytes(column: pa.Array) -> int:
-    """A bound for all values, known much sooner than each size."""
+    """A quick upper bound for the bytes of each value."""
     kind = column.type
     if pa.types.is_struct(kind):
         return sum(largest_row_bytes(column.field(number)) for number in range(kind.num_fields))

@@ -17,10 +17,7 @@ from .widening import holds_stored
 
 
 def shown_value(stored: pa.StructArray | pa.ChunkedArray, schema: TopicSchema) -> pa.Array | pa.ChunkedArray:
-    """A stored column ``value`` by a ``schema`` of its writer or a later one.
-
-    Fields new to the writer are NULL, narrower values are widened, retired fields are left out.
-    """
+    """A stored column ``value`` by its writer's or a later ``schema``: new fields are NULL, narrower values widened, retired fields left out."""
     type_ = StructType(schema.fields)
     if isinstance(stored, pa.ChunkedArray):
         return pa.chunked_array([_shown(chunk, type_) for chunk in stored.chunks], schema.arrow)
@@ -50,7 +47,7 @@ def _shown(stored: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def _cast(stored: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Raises `ValueError` for a value that does not fit, as by another topic's schema."""
+    """Raises `ValueError` for a value that does not fit."""
     made = stored.cast(wanted)
     # Arrow itself refuses what integers and decimals cannot hold, but rounds floats.
     if pa.types.is_float32(wanted) and pa.types.is_float64(stored.type):
@@ -91,7 +88,6 @@ def aligned(stored: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array
 
 
 def concatenated(values: Sequence[pa.Array]) -> pa.Array:
-    """Stored values of one topic, of any versions of its schema, one array behind the other."""
     types = dict.fromkeys(one.type for one in values)
     if len(types) > 1:
         widest = reduce(wider_type, types)
@@ -100,7 +96,7 @@ def concatenated(values: Sequence[pa.Array]) -> pa.Array:
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The least stored type for the values of both. Raises `ValueError` for two topics' types."""
+    """The least stored type for both. Raises `ValueError` for two topics' types."""
     if one == other:
         return one
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -140,7 +136,7 @@ def is_stored_by(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 class FlattenedParts:
-    """The parts of lists or maps, without those before a slice or under a NULL."""
+    """The parts of lists or maps, without parts before a slice or under a NULL."""
 
     def __init__(self, lists: pa.ListArray | pa.MapArray) -> None:
         ends = np.asarray(lists.offsets, np.int64)
@@ -160,5 +156,4 @@ class FlattenedParts:
             self._taken = pa.array(np.arange(len(self.owners)) + (ends[:-1] - before)[self.owners])
 
     def of(self, parts: pa.Array) -> pa.Array:
-        """The parts of all the lists, from a child array: elements, keys or values."""
         return parts.slice(self._first, len(self.owners)) if self._taken is None else parts.take(self._taken)

@@ -67,22 +67,20 @@ def schema_of_source(source: SchemaLike) -> TopicSchema:
 
 
 def first_schema(fields: tuple[Field, ...]) -> TopicSchema:
-    """The first version, of checked fields, which get numbers and stored names."""
+    """The first version: checked fields, numbered and named."""
     numbered, last_id = numbered_from(fields, 0)
     return TopicSchema(1, numbered, last_id)
 
 
 def with_stored_names(schema: TopicSchema, names: Mapping[int, str] = MappingProxyType({})) -> TopicSchema:
-    """The same fields, also retired ones, named as they are stored. These names never change and are unique in a struct, so rows
-    kept elsewhere for a while are not taken for rows of other fields.
-
-    ``names`` are those of `other_names` when the rows were kept.
+    """The same fields, retired ones too, by stored names, which never change: for rows kept elsewhere for a while. ``names`` are those of
+    `other_names` at that time.
     """
     return replace(schema, fields=_stored_fields(schema.fields, names))
 
 
 def other_names(schema: TopicSchema) -> dict[int, str]:
-    """The names of fields in use that differ from their stored ones, by number."""
+    """The names, by number, of fields in use that differ from stored ones."""
     return {field.id: field.name for _, field in walk(schema.fields) if not field.retired and field.name != field.stored_name}
 
 
@@ -103,9 +101,8 @@ def _stored_fields(fields: tuple[Field, ...], names: Mapping[int, str]) -> tuple
 
 
 def numbered_from(fields: tuple[Field, ...], last_id: int, *, beside: tuple[Field, ...] = ()) -> tuple[tuple[Field, ...], int]:
-    """New fields with numbers above ``last_id``, and the last number given. ``beside`` are older fields of the same struct.
-
-    A stored name is the field's name, unless a field beside it, perhaps a retired one, has it already.
+    """New fields with numbers above ``last_id``, and the last number given. A stored name is the field's, unless one of ``beside``, the struct's
+    older fields, has it.
     """
     taken = {folded(one.stored_name) for one in beside}
     made: list[Field] = []

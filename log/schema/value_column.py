@@ -1,7 +1,6 @@
-"""The column ``value`` as users read it: one dict for each message, made on demand.
+"""The column ``value`` as one dict for each message, made on demand.
 
-Python's garbage collector visits every living dict again and again. Long lists of plain values, one for each field, cost it next to
-nothing. No Arrow data is kept in memory.
+Lists of plain values, one for each field, spare the garbage collector long-lived dicts. No Arrow data is kept in memory.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class _Column(Protocol):
 
 
 class _Parts:
-    """Lists or maps: parts one after the other, and the offsets of each value's."""
+    """Lists or maps: their parts in a row, and each value's offset."""
 
     __slots__ = ("_offsets", "_there")
 
@@ -109,7 +108,7 @@ class _Parts:
         return self[at : at + 1][0]
 
     def _picked(self, places: Sequence[int]) -> tuple[list[int], list[int], list[bool] | None]:
-        """Offsets and places of the parts of the values at some places, and which values are not NULL."""
+        """Offsets and places of the parts of some values, and which values are not NULL."""
         spans = [range(self._offsets[place], self._offsets[place + 1]) for place in places]
         offsets = list(accumulate(map(len, spans), initial=0))
         return offsets, list(chain.from_iterable(spans)), None if self._there is None else _picked(self._there, places)
@@ -202,7 +201,7 @@ def _there(array: pa.Array) -> list[bool] | None:
 
 
 def _plain(array: pa.Array) -> list[Any]:
-    """The values of a type without parts. Arrow's ``to_pylist`` makes two Python objects for each."""
+    """The values of a type without parts, with fewer Python objects than ``to_pylist`` makes."""
     if array.null_count == len(array):
         return [None] * len(array)
     read = next((one for fits, one in _READERS if fits(array.type)), pa.Array.to_pylist)

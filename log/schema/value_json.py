@@ -1,8 +1,7 @@
-"""Values of typed topics as JSON, one text for each value, and back.
+"""Values of typed topics as JSON and back.
 
-Decimals are texts, so that no digit is lost, but read as numbers too; bytes are Base64; dates and times are ISO 8601, a moment with
-``Z``. Floats that JSON lacks are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are texts; a list of pairs may
-stand for any map.
+Decimals are texts, so that no digit is lost, but read as numbers too; bytes are Base64; dates and times are ISO 8601, a moment with ``Z``. Floats
+that JSON lacks are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are texts; a list of pairs may stand for any map.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
 
 
 def value_of_json(text: str | bytes, schema: TopicSchema) -> dict[str, Any] | None:
-    """The value of a text by `value_json`. A missing field is None. Raises `InvalidArgument`, naming the field by its path."""
+    """The value of a `value_json` text. A missing field is None. Raises `InvalidArgument`, naming the field by its path."""
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=Decimal)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,7 @@
-"""Rows of users, checked and turned into stored columns: field by field for all rows at once.
+"""Turns users' rows into checked stored columns, field by field.
 
-Arrow's own conversion is too lax: it cuts 1.5 to 1, takes a time without a zone for UTC, makes a date of a time and three strings
-of one. So only values of expected types are handed to Arrow. Where that fails, values are converted one by one, to name each bad
-row.
+Arrow's own conversion is too lax: it cuts 1.5 to 1, and takes a time without a zone for UTC. So Arrow gets only values of expected types. Where that
+fails, values are converted one by one, to name each bad row.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _ALLOWED: dict[PrimitiveType, set[type]] = {
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """Raised for a value that does not fit."""
 _EXACT: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__int__), (float, float.__float__))
-"""The plain value of a subclass, whatever the subclass shows."""
+"""The plain value of a subclass."""
 
 
 Values: TypeAlias = Sequence[Any]
@@ -70,7 +69,7 @@ class ConvertedRows:
 
     value: pa.StructArray
     bad: Mapping[int, BadValue]
-    """The first fault of each bad row, by its place. Such a row's values mean nothing."""
+    """The first fault of each bad row, by place; such a row's values mean nothing."""
 
 
 def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool = False) -> ConvertedRows:
@@ -86,7 +85,7 @@ def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool =
 
 
 def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> ConvertedRows:
-    """The same for the values of each field in use, None where the row has none."""
+    """`convert` for the values of each field in use, None where the row has none."""
     bad: dict[int, BadValue] = {}
     places = _Places(np.arange(len(columns[0])), bad, ignore_extra=False)
     return ConvertedRows(_joined(columns, schema.live, "", places), bad)
@@ -94,8 +93,6 @@ def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> ConvertedR
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Places:
-    """The rows of a column's values, and their faults."""
-
     at: np.ndarray[Any, np.dtype[np.int64]]
     bad: dict[int, BadValue]
     ignore_extra: bool
@@ -165,7 +162,7 @@ def _arrow(values: Values, type_: PrimitiveType | DecimalType) -> pa.Array:
 
 
 def _fitting(value: object, type_: PrimitiveType | DecimalType, allowed: set[type]) -> Any:  # noqa: ANN401 - what Arrow takes
-    """A value of an unusual class as Arrow takes it. Raises if it does not fit."""
+    """A value of an unusual class as Arrow takes it. Raises."""
     made: Any = value
     if isinstance(value, Enum):
         made = value.value
@@ -250,7 +247,7 @@ def _columns_of(rows: Sequence[Mapping[Any, Any]], names: Sequence[Any]) -> list
 
 
 def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Mapping[Any, Any]:
-    """An earlier producer's row by present names. A value under the present name is kept."""
+    """An earlier producer's row by present names."""
     if older.keys().isdisjoint(row):
         return row
     made: dict[Any, Any] = {name: value for name, value in row.items() if name not in older}
@@ -261,7 +258,6 @@ def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Map
 
 
 def _present_name(field: Field) -> Any:  # noqa: ANN401 - a text, or what no row has
-    """A retired field has none: another field may have its name now."""
     return (field.id,) if field.retired else field.name
 
 
@@ -284,7 +280,7 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
 
 
 def row_reader(value: object) -> Callable[[Any], Mapping[str, Any] | None]:
-    """Reads rows of this class as mappings, or None for no row. Raises `AttributeError` for one without all its fields."""
+    """Reads rows of this class as mappings, or None for no row. Raises `AttributeError` for missing fields."""
     if isinstance(value, Mapping):
         return dict
     if is_dataclass(value) and not isinstance(value, type):
@@ -358,7 +354,6 @@ def _checked(values: Values, classes: tuple[type, ...], type_: FieldType, path: 
 
 
 def _flat(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
-    """The offset of each value's parts, and the value of each part."""
     sizes = map(len, values) if None not in values else (0 if value is None else len(value) for value in values)
     lengths = np.fromiter(sizes, np.int64, len(values))
     return pa.array(np.r_[0, np.cumsum(lengths)].astype(np.int32)), np.repeat(np.arange(len(values)), lengths)

@@ -43,7 +43,7 @@ class HalfFile:
 
 
 def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tuple[Message, int]:
-    """The message as it is now, and its memory. Raises unless it may be sent in a transaction to such a topic."""
+    """The message as it is now, and its memory. Raises."""
     if settings.message_type is not MessageType.TRANSACTION:
         raise MessageTypeMismatch(
             f"the topic takes {settings.message_type} messages, and this is a TRANSACTION message",
@@ -92,9 +92,7 @@ def half_rows(
     ids: MessageIds,
     typed: pa.Table | None = None,
 ) -> BatchRows:
-    """The rows of checked messages, in one ``queue`` or in the queues in turn. ``typed``: messages in the columns of `SEND_SCHEMA`
-    and ``value``.
-    """
+    """The rows of checked messages, in one ``queue`` or in turn. ``typed``: messages in the columns of `SEND_SCHEMA` and ``value``."""
     if typed is not None:
         return rows_of_arrow(typed, born_us, router, producer=producer, ids=ids)
     labelled = dict(enumerate(messages))
@@ -112,7 +110,7 @@ def half_files(rows: BatchRows) -> list[HalfFile]:
 
 
 def half_key(paths: TopicPaths, job: str, number: int) -> str:
-    """The key of one of an upload's objects. Only the transaction's sender writes it, and each retry has the same bytes."""
+    """The key of an upload's object. Only the transaction's sender writes it, each time with the same bytes."""
     return paths.job_part(job, f"{number:08d}")
 
 
@@ -123,9 +121,8 @@ def message_ids(ids: MessageIds, count: int) -> list[str]:
 async def read_half(
     store: ObjectStore, paths: TopicPaths, job: str, number: int, *, expected: str, schema: TopicSchema | None = None
 ) -> tuple[Part, pa.Table]:
-    """An upload's object and its rows (`LOG_SCHEMA`, and ``value`` with a ``schema``).
-
-    Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected one or its rows are no messages.
+    """An upload's object and its rows (`LOG_SCHEMA`, and ``value`` with a ``schema``). Raises `ObjectMissing`, and `DataDamaged` for another digest
+    or bad rows.
     """
     key = half_key(paths, job, number)
     data = (await store.get(key)).data

@@ -1,4 +1,4 @@
-"""Uploads rows that are too many for one object: in parts, as a job that one small entry links."""
+"""Uploads rows in parts, as a job that one small entry links."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..stores.protocol import ObjectStore, Put
 
 PART_BYTES = 16 * MIB
 TRANSACTION_JOBS = "tx-"
-"""The prefix of the ids of a transaction's uploads, which the collector does not touch unasked."""
+"""The prefix of transactions' jobs, which the collector does not touch unasked."""
 PART_BYTES_MIN = PART_BYTES // 4
-"""The least size of a part; ``PART_BYTES`` is the most. Between them there are as many parts as are uploaded at once."""
+"""The least size of a part; ``PART_BYTES`` is the most. In between, the parts are as many as uploads at once."""
 _PARTS_AT_ONCE = 4
 
 
@@ -32,8 +32,7 @@ class Job:
 
     id: str
     link_until_s: float
-    """The time, by this process's monotonic clock, before which a link must leave it. Later the collector may have given the job
-    up."""
+    """The time, by this process's monotonic clock, before which a link must leave it: later the collector may close the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,7 @@ class StagedJob:
 
 
 async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str, job: str | None = None) -> Job:
-    """Begin an upload. Its record precedes its first part, so that the collector finds whatever a crash leaves.
-
-    Several processes may begin one ``job`` that they have agreed upon.
-    """
+    """Begin an upload, by a record before its first part, so that the collector finds leftovers. Several processes may begin one ``job``."""
     job = job or runtime.new_id()
     link_until_s = runtime.clock.monotonic_s() + JOB_LINK_MAX_S  # counted from before the store can have seen anything of it
     record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
@@ -59,9 +55,8 @@ async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, 
 async def upload_part(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, job: str, label: str, build: Callable[[], pa.Table]
 ) -> Part:
-    """Build and upload a part's rows (with `LOG_SCHEMA`, sorted by queue), in any process once the job has begun.
-
-    The key is fresh, so that a retry does not disturb an earlier upload. ``label`` is for people.
+    """Build and upload a part's rows (with `LOG_SCHEMA`, sorted by queue), in any process once the job has begun. Each try has a fresh key. ``label``
+    is for people.
     """
     data, queues = await runtime.offload(lambda: encode_part(build()))
     key = paths.job_part(job, f"{label}-{runtime.new_id()}")
@@ -85,7 +80,7 @@ async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: B
 
 
 async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
-    """The results of the uploads. The first error is raised once the others have been ended."""
+    """The first error is raised once the others have been ended."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(upload) for upload in uploads]

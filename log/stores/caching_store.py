@@ -1,4 +1,4 @@
-"""A store that remembers ranges of objects that never change."""
+"""A store that caches ranges of objects that never change."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .wrapper import StoreWrapper
 
 
 class CachingStore(StoreWrapper):
-    """Reads each range of an object once while it is remembered: at most ``bytes_max``, the least recently used go first.
+    """An LRU cache of ranges, at most ``bytes_max``.
 
-    Only for objects that are never written again. Deleted and damaged ones answer as they did when they were read.
+    Only for objects that are never written again; deleted and damaged ones answer as when first read.
     """
 
     def __init__(self, inner: ObjectStore, bytes_max: int) -> None:

@@ -20,9 +20,9 @@ class VerbStatistics:
     """Requests of one verb."""
 
     requests: int = 0
-    """Requests as billed: one LIST per 1,000 keys, one request per part of a multipart upload and two more."""
+    """Requests as billed: one LIST per 1,000 keys, one per part of a multipart upload and two more."""
     failed: int = 0
-    """Calls that raised, a missing object or a refused condition included."""
+    """Calls that raised, missing objects and refused conditions included."""
     bytes: int = 0
     """Bodies sent or received, without headers."""
 
@@ -32,7 +32,7 @@ class VerbStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """Requests to a store, by verb; two of them can be subtracted."""
+    """Requests to a store, by verb; one value can be subtracted from another."""
 
     put: VerbStatistics = field(default_factory=VerbStatistics)
     get: VerbStatistics = field(default_factory=VerbStatistics)
@@ -45,7 +45,7 @@ class StoreStatistics:
 
     @property
     def cost_usd(self) -> float:
-        """S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free. Storage is not included."""
+        """S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free."""
         return (self.put.requests + self.list.requests) * 0.005e-3 + self.get.requests * 0.0004e-3
 
     def __sub__(self, earlier: StoreStatistics) -> StoreStatistics:
@@ -53,7 +53,7 @@ class StoreStatistics:
 
 
 class CountingStore(StoreWrapper):
-    """Counts the calls of another store, without retries inside a backend. Learning the clock counts as PUT, GET and DELETE."""
+    """Counts another store's calls, without a backend's retries. Asking the clock counts as PUT, GET and DELETE."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)

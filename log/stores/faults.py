@@ -22,19 +22,19 @@ class FaultKind(Enum):
     """Writes are put, put_large and delete; conditional ones, puts that create or match."""
 
     FAIL_BEFORE = "fail_before"
-    """The connection breaks before the store has the request."""
+    """The request does not reach the store."""
     THROTTLED = "throttled"
     """503: not carried out."""
     LOST_ANSWER = "lost_answer"
-    """Carried out, then the connection breaks. A refusal gets lost too."""
+    """Carried out, without an answer; a refusal gets lost too."""
     LATE_APPLY = "late_apply"
-    """An error now; the store carries the write out ``delay_s`` later. Writes only."""
+    """An error now; carried out ``delay_s`` later. Writes only."""
     DUPLICATE = "duplicate"
     """Carried out again ``delay_s`` later, unseen by the caller. Writes only."""
     UNDECIDED = "undecided"
-    """409, not for the condition: not carried out. Conditional writes only."""
+    """409, whatever the condition: not carried out. Conditional writes only."""
     REFUSED_AFTER_SUCCESS = "refused_after_success"
-    """412, though carried out, as a retry inside a client would see it. Conditional writes only."""
+    """412, though carried out, as after a client's own retry. Conditional writes only."""
     SLOW_REQUEST = "slow_request"
     """Carried out after ``delay_s``, answered at once."""
     SLOW_ANSWER = "slow_answer"
@@ -76,11 +76,11 @@ class Fault:
 
 
 FaultPlan: TypeAlias = Callable[[int, str, str], Fault | None]
-"""``plan(call_number, verb, key)``. Numbers count from 0; verbs are those of `StoreCall`."""
+"""``plan(call_number, verb, key)``. Numbers count from 0."""
 
 
 class FaultStore(StoreWrapper):
-    """Lets another store's calls fail by ``plan``. A fault that does not apply to its call is not counted."""
+    """Lets another store's calls fail by ``plan``. Faults that do not apply are not counted."""
 
     def __init__(self, inner: ObjectStore, plan: FaultPlan) -> None:
         super().__init__(inner)

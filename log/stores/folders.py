@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from .protocol import HIDDEN_FOLDER, ObjectInfo, Version
 
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
-"""Errors for a path that is no file, or no folder."""
 
 
 def version_of(file: os.stat_result) -> Version:
@@ -17,7 +16,6 @@ def version_of(file: os.stat_result) -> Version:
 
 
 def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None) -> list[ObjectInfo]:
-    """The guarantees are those of `ObjectStore.list`; only files returned are examined."""
     folder, slash, name_prefix = prefix.rpartition("/")
     found: list[ObjectInfo] = []
     if max_keys is not None and max_keys <= 0:
@@ -34,7 +32,7 @@ def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None
 
 
 def list_folders(root: str, folder: str) -> list[str]:
-    """The folders in ``folder`` (which ends with ``/``) that hold a file at any depth."""
+    """The folders in ``folder`` (ending with ``/``) that hold a file at any depth."""
     inside = (entry.name for entry in _entries(root, folder) if entry.is_dir())
     return sorted(name for name in inside if _holds_any(root, f"{folder}{name}/"))
 

@@ -52,7 +52,7 @@ S3_STANDARD = LatencyProfile(
 
 
 class LatencyStore(StoreWrapper):
-    """Adds the latencies of ``profile`` to another store. A call takes effect in the middle of its time."""
+    """Adds ``profile`` to another store; a call takes effect in the middle of its time."""
 
     def __init__(self, inner: ObjectStore, *, profile: LatencyProfile = S3_STANDARD, runtime: Runtime | None = None) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""A store in a folder of a file system.
+"""A store in a folder.
 
 A write becomes visible by one atomic step (``link`` or ``rename``) once its bytes are on the disk. A crash leaves at most a draft.
 """
@@ -49,14 +49,13 @@ _DRAFT_AGE_MAX_NS = 24 * 3600 * 1_000_000_000
 class LocalStore:
     """Objects are the files under ``root``, which the first write makes.
 
-    An acknowledged put survives a power failure; a delete may be undone by one. Threads, processes and machines may race to create
-    on a shared POSIX file system with hard links. Replaces and deletes of one key take turns by ``flock`` in the hidden folder
-    ``.penstock``.
+    An acknowledged put survives a power failure; a delete may be undone. Threads, processes and machines may race to create on a shared POSIX file
+    system with hard links. Replaces and deletes of one key take turns by ``flock`` in the hidden folder ``.penstock``.
 
-    An object's version is its inode, size and modification time. Each replace moves that time forward, so equal bytes written again
-    are another version. On file systems with coarser times than nanoseconds the inode alone distinguishes them.
+    An object's version is its inode, size and modification time, which each replace moves forward. On file systems with coarser times than
+    nanoseconds the inode alone distinguishes versions.
 
-    A forked child starts its own threads, so both sides may use the store.
+    A forked child may use the store, too.
     """
 
     def __init__(self, root: str | Path, *, runtime: Runtime | None = None) -> None:
@@ -98,7 +97,7 @@ class LocalStore:
         await self._run("delete", key, lambda: self._delete(key))
 
     async def clock_ms(self) -> int:
-        """The file system's clock: on a network share, another machine's."""
+        """The file system's clock, on a network share another machine's."""
         return await self._run("clock", "", self._clock_ms)
 
     async def close(self) -> None:
@@ -185,7 +184,7 @@ class LocalStore:
                     os.unlink(f"{self._drafts}/{name}")
 
     def _place(self, target: str, step: Callable[[], None]) -> None:
-        """Do the visible step, in a folder made first: another process' delete may remove an empty folder at any time."""
+        """Do the visible step, in a folder made first: another process may delete an empty folder at any time."""
         for attempt in range(_ATTEMPTS):
             try:
                 self._make_folder(os.path.dirname(target))
@@ -197,7 +196,7 @@ class LocalStore:
                     raise
 
     def _make_folder(self, folder: str) -> None:
-        """Make folders durably. An existing one may be another writer's that has not flushed it yet."""
+        """Make folders durably; an existing one may not be flushed yet."""
         if folder in self._durable:
             return
         parent = os.path.dirname(folder)

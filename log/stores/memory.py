@@ -32,7 +32,7 @@ class _Object:
 
 
 class MemoryStore:
-    """Objects in a dictionary. Calls are linearizable, also between threads."""
+    """A deterministic store in memory, for tests, examples and the simulation. Calls are linearizable, also between threads."""
 
     def __init__(self, *, name: str = "", clock: Clock | None = None) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Checks whether a store honours conditional writes; some that speak S3 do not."""
+"""Checks whether a store honours conditional writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _RACES = 3
 async def probe_conditional_writes(store: ObjectStore, runtime: Runtime) -> None:
     """Try conditional writes on objects under ``.probe/``, by some 15 requests.
 
-    Raises `UnsafeStoreError` when the store accepts a second create, a stale version or two racing creates, or refuses what it
-    should accept. Passing faults are raised as they are.
+    Raises `UnsafeStoreError` when the store accepts a second create, a stale version or two racing creates, or refuses a sound one. Passing faults
+    are raised as they are.
     """
     keys = [f".probe/{runtime.new_id()}" for _ in range(1 + _RACES)]
     try:
@@ -75,7 +75,7 @@ async def _accepted(store: ObjectStore, key: str, body: bytes, mode: PutMode) ->
 
 
 async def _written(store: ObjectStore, key: str, body: bytes, mode: PutMode) -> bool:
-    """Write, and read back what is not confirmed, as a store may answer 409 without a conflict."""
+    """Write, and read back an unconfirmed write, as a store may answer 409 without a conflict."""
     for _ in range(_ATTEMPTS):
         if await _accepted(store, key, body, mode) is not None:
             return True

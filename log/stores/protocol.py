@@ -1,6 +1,6 @@
-"""The interface between Penstock and object storage, with the weakest guarantees that the protocols need.
+"""The interface to object storage, with the weakest guarantees that the protocols need.
 
-Backends raise only errors named here and in `errors`. ``tests/log/stores/contract.py`` is the executable form of this page.
+Backends raise only errors named here and in `errors`. ``tests/log/stores/contract.py`` is the executable form.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ class ObjectMissing(PenstockError, LookupError):
 
 
 class Conflict(PenstockError):
-    """A conditional write was not confirmed.
-
-    The store refused (412) or could not decide (409), perhaps because of the client's own earlier attempt: read the object back and
-    compare write ids.
+    """The store refused a conditional write (412) or could not decide (409), perhaps because of the client's own earlier attempt: read the object
+    back and compare write ids.
     """
 
     kind = "conflict"
@@ -40,7 +38,7 @@ class Conflict(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A witness of one stored state of an object, made only by stores."""
+    """A witness of an object's stored state, made only by stores."""
 
     token: str
 
@@ -54,14 +52,14 @@ class Put(Enum):
     """A precondition without a witness."""
 
     CREATE = "create"
-    """Only if there is no object under the key (``If-None-Match: *``)."""
+    """If the key has no object (``If-None-Match: *``)."""
     REPLACE = "replace"
     """Unconditional."""
 
 
 @dataclass(frozen=True, slots=True)
 class IfMatch:
-    """Only if the object is still the one of this version."""
+    """If the object still has this version."""
 
     version: Version
 
@@ -78,7 +76,7 @@ class ObjectInfo:
     last_modified_ms: int
     """The store's clock; on S3 cut to the second."""
     tag: str = ""
-    """The version's tag. Empty: the store does not show it."""
+    """The version's tag. Empty: not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +92,26 @@ class StoredObject:
 class ObjectStore(Protocol):
     """Objects under one root. Keys are relative, with ``/`` between parts and no leading one.
 
-    All methods may raise `StoreUnavailable` (outcome unknown: a write may still land later), `PermissionDenied` and `StorageFull`.
-    Reads retry passing faults within the backend's time-out. A write is tried exactly once, as a hidden second try could meet its
-    own first one. Only `put_large`, whose key is fresh, may retry its parts.
+    All methods may raise `StoreUnavailable` (outcome unknown: a write may still land later), `PermissionDenied` and `StorageFull`. Reads retry
+    passing faults within the backend's time-out. A write is tried exactly once, as a second try could meet the first; only `put_large`, whose key is
+    fresh, may retry its parts.
 
-    A key or prefix that not every store can hold raises `InvalidArgument`: see `check_key`.
+    A key or prefix that not every store accepts raises `InvalidArgument` (`check_key`).
     """
 
     @property
     def url(self) -> str:
-        """The root, for people and error messages; without secrets."""
+        """The root, without secrets."""
         ...
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
-        """Write one object in one request, all or nothing, durable on return. ``data`` may come in pieces.
-
-        Raises `Conflict` when ``mode`` is conditional and the store did not confirm it.
+        """Write one object in one request, all or nothing, durable on return. Raises `Conflict` when the store does not confirm a conditional
+        ``mode``.
         """
         ...
 
     async def put_large(self, key: str, data: Buffer | Sequence[Buffer]) -> None:
-        """Write one object of any size under a fresh key, by parallel parts where the store has them; unconditional."""
+        """Write an object of any size under a fresh key, unconditionally, by parallel parts where the store has them."""
         ...
 
     async def get(self, key: str) -> StoredObject:
@@ -129,10 +126,8 @@ class ObjectStore(Protocol):
         ...
 
     async def list(self, prefix: str, *, after: str | None = None, max_keys: int | None = None) -> list[ObjectInfo]:
-        """Objects whose keys start with ``prefix`` (plain text, not a folder) and are above ``after``, in key order: the first
-        ``max_keys``.
-
-        Sees every write that ended before the call.
+        """The first ``max_keys`` objects, in key order, whose keys start with ``prefix`` (plain text, no folder) and are above ``after``. Sees every
+        write that ended before the call.
         """
         ...
 
@@ -152,7 +147,7 @@ class ObjectStore(Protocol):
 
 
 def check_key(key: str) -> None:
-    """Raise `InvalidArgument` unless every store accepts ``key``: relative, without empty, ``.`` or ``..`` parts, not hidden."""
+    """Raise `InvalidArgument` unless ``key`` is relative, without empty, ``.`` or ``..`` parts, not hidden."""
     parts = key.split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts) or parts[0] == HIDDEN_FOLDER:
         raise InvalidArgument("bad key", object=key, expected=f"non-empty parts between '/', no '..', not in {HIDDEN_FOLDER}")
@@ -168,7 +163,7 @@ def check_prefix(prefix: str) -> None:
 
 
 async def delete_all(store: ObjectStore, keys: Iterable[str]) -> int:
-    """Delete objects in order, 16 side by side, and return how many. An error is raised, and the objects after it stay."""
+    """Delete objects in order, 16 side by side, and return how many. After an error the later objects stay."""
     waiting = list(keys)
     for start in range(0, len(waiting), _DELETES_AT_ONCE):
         await asyncio.gather(*(store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))

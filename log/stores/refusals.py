@@ -1,7 +1,7 @@
-"""Refusals of what a store or a table allowed before: credentials expire and policies change, mostly for a moment.
+"""Refusals of what a store or a table allowed before, as when credentials expire.
 
-Such a refusal is `AccessRefused` for a while, tried again like an outage, then `AccessLost`. What was never allowed raises
-`PermissionDenied` at once: the configuration is wrong.
+Such a refusal is `AccessRefused` for a while, tried again like an outage, then `AccessLost`. What was never allowed raises `PermissionDenied` at
+once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Right: TypeAlias = tuple[str, str]
 _GIVEN: Final = re.compile(r"(?<![^/])\d+(?![^/.])|[0-9a-f]{8}[0-9a-f-]*")
 """Parts of a key that no policy names: numbers and drawn ids."""
 _RIGHTS_MAX: Final = 10_000
-"""Beyond it the least recently used right is forgotten."""
+"""Beyond it the least recently used right goes."""
 
 RENEWED_EVERY_S: Final = 5.0
 """The time between two readings of refused credentials."""
@@ -40,7 +40,7 @@ class _Refused:
 
 
 class Refusals:
-    """The rights that one store or table allowed and refuses."""
+    """The rights that a store or table allowed and refuses."""
 
     def __init__(self, place: str, clock: Clock, timeout: timedelta = REFUSAL_TIMEOUT) -> None:
         self._place = place
@@ -51,12 +51,12 @@ class Refusals:
 
     @property
     def refusing_s(self) -> float:
-        """The time for which something allowed before has been refused, or 0. Thread-safe."""
+        """The seconds for which an allowed right has been refused, or 0. Thread-safe."""
         now_s = self._clock.monotonic_s()
         return max((now_s - one.since_s for one in list(self._refused.values()) if not self._is_over(one, now_s)), default=0.0)
 
     async def around(self, verb: str, key: str, run: Callable[[], Awaitable[T]]) -> T:
-        """Carry out a call. Raises `AccessRefused` or `AccessLost` for refusals of what was allowed before."""
+        """Raises `AccessRefused` or `AccessLost` for refusals of what was allowed before."""
         try:
             answer = await run()
         except PermissionDenied as error:
@@ -100,7 +100,7 @@ class Refusals:
         )
 
     def _is_over(self, refused: _Refused, now_s: float) -> bool:
-        """Another refusal is of another occasion, as this one was not met for so long."""
+        """Another refusal is of another occasion: this one is too old."""
         return now_s - refused.last_s > self._timeout_s
 
 
@@ -109,7 +109,7 @@ def right_of(verb: str, key: str) -> Right:
 
 
 class TolerantStore(StoreWrapper):
-    """A store whose refusals of what it allowed before are passing faults for a while."""
+    """A store whose refusals of allowed rights are passing faults for a while."""
 
     def __init__(self, inner: ObjectStore, refusals: Refusals) -> None:
         super().__init__(inner)

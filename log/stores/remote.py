@@ -45,9 +45,8 @@ _LIST_CHUNK = 1000
 class RemoteStore:
     """Objects under a prefix of a bucket, made by `open_store`.
 
-    ``reader`` retries passing faults. ``writer`` tries once, as a hidden second try could meet its own first one and report a
-    conflict. A big conditional write that loses may break its connection: `StoreUnavailable`, outcome unknown. An interrupted
-    `put_large` may leave hidden parts, for a lifecycle rule of the bucket.
+    ``reader`` retries passing faults, ``writer`` tries once. A big conditional write that loses may break its connection: `StoreUnavailable`, outcome
+    unknown. An interrupted `put_large` may leave hidden parts, for a lifecycle rule of the bucket.
 
     Network threads do not survive a fork: in a child every call raises `ForkedError`.
     """
@@ -61,7 +60,7 @@ class RemoteStore:
         runtime: Runtime,
         renew: Callable[[], tuple[Client, Client]] | None = None,
     ) -> None:
-        """``renew`` makes both clients anew once their credentials are refused."""
+        """``renew`` makes both clients anew when credentials are refused."""
         self._renew = renew
         self._renewed_s = -RENEWED_EVERY_S
         self._url = url
@@ -157,10 +156,10 @@ class RemoteStore:
             await obstore.delete_async(self._writer, key)
 
     async def clock_ms(self) -> int:
-        """The store's clock, from the Last-Modified of an object written now.
+        """The Last-Modified of an object written now.
 
-        Stores cut it to the second. The middle of that second is returned: right to half a second, plus the time of the requests.
-        Ages computed with it are between half a second too small and 1.5 s too large.
+        Stores cut it to the second. The middle of that second is returned: ages computed with it are between half a second too small and 1.5 s too
+        large, plus the requests' time.
         """
         key = f".clock/{self._runtime.new_id()}"
         await self.put(key, b"", mode=Put.REPLACE)
@@ -217,7 +216,7 @@ def _mode(mode: PutMode) -> obstore.PutMode:
 
 
 def _version(e_tag: str | None, version: str | None) -> Version:
-    """Both are kept: S3 and Azure compare the tag, Google the version (its generation)."""
+    """S3 and Azure compare the tag, Google the version (its generation)."""
     return Version(f"{e_tag or ''}\n{version}" if version else e_tag or "")
 
 
@@ -226,7 +225,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _just_below(prefix: str, folder: str) -> str | None:
-    """A name below all keys that start with ``prefix``. Rare keys between the two are filtered."""
+    """A name below all keys that start with ``prefix``."""
     if len(prefix) <= len(folder) + 1 or not "!" < prefix[-1] < "\x7f":
         return None
     return prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~"

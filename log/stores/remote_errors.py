@@ -1,4 +1,4 @@
-"""Translates obstore's errors by their text, as their types distinguish too little."""
+"""Translates obstore's errors by their text, as types distinguish too little."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ _Meaning: TypeAlias = tuple[type[PenstockError], str, str | None]
 def translate(
     error: BaseException, *, operation: str, object: str, bucket: str, conditional: bool = False, answered: bool = True
 ) -> PenstockError:
-    """Our error for one of obstore's.
-
-    ``answered``: this store has answered before, so a failure to fetch credentials is a passing one.
-    """
+    """Our error for obstore's. ``answered``: this store has answered before, so a failure to fetch credentials is a passing one."""
     text = str(error).partition("\n\nDebug source")[0]
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else None

@@ -17,7 +17,7 @@ class StoreCall:
     """One call of a store."""
 
     verb: str
-    """``put``, ``put_large``, ``get``, ``list``, ``delete`` or ``clock``: billed as one kind of request."""
+    """``put``, ``put_large``, ``get``, ``list``, ``delete`` or ``clock``."""
     key: str
     """Or the prefix of a list."""
     sent_bytes: int = 0
@@ -43,7 +43,7 @@ class StoreWrapper:
         return self._inner
 
     async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
-        """Carry out ``call`` by awaiting ``run()`` once, never or several times."""
+        """Carry out ``call`` by awaiting ``run()`` any number of times."""
         return await run()
 
     @property

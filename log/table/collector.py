@@ -1,7 +1,7 @@
-"""Deletes objects that nothing needs any more, never by age alone.
+"""Deletes unneeded objects, never by age alone.
 
-Table files are listed before the snapshot is read, so that a file committed meanwhile is seen as live. An old staged job is first
-closed by an entry, so that no later link can count.
+Table files are listed before the snapshot is read, so that a file committed meanwhile is seen as live. An old staged job is first closed by an entry,
+so that no later link can count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .trimmer import LogFloor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
 HeldJobs: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Returns which of these transactions' uploads to leave alone; called after they were listed."""
+"""Returns the transactions' uploads to leave alone; called after they were listed."""
 
 
 async def all_held(jobs: Collection[str]) -> Collection[str]:
@@ -48,7 +48,7 @@ class CollectionResult:
 
 
 class Collector:
-    """Collects for one topic and one table folder. Every guard is a separate method."""
+    """Collects one topic and table folder. Every guard is a method."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Collector:
         self._stood = LogFloor()
 
     def has_stood(self, floor: LogFloor) -> None:
-        """Note a floor that had stood long enough before it was raised. In a busy topic none is that old when it is read here."""
+        """Note a floor that had stood long enough before it was raised: in a busy topic none is that old when it is read."""
         self._stood = max(self._stood, floor, key=lambda one: one.number)
 
     async def collect_once(self) -> CollectionResult:
@@ -88,18 +88,18 @@ class Collector:
     # --- table files
 
     async def collect_table(self) -> int:
-        """Delete table files that no snapshot of the last days names."""
+        """Delete table files that no recent snapshot names."""
         now_ms = await self._store.clock_ms()
         listed, snapshot = await self.list_then_snapshot()
         return await delete_all(self._store, self.orphans(listed, snapshot, now_ms))
 
     async def list_then_snapshot(self) -> tuple[list[ObjectInfo], Snapshot]:
-        """The table is read last: in the other order a file committed between the two would be deleted."""
+        """The table is read last: otherwise a file committed between the two would be deleted."""
         listed = await self._store.list(f"{self._delta.root}queue=")
         return listed, await self._delta.refresh()
 
     def orphans(self, listed: Iterable[ObjectInfo], snapshot: Snapshot, now_ms: int) -> list[str]:
-        """Listed files older than any commit that can still want them, not in the table, and not lately removed from it."""
+        """Listed files older than any pending commit, neither in the table nor lately removed."""
         live = snapshot.paths  # made once: a table has thousands of files, and a LIST as many
 
         def is_orphan(info: ObjectInfo) -> bool:
@@ -127,7 +127,6 @@ class Collector:
     # --- staged jobs
 
     async def collect_jobs(self, floor: LogFloor, now_ms: int) -> tuple[int, int, int]:
-        """Collect the staged jobs: (objects deleted, jobs to close, jobs to forget)."""
         view = View(self._store, self._paths, self._runtime)
         await view.open()
         await view.catch_up()
@@ -154,12 +153,12 @@ class Collector:
         return deleted, len(old), len(forget)
 
     async def held(self, jobs: Collection[str]) -> Collection[str]:
-        """The jobs of transactions that may be committed yet, which the log alone does not have."""
+        """The jobs of transactions that may yet be committed."""
         asked = {job for job in jobs if job.startswith(TRANSACTION_JOBS)}
         return await self._held_jobs(asked) if asked else ()
 
     async def may_delete(self, job: str, state: TopicState, floor: LogFloor) -> bool:
-        """Whether no kept entry can have linked this closed job's objects: only the one that closed it can."""
+        """Whether no kept entry can have linked this closed job's objects."""
         closed_by = state.closed_jobs[job]
         if closed_by <= floor.number:
             return True

@@ -1,7 +1,7 @@
-"""Merges small consecutive files of a queue, without changing rows or their order.
+"""Merges small consecutive files of a queue.
 
-Size classes, each eight times the one below, let a row be rewritten once per class. Merged rows are proved equal by number and hash
-before a commit with ``dataChange=false``.
+By size classes, each eight times the one below, a row is rewritten once per class. Merged rows are proved equal by number and hash before a commit
+with ``dataChange=false``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .delta.snapshot import Snapshot
 TARGET_BYTES = 128 * MIB
 FAN_IN = 8
 SPAN_MS = 6 * 3600 * 1000
-"""The store time in a merged file, bounded as retention removes whole files only."""
+"""The store time in a merged file; retention removes whole files only."""
 _FILES_MAX = 64
 _SMALLEST_CLASS_BYTES = 32 * KIB
 
@@ -74,7 +74,7 @@ def plan(
 
 
 def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in: int) -> bool:
-    """Whether there are many files, none of which is most of the whole."""
+    """Whether the files are many, none of which is most of the whole."""
     if len(run) < 2 or 2 * max(file.size_bytes for file in run) > run_bytes:
         return False
     return len(run) >= fan_in or run_bytes >= target_bytes // 2
@@ -85,7 +85,6 @@ class _Merged:
     file: TableFile
     sources: tuple[TableFile, ...]
     started_s: float
-    """The beginning of the merge by the monotonic clock."""
 
 
 class Compactor:
@@ -108,12 +107,10 @@ class Compactor:
         self._target_bytes = target_bytes
         self._fan_in = fan_in
         self._merged: list[_Merged] = []
-        """Merged files whose commit may be refused for hours. They are not merged again."""
+        """Merged files, not merged again: their commit may be refused for hours."""
 
     async def compact_once(self) -> CompactionResult:
-        """Merge one run of files of every queue that has one, in one commit. A queue's error is raised once the others' are
-        committed.
-        """
+        """Merge a run of files of every queue in one commit. A queue's error is raised after the others' commit."""
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._delta.refresh()
         self._merged = [one for one in self._merged if self._is_of_use(one, snapshot)]
@@ -151,7 +148,7 @@ class Compactor:
 
 
 def sources_unchanged(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
-    """Retention or another compactor may have removed a source, with its rows."""
+    """Whether no source was removed by retention or another compactor."""
     return snapshot.paths.issuperset(file.path for file in sources)
 
 
@@ -185,7 +182,6 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
 
 
 def check_merged(data: bytes, source: RowHash, *, expected_rows: int, where: str) -> None:
-    """Raise `DataDamaged` unless a merged file holds exactly its sources' rows."""
     merged = RowHash()
     for group in range(pq.read_metadata(pa.BufferReader(data)).num_row_groups):
         merged.update(

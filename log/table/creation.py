@@ -1,4 +1,4 @@
-"""Makes the Delta table of a topic without rows, at its creation or before its first publication."""
+"""Makes a topic's Delta table without rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All upkeep of a topic's table and log, as steps of one object."""
+"""Maintains a topic's table and log by steps."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class MaintenanceOptions:
     """The intervals and sizes of maintenance."""
 
     publish_interval: DurationField = field_default(timedelta(seconds=3.6))
-    """This interval makes 95 of 100 entries visible within 5 s on S3; a longer one costs fewer requests."""
+    """The default makes 95 of 100 entries visible within 5 s on S3; longer intervals cost fewer requests."""
     quiet_interval: DurationField = field_default(timedelta(seconds=5))
-    """The interval between looks at a topic that has been silent for minutes."""
+    """The interval for a topic that has been silent for minutes."""
     upkeep_interval: DurationField = field_default(timedelta(seconds=30))
-    """The interval between rounds of compaction, retention, checkpoints and trimming."""
+    """The interval of compaction, retention, checkpoints and trimming."""
     quiet_upkeep_interval: DurationField = field_default(timedelta(minutes=10))
-    """The same while nothing is published, when only time can have made something due."""
+    """The same while nothing is published."""
     collect_interval: DurationField = field_default(timedelta(hours=1))
     commit_bytes: int = COMMIT_BYTES
     compact_target_bytes: int = TARGET_BYTES
     compact_fan_in: int = FAN_IN
     checkpoint_versions: int = CHECKPOINT_VERSIONS
     delta_log_kept: DurationField = field_default(timedelta(days=30))
-    """Bounds time travel over the table's versions, and the lag of native streams; 2 days at least."""
+    """Bounds time travel over the table, and the lag of native streams; 2 days at least."""
 
     def __post_init__(self) -> None:
         intervals = ("publish_interval", "quiet_interval", "upkeep_interval", "quiet_upkeep_interval", "collect_interval")
@@ -78,7 +78,7 @@ class MaintenanceStatistics:
     entries_trimmed: int = 0
     objects_collected: int = 0
     errors: Mapping[str, str] = field(default_factory=dict)
-    """The last errors, by step, of the steps that failed in their last round."""
+    """The last errors by step, of steps that failed in their last round."""
 
 
 async def _no_guards() -> Mapping[int, int]:
@@ -90,12 +90,11 @@ def _unwatched(step: str, result: object) -> None:
 
 
 class TopicMaintenance:
-    """Maintains the topic of ``record``. Any number of these objects at once is safe; one is enough. The table of a deleted topic
-    is emptied.
+    """Maintains the topic of ``record``. Any number at once is safe; one is enough. The table of a deleted topic is emptied.
 
-    ``append_actions`` puts closings and forgettings of staged jobs into the log. ``retention_guards`` has the offset by queue from
-    which nothing may expire (for ``guarded``). ``held_jobs`` names uploads not to be touched, by default all. ``iceberg`` lists the
-    table for Iceberg too. ``on_step`` is called with every step, and its result or error.
+    ``append_actions`` closes and forgets staged jobs. ``retention_guards`` has the offset by queue from which nothing may expire (for ``guarded``).
+    ``held_jobs`` names uploads not to be touched, by default all. ``iceberg`` lists the table for Iceberg too. ``on_step`` is called with every step,
+    and its result or error.
     """
 
     def __init__(
@@ -145,19 +144,19 @@ class TopicMaintenance:
         return self._statistics
 
     async def run_once(self) -> MaintenanceStatistics:
-        """Run every step once, publishing to the log's end. An error of one step does not keep the others from running."""
+        """Run every step once, publishing to the log's end. An error does not stop the other steps."""
         for name, step in self.steps().items():
             await self._attempt(name, step)
         return self._statistics
 
     async def run_forever(self, stop: asyncio.Event) -> None:
-        """Publish and do the upkeep until ``stop`` is set. A step with an error (`statistics`) is tried again."""
+        """Publish and maintain until ``stop`` is set. A failed step (`statistics`) is tried again."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish_forever(stop))
             group.create_task(self._keep_up_forever(stop))
 
     def steps(self) -> dict[str, Callable[[], Awaitable[object]]]:
-        """The steps by name, in order. Each may run at any time, concurrently with any other."""
+        """The steps by name, in order; each may run at any time, concurrently."""
         listed = {} if self._iceberg is None else {"iceberg": self.list_for_iceberg}
         if self.record.deleted:
             return {"publish": self.publish, "empty": self.empty, **listed, "trim": self.trim, "collect": self.collect}
@@ -219,7 +218,7 @@ class TopicMaintenance:
         return IcebergWriteResult() if self._iceberg is None else await self._iceberg.write_once(self._publisher.schema)
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint of the table when enough versions have gathered, and clean up versions before old ones."""
+        """Write a due checkpoint of the table, and clean up versions before old ones."""
         snapshot = await self._delta.refresh()
         self._statistics = replace(self._statistics, files=len(snapshot.all_files), bytes=snapshot.size_bytes)
         due = snapshot.version // self.options.checkpoint_versions
@@ -247,7 +246,7 @@ class TopicMaintenance:
         return done
 
     async def collect(self) -> CollectionResult:
-        """Delete objects that nothing needs, also those of the topic's older lives."""
+        """Delete unneeded objects, those of older lives too."""
         done = await self._collector.collect_once()
         if self._iceberg is not None:
             done = replace(done, iceberg=await collect_metadata(self._store, self._delta.root, self._runtime))

@@ -1,8 +1,7 @@
 """Copies folded entries into the topic's Delta table, each exactly once.
 
-The `txn` of a commit is the last entry whose rows it brings. A publisher folds the log from the entry that the snapshot names,
-uploads files under fresh names, and commits them only on a snapshot that still names that entry. Of two publishers one works in
-vain.
+The `txn` of a commit is the last entry whose rows it brings. A publisher folds the log from the entry that the snapshot names, and commits fresh
+files only on a snapshot that still names it. Of two publishers one works in vain.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ from .delta.table_schema import is_of_schema, table_form, table_update
 COMMIT_BYTES = 64 * MIB
 """The size of the entries of one commit."""
 FILE_BYTES_MAX = 64 * MIB
-"""A larger file is closed, so that memory stays bounded."""
 QUIET_ENTRIES = 64
-"""Entries without rows that gather, so that an idle topic's table does not change."""
+"""The rowless entries that gather before an idle topic's table changes."""
 _UPLOADS_AT_ONCE = 8
 
 
@@ -55,7 +53,7 @@ class PublishResult:
     """The result of one round."""
 
     entries: int = 0
-    """0: nothing to do, or another publisher was faster."""
+    """0: nothing to do, or another publisher won."""
     rows: int = 0
     files: int = 0
     bytes: int = 0
@@ -66,7 +64,7 @@ class PublishResult:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The entries for one commit: those after ``start``, up to ``after``."""
+    """The entries after ``start`` up to ``after``, for one commit."""
 
     start: int
     bases: tuple[int, ...]
@@ -87,7 +85,6 @@ class _Uploaded:
     lost: Mapping[str, int]
     """The `txn` values of offsets that no file has."""
     started_s: float
-    """The beginning of the work by the monotonic clock."""
     caught_up: bool
 
     @property
@@ -121,7 +118,7 @@ class Publisher:
         self._view: View | None = None
         self._arrivals: Arrivals | None = None
         self._uploaded: _Uploaded | None = None
-        """The last round's upload, not to be made again: its commit may be refused for hours."""
+        """The last round's upload, kept as its commit may be refused for hours."""
 
     @property
     def schema(self) -> TopicSchema | None:
@@ -155,7 +152,7 @@ class Publisher:
         )
 
     async def _again(self) -> _Uploaded | None:
-        """The upload of an earlier round, if it may still be committed."""
+        """The earlier round's upload, if it may still be committed."""
         uploaded = self._uploaded
         if uploaded is None or not self._delta.is_in_time(uploaded.started_s):
             self._uploaded = None
@@ -163,7 +160,7 @@ class Publisher:
         return replace(uploaded, on=await self._delta.refresh(), caught_up=False)
 
     async def _prepare(self) -> _Uploaded | PublishResult:
-        """Fold the next entries and upload their rows, or return a result when there is nothing to commit."""
+        """Fold the next entries and upload their rows; a result when there is nothing to commit."""
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._table() if self._view is None else self._delta.snapshot
         if snapshot is None:
@@ -189,7 +186,7 @@ class Publisher:
         return _Uploaded(work, arrivals, snapshot, tuple(copied), lost, started_s, caught_up)
 
     def may_commit(self, snapshot: Snapshot, start: int) -> bool:
-        """Whether the table still ends where this work begins; if not, its rows are already there."""
+        """Whether the table still ends where this work begins."""
         return snapshot.published == start
 
     # --- the table's end, and the log behind it
@@ -198,7 +195,7 @@ class Publisher:
         return await open_table(self._store, self._paths, self._record, self._runtime, self._delta, cache=self._cache)
 
     async def _read_on(self, snapshot: Snapshot) -> bool:
-        """Fold on until a commit is full. Returns whether nothing follows it."""
+        """Fold until a commit is full. Returns whether nothing follows."""
         if self._view is None or self._arrivals is None or self._arrivals.before.entry != snapshot.published:
             self._view, self._arrivals = await self._open_view(snapshot)
         view, arrivals = self._view, self._arrivals
@@ -230,7 +227,7 @@ class Publisher:
     # --- rows to files
 
     async def _upload(self, work: _Work) -> tuple[list[CopiedFile], dict[str, int]]:
-        """Returns one file or more per queue, and the lost offsets as `txn` values."""
+        """The files, and lost offsets as `txn` values."""
         expected: Counter[int] = Counter()
         for run in (run for folded, _ in work.entries for run in runs_of(folded)):
             expected[run.queue] += run.count
@@ -276,7 +273,7 @@ class Publisher:
 
 
 def _update(snapshot: Snapshot, state: TopicState, files: Sequence[TableFile]) -> tuple[Action, ...]:
-    """The actions that the table lacks for rows of this state's schema."""
+    """The actions that the table lacks for this state's schema."""
     if snapshot.metadata is None or snapshot.protocol is None:
         return ()
     version = 0 if state.schema is None else state.schema.version
@@ -288,14 +285,14 @@ def _update(snapshot: Snapshot, state: TopicState, files: Sequence[TableFile]) -
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A file being written, and a hash of the log's rows for it."""
+    """A file being written, and a hash of its rows in the log."""
 
     segment: SegmentWriter
     rows: RowHash
 
 
 class _Writers:
-    """Open files, one per queue. A large one is closed and the next begun."""
+    """Open files, one per queue."""
 
     def __init__(self, expected: Mapping[int, int], value: pa.DataType | None, bloom: Collection[str]) -> None:
         self._bloom = bloom
@@ -328,10 +325,7 @@ class _Writers:
 
 
 def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:
-    """The ranges (first, limit) between ``base`` and ``end`` without these ascending offsets.
-
-    Raises `DataDamaged` for offsets outside: of rows that the table already has, or that were never given out.
-    """
+    """The ranges (first, limit) between ``base`` and ``end`` without these ascending offsets. Raises `DataDamaged` for offsets outside."""
     if len(offsets) and (offsets[0] < base or offsets[-1] >= end):
         raise DataDamaged("log and table disagree on where a queue ends", expected=(base, end), observed=(offsets[0], offsets[-1]))
     edges = np.concatenate(([base - 1], offsets, [end]))

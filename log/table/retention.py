@@ -14,7 +14,7 @@ from .delta.delta_log import DeltaLog
 from .delta.segments import TableFile
 
 GUARDED = timedelta(days=14)
-"""The extra time for which messages can be kept for consumers that still need them."""
+"""The extra time for messages that consumers still need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class RetentionPolicy:
 def expired(
     files: Sequence[TableFile], policy: RetentionPolicy, *, now_ms: int, guard: int | None = None, guarded: timedelta = GUARDED
 ) -> Sequence[TableFile]:
-    """The oldest files of a queue, in offset order, that it need not keep.
+    """A queue's oldest files, in offset order, that may go.
 
-    A file goes when its newest row was stored, and the file itself made, longer ago than ``policy.age``, or while the queue holds
-    more than ``policy.size_bytes``; a queue always keeps its newest file. A file with an offset at or above ``guard`` stays, and so
-    does everything after it, unless it is older than ``guarded``.
+    A file goes when its newest row was stored, and the file made, longer ago than ``policy.age``, or while the queue holds more than
+    ``policy.size_bytes``. The newest file stays. A file with an offset at or above ``guard``, and all files after it, stay unless older than
+    ``guarded``.
     """
     surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
     oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)
@@ -53,7 +53,7 @@ def expired(
 
 
 def _stored_until_ms(file: TableFile) -> int:
-    """The latest time at which its rows came. After a silence of days store times lag, as they move by one day an entry."""
+    """The latest store time of its rows; after days of silence store times lag, as they move by one day an entry."""
     return max(file.store_last_ms, file.modified_ms)
 
 
@@ -66,10 +66,9 @@ async def retain_once(
     guards: Mapping[int, int] | None = None,
     guarded: timedelta = GUARDED,
 ) -> int:
-    """Remove expired files in one commit of nothing else. Returns the number of rows.
+    """Remove expired files in one commit. Returns the number of rows.
 
-    ``guards`` has by queue the offset from which nothing younger than ``guarded`` may go. The files stay on the store for 7 days,
-    for readers of older snapshots.
+    ``guards`` has by queue the offset from which nothing younger than ``guarded`` may go. The files stay on the store for 7 days.
     """
     started_s = runtime.clock.monotonic_s()
     snapshot = await delta.refresh()
@@ -99,7 +98,6 @@ async def empty_table(store: ObjectStore, delta: DeltaLog, runtime: Runtime) -> 
 
 
 def removal(gone: Mapping[int, Sequence[TableFile]], now_ms: int) -> CommitContent:
-    """The commit that removes these files for good. Queues keep their positions."""
     return CommitContent(
         "DELETE",
         removes=tuple(file for files in gone.values() for file in files),

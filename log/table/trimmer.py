@@ -1,4 +1,4 @@
-"""Raises the log's floor to what is published and compared, and deletes below it once it has stood for an hour."""
+"""Raises the log's floor to what is published and compared, and deletes below a floor that stood for an hour."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TrimResult:
 
 
 class Trimmer:
-    """Trims one topic's log. Every guard is a separate method."""
+    """Trims one topic's log. Every guard is a method."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> None:
         self._store = store
@@ -47,8 +47,8 @@ class Trimmer:
     async def trim_once(self, *, published: int, compared: int, states: Mapping[int, TopicState], whole: bool) -> TrimResult:
         """Delete what may go, then raise the floor if it may be raised.
 
-        ``states`` are those of a fold up to ``compared``; only a checkpoint that equals one of them becomes the floor. ``whole``:
-        the fold passed over no entry, so that a missing checkpoint may be written from it.
+        ``states`` are those of a fold up to ``compared``; only a checkpoint that equals one becomes the floor. ``whole``: the fold passed over no
+        entry, so a missing checkpoint may be written from it.
         """
         floor = await read_floor_object(self._store, self._paths)
         now_ms = await self._store.clock_ms()
@@ -66,7 +66,7 @@ class Trimmer:
         return floor.version is None or now_ms - floor.since_ms > TRIM_GRACE_MS
 
     def bound(self, published: int, compared: int) -> int:
-        """The highest floor: what is in the table, and was found equal there."""
+        """The highest floor: published, and found equal."""
         return min(published, compared)
 
     def is_anchor(self, state: TopicState, expected: TopicState | None) -> bool:
@@ -117,7 +117,6 @@ class Trimmer:
 
 
 async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> LogFloor:
-    """The floor with its version and age. Raises `DataDamaged`."""
     try:
         stored = await store.get(paths.floor)
         return LogFloor(decode_floor(stored.data, where=paths.floor), stored.version, stored.last_modified_ms)

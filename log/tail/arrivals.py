@@ -1,4 +1,4 @@
-"""Gathers the entries that a view folds, and recovers those around which it was led."""
+"""Gathers a view's folded entries, and recovers those around which it was led."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .view import View
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Entries that a view was led around: those after ``before``, the last state known, up to ``after``."""
+    """Entries that a view was led around: those after ``before``up to ``after``."""
 
     before: TopicState
     after: TopicState
@@ -48,7 +48,7 @@ class Arrivals:
 
     @property
     def lost_entry(self) -> int:
-        """The entry to name when offsets are missing: the one that a repair names, else the one where the view was led around."""
+        """The entry to name for missing offsets: the repair's, else the one around which the view was led."""
         actions = (action for item in self._arrived if not isinstance(item, Jump) for action in item[0].header.actions)
         return next((action.lost_first for action in actions if isinstance(action, Repair)), self.before.entry + 1)
 
@@ -56,14 +56,14 @@ class Arrivals:
         return [_state_after(item) for item in self._arrived]
 
     def begin(self, before: TopicState, *, within: Jump | None = None) -> None:
-        """Start anew after ``before``, which may be an entry ``within`` the jump that brought the view here."""
+        """Start anew after ``before``, which may lie ``within`` the view's jump."""
         self.before, self.size_bytes = before, 0
         self._arrived.clear()
         if within is not None:
             self._arrived.append(within)
 
     async def entries(self) -> list[tuple[FoldedEntry, bytes]]:
-        """The entries in order, those of a jump only if their rows are known for certain. May be called again."""
+        """The entries in order, those of a jump only if their rows are certain."""
         entries: list[tuple[FoldedEntry, bytes]] = []
         for item in tuple(self._arrived):
             if isinstance(item, Jump):

@@ -1,7 +1,7 @@
-"""Ways around an entry that cannot be folded, the same for every process that meets it.
+"""Ways around an entry that cannot be folded, the same in every process.
 
-First, the process's own state may be the wrong one: an older checkpoint folds well. Second, a later checkpoint may be confirmed by
-the entry after it, or end the log. Third, a later entry may be a repair, which carries the whole state. Otherwise the fold stops.
+First, an older checkpoint may fold well: the own state was wrong. Second, a later checkpoint may be confirmed by the entry after it, or end the log.
+Third, a later entry may be a repair. Otherwise the fold stops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Resumption:
 
 
 async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, damage: DataDamaged) -> Resumption:
-    """A state at or after entry ``number``, which could not be folded. Raises ``damage`` when there is none."""
+    """A state at or after entry ``number``, which could not be folded. Raises ``damage``."""
     for checkpoint in await _checkpoints(store, paths, below=number):
         state = await _fold_up_to(store, paths, checkpoint, number)
         if state is not None:
@@ -55,11 +55,7 @@ async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) ->
 
 
 def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
-    """The ascending numbers that can belong to a log that is known up to ``after``.
-
-    A log has gaps only where objects were lost. An object far behind a gap is foreign: taken for the log's end, it would make a
-    process look for every entry before it.
-    """
+    """The ascending numbers that can belong to a log known up to ``after``. An object far behind a gap is foreign."""
     found: list[int] = []
     last = after
     for number in numbers:
@@ -91,7 +87,7 @@ async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: TopicState, 
 
 
 async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[TopicState]:
-    """The newest good checkpoints below an entry, then the empty state when the log has its first entry."""
+    """The newest good checkpoints below an entry, then the empty state of an untrimmed log."""
     states: list[TopicState] = []
     for number in reversed(await _checkpoint_numbers(store, paths)):
         if number >= below:
@@ -105,7 +101,7 @@ async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> 
 
 
 async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: TopicState) -> bool:
-    """Whether the entry after a checkpoint confirms it, or is missing: then every new process starts here."""
+    """Whether the entry after a checkpoint confirms it, or is missing."""
     following = await read_header_at(store, paths, checkpoint.entry + 1)
     if following is not None:
         return following.state_digest == checkpoint.digest

@@ -39,7 +39,7 @@ class RowRange:
     count: int
     first_row: int
     key: str | None
-    """The staged object, relative to the topic's root; None: the entry itself."""
+    """The staged object, from the topic's root; None: the entry itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class EntryRows:
     """The rows that an entry brought."""
 
     table: pa.Table
-    """The rows with `MESSAGE_SCHEMA`, by queue and offset, and with a schema ``value`` as it is stored."""
+    """The rows with `MESSAGE_SCHEMA`, by queue and offset, with ``value`` as stored."""
     lost: tuple[LostRange, ...]
 
 
@@ -69,7 +69,7 @@ def runs_of(folded: FoldedEntry, *, queues: Collection[int] | None = None) -> li
 
 
 def _runs_in_order(folded: FoldedEntry, queues: Collection[int] | None) -> list[RowRange]:
-    """Accepted runs by batch; the offsets of each queue rise."""
+    """Accepted runs by batch, in offset order within each queue."""
     return [
         RowRange(queue, first_offset + done, count, row, key)
         for batch, verdict, places in _places(folded)
@@ -87,10 +87,9 @@ async def entry_pieces(
     *,
     queues: Collection[int] | None = None,
 ) -> AsyncIterator[EntryRows]:
-    """The rows of an entry, file by file, so that a large entry need not be in memory as a whole. Offsets rise within each queue.
+    """The rows of an entry, file by file, without the whole entry in memory. Offsets rise within each queue.
 
-    A staged object that is missing or damaged costs its own rows only, named in ``lost``. Raises `DataDamaged` when the entry
-    itself cannot be read.
+    A missing or damaged staged object costs its own rows only, named in ``lost``. Raises `DataDamaged` when the entry itself cannot be read.
     """
     staged = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
     inline: pa.Table | None = None
@@ -107,7 +106,7 @@ async def entry_pieces(
 async def staged_parts(
     store: ObjectStore, paths: TopicPaths, folded: FoldedEntry, *, queues: Collection[int] | None = None
 ) -> dict[str, bytes | None]:
-    """The staged objects that hold rows of an entry that fits into memory; None for a missing one."""
+    """The staged objects with rows of an entry; None for a missing one."""
     keys = sorted({run.key for run in _runs_in_order(folded, queues) if run.key is not None})
     at_once = asyncio.Semaphore(_FETCHED_AT_ONCE)
 
@@ -132,9 +131,8 @@ def decode_entry(
     *,
     queues: Collection[int] | None = None,
 ) -> EntryRows:
-    """All rows of an entry. ``parts`` is what `staged_parts` gave for the same queues.
-
-    This is heavy: run it off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
+    """All rows of an entry; ``parts`` are of `staged_parts` for the same queues. Heavy: run it off the event loop. Raises `DataDamaged` when the
+    entry itself cannot be read.
     """
     runs = runs_of(folded, queues=queues)
     files: dict[str | None, pa.Table | str] = {
@@ -152,7 +150,6 @@ def _assemble(
     paths: TopicPaths, folded: FoldedEntry, runs: list[RowRange], files: Mapping[str | None, pa.Table | str]
 ) -> EntryRows:
     places: list[tuple[str | None, int, int]] = []
-    """(file, first row, row behind the last), as few as possible."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     lost: list[LostRange] = []
     queues = {key: rows.column("queue").to_numpy() for key, rows in files.items() if not isinstance(rows, str)}
@@ -180,7 +177,7 @@ def _assemble(
 
 
 def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
-    """The reason why a run's rows are not in their file, which has rows of these queues."""
+    """The reason why a run's rows are not in their file."""
     if run.first_row + run.count > len(queues):
         return "it has fewer rows than its footer says"
     ours = queues[run.first_row : run.first_row + run.count] == run.queue
@@ -214,10 +211,10 @@ def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str, *
 
 
 def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None) -> pa.Table:
-    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked: it proves nothing about their content, which the
-    writer chose. With ``schema``, the topic's after the rows, they have ``value`` as it is stored.
+    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. With ``schema``, the topic's after the rows, they have ``value``
+    as stored.
 
-    Raises `DataDamaged` for other columns or types, for invalid text, and for times that no clock shows.
+    Raises `DataDamaged` for other columns or types, invalid text, and impossible times.
     """
     stored = None if schema is None else schema.stored_arrow
     rows = read_rows(data, where=where, schema=with_value(LOG_SCHEMA, stored))
@@ -241,7 +238,7 @@ def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None)
 
 
 def _places(folded: FoldedEntry) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
-    """The accepted batches with their offsets and, if inline, the first row of each queue in the entry."""
+    """The accepted batches with their offsets and, if inline, each queue's first row in the entry."""
     inline = inline_places(folded.header)
     for position, (batch, verdict) in enumerate(zip(folded.header.batches, folded.verdicts, strict=True)):
         if not isinstance(verdict, VoidReason):
@@ -249,7 +246,7 @@ def _places(folded: FoldedEntry) -> Iterator[tuple[Batch, Mapping[int, int], Map
 
 
 def inline_places(header: Header) -> dict[int, dict[int, int]]:
-    """The first row, in the entry, of each queue of each inline batch. Rows are sorted by queue, then by the batch's position."""
+    """Each queue's first row, in the entry, of each inline batch; rows are sorted by queue, then batch."""
     places: dict[int, dict[int, int]] = {position: {} for position in header.inline}
     row = 0
     for queue in sorted({queue for position in places for queue in header.batches[position].rows}):
@@ -264,7 +261,7 @@ def inline_places(header: Header) -> dict[int, dict[int, int]]:
 def _batch_runs(
     batch: Batch, offsets: Mapping[int, int], places: Mapping[int, int]
 ) -> Iterator[tuple[int, int, int, int, int, str | None]]:
-    """(queue, the batch's first offset in it, rows of it before this run, rows, first row in the file, file) of each run."""
+    """(queue, the batch's first offset in it, its rows before the run, rows, first row in the file, file) of each run."""
     if not batch.parts:
         for queue, count in batch.rows.items():
             yield queue, offsets[queue], 0, count, places[queue], None

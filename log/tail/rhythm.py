@@ -1,4 +1,4 @@
-"""Estimates how often entries come. Nothing depends on the estimate being right."""
+"""Estimates how often entries come. Correctness does not depend on the estimate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHARE = 0.25
 
 
 class Rhythm:
-    """The interval between the last entries, a geometric mean: it follows quickly when a silence ends."""
+    """The interval between the last entries, a geometric mean, which follows quickly when a silence ends."""
 
     def __init__(self) -> None:
         self._last_ms = 0
@@ -25,9 +25,9 @@ class Rhythm:
             self._interval_ms = max(self._interval_ms, now_ms - self._last_ms)
 
     def expected(self, now_ms: int) -> int:
-        """The entries that should have come since the last one."""
+        """The entries due since the last one."""
         return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms) if self._last_ms else 0
 
     def next_s(self, now_ms: int) -> float:
-        """Seconds until the next entry is expected; negative when it is late."""
+        """Seconds until the next entry is due; negative when late."""
         return (self._last_ms + self._interval_ms + _VISIBLE_MS - now_ms) / 1000

@@ -1,8 +1,7 @@
-"""Recovers what can still be read around damage: entries whose verdicts no fold gives any more.
+"""Recovers readable entries around damage, whose verdicts no fold gives.
 
-An entry whose footer is whole folds exactly. After an entry that is lost altogether, an entry's batches are proved to be all
-accepted where the next known offset base of every queue it touches has moved by exactly its rows. After a repair entries fold
-exactly again.
+An entry with a whole footer folds exactly. After a wholly lost entry, an entry's batches are proved accepted where the next known offset base of
+every queue it touches has moved by exactly its rows. After a repair entries fold exactly again.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class SalvagedEntry:
 
 
 async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int, *, expect_many: bool = False) -> None:
-    """Fold on up to entry ``known``, which existed: an entry missing before it is damage, not the log's end.
+    """Fold on up to entry ``known``: an entry missing before it is damage, not the log's end.
 
-    ``expect_many`` fetches entries behind it too. Raises what `View.step` raises. Led around damage, the view may end up beyond.
+    Around damage, the view may end up beyond. ``expect_many`` fetches later entries too. Raises as `View.step`.
     """
     await view.catch_up(until=known, expect_many=expect_many)
     while (number := view.state.entry + 1) <= known:
@@ -68,17 +67,14 @@ async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Sa
 
 
 async def salvage(store: ObjectStore, paths: TopicPaths, before: TopicState, after: TopicState) -> list[tuple[FoldedEntry, bytes]]:
-    """The entries between two states whose rows are known for certain, in order, with their bytes.
-
-    Batches whose rows are damaged have no offsets, as if void.
-    """
+    """The entries between two states whose rows are certain, in order. Batches with damaged rows have no offsets, as if void."""
     numbers = [number for number in await entry_numbers(store, paths, after=before.entry) if number <= after.entry]
     found = {number: remains for number in numbers if (remains := await read_remains(store, paths, number)) is not None}
     return [(_readable_part(one, found[one.number]), found[one.number].data) for one in _known_folds(before, after, found)]
 
 
 def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[FoldedEntry]) -> tuple[tuple[int, int, int], ...]:
-    """(queue, first offset, exclusive limit) of rows that were given out between two states and are in no salvaged entry."""
+    """(queue, first offset, exclusive limit) of rows given out between two states and in no salvaged entry."""
     runs: dict[int, list[RowRange]] = {}
     for folded in salvaged:
         for run in runs_of(folded):
@@ -96,7 +92,7 @@ def lost_between(before: TopicState, after: TopicState, salvaged: Iterable[Folde
 
 
 def exact_folds(state: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
-    """Fold as far as footers reach, and again from every later repair."""
+    """Fold as far as footers reach, and on from every later repair."""
     for number, remains in sorted(found.items()):
         if number == state.entry + 1 or _is_repair(remains.header):
             try:
@@ -112,7 +108,7 @@ def _is_repair(header: Header) -> bool:
 
 
 def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, SalvagedEntry]) -> Iterator[FoldedEntry]:
-    """The entries that fold exactly, and those whose batches were all accepted, as later bases show."""
+    """The entries that fold exactly, and those whose batches were all accepted, by later bases."""
     exact = {folded.number: folded for folded in exact_folds(before, found)}
     headers = [remains.header for _, remains in sorted(found.items())]
     state = before
@@ -128,9 +124,7 @@ def _known_folds(before: TopicState, after: TopicState, found: Mapping[int, Salv
 
 
 def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
-    """Whether every queue that ``header`` touches has moved by all its rows until its next known base, by batches that are
-    distinguishable.
-    """
+    """Whether every queue of ``header`` has moved by all its rows until its next known base."""
     for queue, base in header.bases.items():
         total = sum(batch.rows.get(queue, 0) for batch in header.batches)
         known = next((h.bases[queue] for h in following if queue in h.bases), ends[queue] if queue < len(ends) else -1)

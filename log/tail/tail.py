@@ -1,4 +1,4 @@
-"""The shared end of a topic's log in one process: one view that appends, polls, and wakes tasks that wait for entries."""
+"""The shared end of a topic's log in one process, for appends, polls and waiting tasks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
 _DIGESTS = 1_024
 _PATIENCE_MARGINS = 4
-"""A patient poller looks this part of its patience after an entry is due, and again after the same time."""
+"""A patient poller probes this part of its patience after an entry is due, and again after the same time."""
 
 
 class Tail:
-    """A `View` that stays at the end of the log, reopens by itself when it was trimmed past, and polls while a task waits.
+    """A `View` at the end of the log that reopens when it was trimmed past, and polls while a task waits.
 
     Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry.
     """
@@ -46,11 +46,11 @@ class Tail:
         self._paths = paths
         self._runtime = runtime
         self._digests: OrderedDict[int, str] = OrderedDict()
-        """Digests after recent entries, except the last, as the following entries state them."""
+        """Digests after recent entries, as the following entries state them."""
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
         self.poll_patience_s = 0.0
-        """The longest time without a probe for an entry that is not expected yet. 0: a probe is sent at once."""
+        """The longest time without a probe for an entry that is not due. 0: a probe at once."""
         self.cache = EntryCache()
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
@@ -71,9 +71,7 @@ class Tail:
         return self.state.digest if entry == self.state.entry else self._digests.get(entry)
 
     async def digest_after(self, entry: int) -> str | None:
-        """The digest of the state after an entry that is not above `state`. None where the next entry was trimmed, repaired or
-        damaged. Raises `StoreUnavailable`.
-        """
+        """The digest of the state after a folded entry. None where the next entry was trimmed, repaired or damaged. Raises `StoreUnavailable`."""
         known = self.known_digest(entry)
         if known is not None:
             return known
@@ -104,7 +102,7 @@ class Tail:
             await self.reopen()
 
     async def reopen(self) -> None:
-        """Start again from the newest checkpoint. Listeners hear of the jump before anything else."""
+        """Start again from the newest checkpoint; listeners hear of the jump first."""
         while True:
             before = self.view.state.entry
             await self.view.open()
@@ -117,7 +115,6 @@ class Tail:
             return
 
     async def wait_past(self, entry: int) -> None:
-        """Raises the error that made reading the log impossible."""
         self._waiters += 1
         try:
             while self.state.entry <= entry:

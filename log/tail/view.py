@@ -1,11 +1,9 @@
 """One process's view of a topic's log: the fold up to some entry, and how long it may be trusted.
 
-An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last
-proof. An answer that comes when the proof is too old counts only after a later read of the floor (docs/0001, "Views age"). Reading
-an entry is no proof: the deletions behind the floor may be near.
+An absent key proves the tail only while the key cannot have been trimmed. An answer that comes when the view's last proof is too old counts only
+after a later read of the floor (docs/0001, "Views age"). Reading an entry is no proof: deletions may be near.
 
-A proof is about the entry at which the view stands: if another task has moved the view, an answer about the former entry does not
-count.
+A proof is about the entry at which the view stands: once the view has moved, an answer about the former entry does not count.
 """
 
 from __future__ import annotations
@@ -30,10 +28,7 @@ from .rhythm import Rhythm
 
 
 class EntryCache:
-    """The bytes of recently read entries, shared by all views of a topic in this process.
-
-    Only answers that count, by the proof of the view that asked, are put in. They stay true.
-    """
+    """The bytes of recent entries, shared by all views of a topic in this process. Only proved answers are put in."""
 
     def __init__(self, size_bytes_max: int = 32 * MIB) -> None:
         self._entries: OrderedDict[int, bytes] = OrderedDict()
@@ -66,10 +61,9 @@ async def read_floor(store: ObjectStore, paths: TopicPaths) -> int:
 
 
 class View:
-    """A fold that moves forward entry by entry.
+    """A fold that moves entry by entry.
 
-    ``on_fold`` is called for every folded entry, ``on_jump`` each time that entries were passed over: the view had aged below the
-    floor, or was led around a damaged entry.
+    ``on_fold`` is called for every folded entry, ``on_jump`` when entries were passed over: the view aged below the floor, or was led around damage.
     """
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, cache: EntryCache | None = None) -> None:
@@ -80,19 +74,18 @@ class View:
         self._proof_s = float("-inf")
         self.state = TopicState()
         self._highest = 0
-        """The highest entry seen to exist. A missing entry below it is lost, and not the tail."""
+        """The highest entry seen. A missing entry below is lost, not the tail."""
         self._last_bytes = 1
         self.rhythm = Rhythm()
         self.skipped = False
-        """Whether this fold ever passed an entry over; then it writes no checkpoints."""
+        """Whether this fold passed over an entry; then it writes no checkpoints."""
         self.on_fold: Callable[[FoldedEntry, bytes], None] | None = None
         self.on_jump: Callable[[TopicState], None] | None = None
 
     async def open(self, *, at_most: int | None = None, suits: Callable[[TopicState], bool] | None = None) -> None:
-        """Start from the newest good checkpoint, or from the newest whose number is at most ``at_most``.
+        """Start from the newest good checkpoint up to ``at_most``.
 
-        With ``suits``, start from the last later checkpoint whose state suits, if there is one. No state after an unsuitable one
-        may suit.
+        With ``suits``, start from the last later checkpoint that suits; no state after an unsuitable one may suit.
 
         Raises `ViewLost` when ``at_most`` lies below the floor, and `DataDamaged` without a readable checkpoint.
         """
@@ -142,7 +135,7 @@ class View:
         ) from worst
 
     async def _last_that(self, suits: Callable[[TopicState], bool], numbers: list[int]) -> TopicState | None:
-        """The state of the last checkpoint that suits, by bisection. An unreadable checkpoint does not suit."""
+        """The state of the last suitable checkpoint, by bisection. Unreadable ones do not suit."""
         last, low, high = None, 0, len(numbers)
         while low < high:
             middle = (low + high) // 2
@@ -211,7 +204,7 @@ class View:
         return self._clock.monotonic_s() - self._proof_s > VIEW_AGE_MAX_S
 
     async def confirm(self, v: int) -> None:
-        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be trusted."""
+        """Raise `ViewLost` unless a fresh answer about entry ``v + 1`` can be trusted."""
         if not self.is_aged:
             return
         now_s = self._clock.monotonic_s()
@@ -231,9 +224,7 @@ class View:
             self._proof_s = max(self._proof_s, sent_s)
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
-        """Fold all entries, or all up to entry ``until``. Far behind, or with ``expect_many``, the view fetches entries side by
-        side.
-        """
+        """Fold all entries, or up to ``until``; far behind, or with ``expect_many``, side by side."""
         fetched = _FAR_BEHIND_ENTRIES if expect_many else 0
         looks = 0
         while until is None or self.state.entry < until:
@@ -298,4 +289,3 @@ _PREFETCH_ENTRIES = 64
 _LOOKS_MAX = 3
 _GUESSED_ENTRIES_MAX = 16
 _AHEAD_BYTES_MAX = 16 * MIB
-"""The limit of bytes fetched ahead, less than the cache holds."""

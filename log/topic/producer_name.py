@@ -14,7 +14,7 @@ from .topics import Topic
 
 OPENING_ATTEMPTS_MAX = 5
 OWN_PREFIX = "%"
-"""The prefix of producers' names that no application may take."""
+"""The prefix of Penstock's own producers' names."""
 
 
 def check_producer_name(name: str | None) -> None:
@@ -32,10 +32,9 @@ def check_producer_name(name: str | None) -> None:
 async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
     """The epoch and the last sequence of a fresh opening.
 
-    An opening whose outcome is unknown is tried again with the same write id, of which only one counts: under another id an earlier
-    try that comes late would fence its own producer.
+    After an unknown outcome the same write id is tried again: under another, a late earlier try would fence its own producer.
 
-    In another routing ``generation`` the name is not opened (`TopicDeleted`).
+    Raises `TopicDeleted` in another routing ``generation``.
     """
     last: UnknownOutcome | None = None
     opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
@@ -65,5 +64,5 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
 
 
 def is_spent(opening: Opening, state: TopicState) -> bool:
-    """Whether an opening is in the log and its epoch cannot be known any more: it is never accepted again."""
+    """Whether an opening is in the log and its epoch cannot be known any more."""
     return was_accepted(opening, state.openings) and as_accepted(opening, state) is None

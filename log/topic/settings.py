@@ -49,29 +49,28 @@ RETENTION_BYTES_MAX = 2**60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicSettings:
-    """The settings of a topic. Only retention, limits and ``iceberg`` can be changed after its creation; its schema evolves."""
+    """A topic's settings. Only retention, limits and ``iceberg`` can be changed; the schema evolves."""
 
     message_type: MessageType = MessageType.NORMAL
     queues: int = QUEUES_DEFAULT
     """Fixed at creation. One queue gives a global order."""
     retention: OptionalDurationField = field_default(RETENTION_DEFAULT)
-    """The time for which messages are kept after they were stored; None: for ever."""
+    """The time for which messages are kept; None: for ever."""
     retention_bytes: int | None = None
-    """The bytes of table files that a queue keeps at most; None: any number."""
+    """The most bytes of table files of a queue; None: any number."""
     limits: TopicLimits = field(default_factory=TopicLimits)
     iceberg: bool = False
-    """Whether maintenance lists the table's files in Iceberg's metadata too; it needs `pip install 'penstock[iceberg]'`."""
+    """Whether maintenance lists the table in Iceberg's metadata too; needs `pip install 'penstock[iceberg]'`."""
     schema: TopicSchema | None = None
-    """The first version of the schema of a typed topic: ``schema_of_source(…)`` makes it."""
+    """The first version of a typed topic's schema, by ``schema_of_source(…)``."""
     message_group: str | None = None
-    """The field, by its path in the first version, whose text is the message group. None: the sender gives it."""
+    """The field, by its path in the first version, that is the message group. None: the sender gives it."""
     tag: str | None = None
     """The same for the tag."""
     keys: tuple[str, ...] = ()
     """The same for the keys."""
     bloom: tuple[str, ...] = ()
-    """The fields, by their paths in the first version, with a Bloom filter in each file of the table, for queries of few of many
-    values."""
+    """The fields, by their paths in the first version, with a Bloom filter in each table file, for queries of few of many values."""
 
     def __post_init__(self) -> None:
         check_flag("iceberg", self.iceberg, operation="topic settings")
@@ -121,7 +120,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicRecord:
-    """The content of ``topic.json``: settings, and the topic's life."""
+    """The content of ``topic.json``: settings and the topic's life."""
 
     settings: TopicSettings
     incarnation: str = field(repr=False)
@@ -133,7 +132,7 @@ class TopicRecord:
     created_ms: int = 0
     deleted: bool = False
     of: str = field(default="", repr=False)
-    """The incarnation of the topic whose timer log this is."""
+    """The incarnation of a timer log's topic."""
     write_id: str = field(default="", repr=False)
     """Fresh for every write, as equal bytes have equal versions."""
 

@@ -1,7 +1,7 @@
 """The timer log of a topic of type DELAY: a second topic beside it, in which messages wait for their delivery time.
 
-``%TIMER%orders``, of ``orders``, has one queue, so its offsets are the order of sending. Its record names its topic's incarnation,
-so a message never comes out in a later topic of the same name.
+It has one queue, so its offsets are the order of sending. Its record names its topic's incarnation, so no message comes out in a later topic of the
+name.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .settings import TopicRecord, TopicSettings
 from .topics import create_topic, delete_topic
 
 TIMER_LOG_SETTINGS = TopicSettings(queues=1, retention=timedelta(days=3))
-"""The topic's own settings limit what may be sent. Messages that wait longer than the retention are in runs by then (docs/0013)."""
+"""The topic's settings limit what is sent. Messages that wait longer than the retention are in runs by then (docs/0013)."""
 
 
 def check_own(topic: str, *, operation: str) -> None:
-    """Raise `InvalidArgument` for a timer log, which Penstock itself makes, writes and deletes."""
+    """Raise `InvalidArgument` for a timer log, which Penstock itself writes."""
     if isinstance(topic, str) and is_timer_log(topic):
         raise InvalidArgument(
             "this is a topic's timer log, which comes, is written and goes with its topic",
@@ -35,7 +35,7 @@ def check_own(topic: str, *, operation: str) -> None:
 
 
 def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
-    """Raise `InvalidArgument` for settings other than those with which the first dead letter makes the queue."""
+    """Raise `InvalidArgument` for settings other than a dead letter's."""
     check_topic_name(name)
     if name.startswith(DLQ_PREFIX) and (settings.message_type, settings.queues) != (MessageType.NORMAL, 1):
         raise InvalidArgument(
@@ -48,7 +48,7 @@ def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
 
 
 def check_delay_topic_name(name: str) -> None:
-    """Raise unless a topic of type DELAY can have this name: its timer log needs a valid one, too."""
+    """Raise unless a topic of type DELAY, and so its timer log, can have this name."""
     check_topic_name(name)
     longest = TOPIC_NAME_CHARS_MAX - len(TIMER_PREFIX)
     if len(name) > longest:
@@ -64,9 +64,8 @@ def delays(record: TopicRecord) -> bool:
 
 
 async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> TopicRecord:
-    """The record of the timer log of the topic's present life, made if it is missing. That of an earlier life is deleted.
-
-    Raises `TopicNotFound` when there is no such topic of type DELAY.
+    """The record of the timer log of the topic's present life, made if missing; an earlier life's is deleted. Raises `TopicNotFound` without such a
+    topic of type DELAY.
     """
     name = timer_log_name(topic)
     while True:
@@ -91,7 +90,7 @@ async def end_timer_log(store: ObjectStore, runtime: Runtime, record: TopicRecor
 
 
 async def end_orphan(store: ObjectStore, runtime: Runtime, topic: str) -> bool:
-    """Delete the timer log of a topic that is gone, or was made anew."""
+    """Delete the timer log of a topic that is gone or was remade."""
     try:
         check_delay_topic_name(topic)
     except CallError:

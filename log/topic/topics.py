@@ -66,33 +66,30 @@ class Topic:
         self.record = record
         self.tail = tail
         self.store_times: dict[tuple[int, int], datetime] = {}
-        """The times of single messages that were read, by queue and offset."""
+        """The times of single messages, by queue and offset."""
         self._beside: dict[Callable[[Topic], object], object] = {}
         self._pace = pace
         self._appender: Appender | None = None
         self._life: int | None = None
         self.evolving = asyncio.Lock()
-        """Held while this process evolves the schema: one entry may carry all actions that it has waiting."""
+        """Held while this process evolves the schema, as one entry may carry all its actions."""
 
     def beside(self, make: Callable[[Topic], T]) -> T:
-        """The result of ``make``, made once for all users of the topic: parts of which this layer knows nothing."""
+        """The result of ``make``, made once for all users of the topic."""
         if make not in self._beside:
             self._beside[make] = make(self)
         return cast("T", self._beside[make])
 
     @property
     def life(self) -> int:
-        """The entry that created this topic. A later life of the name has a higher one.
-
-        It stays so when the log has gone on to a later topic.
-        """
+        """The entry that created this topic, also when the log has gone on to a later life, whose entry is higher."""
         return self.tail.state.created_entry if self._life is None else self._life
 
     def note_life(self) -> None:
         self._life = self.tail.state.created_entry
 
     def note_altered(self, record: TopicRecord) -> None:
-        """Use a record that was altered, unless it is of a later topic of the same name."""
+        """Use an altered record, unless it is of a later topic of the name."""
         if record.incarnation == self.record.incarnation:
             self.record = record
 
@@ -103,7 +100,7 @@ class Topic:
 
     @property
     def schema(self) -> TopicSchema:
-        """The schema, as far as this process has read. Raises `InvalidArgument` for a topic without one, and `TopicDeleted`."""
+        """The schema as far as read. Raises `InvalidArgument` for a topic without one, and `TopicDeleted`."""
         if not self.is_current:
             raise TopicDeleted(
                 "the topic was deleted",
@@ -126,13 +123,12 @@ class Topic:
 
     @property
     def appender(self) -> Appender:
-        """The appender. Raises `ReadOnlyError` unless the topic was opened for writing."""
+        """Raises `ReadOnlyError` unless the topic was opened for writing."""
         if self._appender is None:
             raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
         return self._appender
 
     async def allow_writing(self) -> None:
-        """Open the topic for writing too. The caller has checked the store."""
         if self._appender is None:
             self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
             await self._appender.write_missing_checkpoint()
@@ -158,15 +154,13 @@ async def append_actions(appender: Appender, runtime: Runtime, *actions: Action)
 
 
 def _prepare_arrow() -> None:
-    """Let Arrow import pandas, which it does when it first converts anything: later that would hold up the event loop."""
+    """Let Arrow import pandas now: later that would hold up the event loop."""
     pa.array([0])
 
 
 async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
-    """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong
-    together.
-
-    If the lake may be written, a creation or deletion that a crash interrupted is finished.
+    """Open a topic and fold its log up to the end. A writable one also finishes an interrupted creation or deletion. Raises `TopicNotFound`, or
+    `DataDamaged` when record and log do not belong together.
     """
     paths = TopicPaths.of(name)
     found = await read_record(store, paths)
@@ -208,10 +202,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
 
 
 async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, of: str = "") -> TopicRecord:
-    """Create a topic. The same call again does nothing; other settings raise `TopicExists`.
-
-    With ``of`` the topic is a timer log of this incarnation of its topic.
-    """
+    """Create a topic. The same call again does nothing; other settings raise `TopicExists`. ``of``: the incarnation whose timer log it is."""
     paths = TopicPaths.of(name)
     while True:
         found = await read_record(store, paths)
@@ -251,10 +242,7 @@ def created(record: TopicRecord) -> Created:
 
 
 async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, asked: TopicSettings) -> bool:
-    """Whether a topic has the settings asked for. Its schema may be any of its versions: earlier programs go on.
-
-    Raises `TopicExists` with the difference where it is none of them.
-    """
+    """Whether a topic has these settings, with the schema in any of its versions. Raises `TopicExists` with the difference."""
     stands = record.settings
     if _without_schema(stands) != _without_schema(asked):
         return False
@@ -275,7 +263,7 @@ async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, r
 
 
 def _of_fields(settings: TopicSettings, known: Callable[[str], object] = str) -> tuple[object, ...]:
-    """The settings that name fields. ``known`` gives what a field is known by, whatever its name."""
+    """The settings that name fields, by what is ``known`` of each."""
     group, tag = (None if path is None else known(path) for path in (settings.message_group, settings.tag))
     return group, tag, [known(path) for path in settings.keys], {known(path) for path in settings.bloom}
 
@@ -303,11 +291,9 @@ async def evolve_topic(
     retire: Collection[str] = (),
     dry_run: bool = False,
 ) -> TopicSchema:
-    """Make the schema of a topic that is open for writing the next version, and return it: the present one where nothing changes. A
-    ``dry_run`` needs no writing.
+    """Evolve the schema of a topic open for writing (``dry_run``: or reading), and return the version, the present one where nothing changes.
 
-    Of two evolutions at once one comes first, and the other is judged again. Raises `InvalidArgument`, naming the field, for a
-    change that is not allowed.
+    Of two evolutions at once the later is judged again. Raises `InvalidArgument`, naming the field, for a refused change.
     """
     async with topic.evolving:
         return await _evolved(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
@@ -354,7 +340,7 @@ def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
-    """Change retention, retention_bytes, limits or iceberg, from the next opening of the topic on."""
+    """Change retention, retention_bytes, limits or iceberg, from the topic's next opening."""
     unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg"})
     if unknown:
         raise InvalidArgument(
@@ -374,9 +360,8 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
 
 
 async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:
-    """End a topic, or ``only`` this incarnation of it. Returns its record.
-
-    Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one.
+    """End a topic, or ``only`` this incarnation of it. Returns its record. The log keeps a ``deleted`` entry, so that no paused process takes a later
+    topic of the name for this one.
     """
     topic = await open_topic(store, runtime, name, writable=True)
     try:
@@ -394,10 +379,7 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only:
 
 
 async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
-    """Write a record. Returns whether it is in place, and not another's.
-
-    A write that the store did not confirm is read back by its write id.
-    """
+    """Write a record. Returns whether it, and not another's, is in place; an unconfirmed write is read back by its write id."""
     record, backoff = replace(record, write_id=runtime.new_id()), Backoff(_PAUSE_S)
     while True:
         try:

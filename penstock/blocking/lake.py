@@ -421,7 +421,7 @@ class Lake(LakeFace[AsyncLake]):
 
     @property
     def read_only(self) -> bool:
-        """Whether the lake was opened never to be written to."""
+        """Whether the lake refuses writes."""
         return self._core.read_only
 
     @property
@@ -434,7 +434,7 @@ class Lake(LakeFace[AsyncLake]):
         return self._portal.run(lambda: self._core.alter_topic(name, **changes))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its messages. A new topic of the name may follow at once. Maintenance removes the objects."""
+        """Delete a topic with all its messages; maintenance removes the objects. A new topic of the name may follow at once."""
         self._portal.run(lambda: self._core.delete_topic(name))
 
     def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
@@ -452,15 +452,14 @@ class Lake(LakeFace[AsyncLake]):
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 
-        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point),
-        NOT NULL relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths).
-        Producers with an earlier version go on. Raises `InvalidArgument`, naming the field, for any other change, and for a topic
-        without a schema. ``dry_run`` changes nothing.
+        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL relaxed,
+        fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Producers with an earlier version go on.
+        Raises `InvalidArgument`, naming the field, for any other change, and for a topic without a schema.
         """
         return self._portal.run(lambda: self._core.evolve_topic(name, schema, rename=rename, retire=retire, dry_run=dry_run))
 
     def topic_schema(self, name: str) -> TopicSchema | None:
-        """The present schema of a topic; None for a topic without one."""
+        """The present schema of a topic."""
         return self._portal.run(lambda: self._core.topic_schema(name))
 
     def schema_history(self, name: str) -> tuple[SchemaVersion, ...]:
@@ -472,7 +471,7 @@ class Lake(LakeFace[AsyncLake]):
         return self._core.producer_statistics()
 
     def reader(self, topic: str) -> Reader:
-        """Open a reader of any queue, from any place, without a consumer group. Raises `TopicNotFound`."""
+        """Open a reader. Raises `TopicNotFound`."""
         return Reader(self._portal.run(lambda: self._core.reader(topic)), self._portal)
 
     def describe_topic(self, name: str) -> TopicDescription:

@@ -45,7 +45,7 @@ class Producer(ProducerFace[AsyncProducer]):
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence known to be accepted under this name, -1 for none. An application goes on after it."""
+        """The last sequence known to be accepted under this name, -1 for none."""
         return self._core.last_sequence
 
     def statistics(self) -> ProducerStatistics:
@@ -55,12 +55,11 @@ class Producer(ProducerFace[AsyncProducer]):
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once. The receipt resolves when the message is durable.
 
-        ``queue`` replaces the routing. ``sequence``, for named producers, makes the send idempotent across restarts. It must rise
-        from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a duplicate:
-        acknowledged, but not written.
+        ``queue`` replaces the routing. ``sequence``, for named producers, makes the send idempotent across restarts. It must rise; gaps are allowed.
+        A message whose sequence was accepted before this opening is a duplicate: acknowledged, but not written.
 
-        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer
-        has ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has ended, raises
+        `ClosedError`, `FencedError` or `ProducerFailedError`.
         """
         return self._core.send(message, queue=queue, sequence=sequence)
 
@@ -99,20 +98,19 @@ class Producer(ProducerFace[AsyncProducer]):
     def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object], *, through: int | None = None) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
-        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
-        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a
-        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
+        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``, ``keys`` (list of
+        strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and ``headers``. DELAY topics also need
+        ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a topic with a schema its fields replace ``body``, and
+        rows are taken as well as messages.
 
-        ``through``, for Arrow data with sequences, is a sequence not below the last row's. It becomes `last_sequence` with the
-        batch.
+        ``through``, a sequence not below the last row's, becomes `last_sequence` with the batch of Arrow data with sequences.
 
         Raises what `send` raises, before anything is taken over.
         """
         return self._core.send_batch(data, through=through)
 
     def flush(self) -> None:
-        """Return when all that was sent before is durable. Raises its error otherwise."""
+        """Return when all that was sent before is durable. Raises its error."""
         self._portal.run(self._core.flush)
 
     def close(self) -> None:
@@ -125,7 +123,7 @@ class Producer(ProducerFace[AsyncProducer]):
 
 
 class Reader(ClosableFace[AsyncReader]):
-    """Reads the messages of a topic, old and new, without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
+    """Reads a topic's messages without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
 
     @property
     def queues(self) -> int:
@@ -134,7 +132,7 @@ class Reader(ClosableFace[AsyncReader]):
 
     @property
     def left_out(self) -> list[SkippedRange]:
-        """The offsets passed over so far by ``damaged="skip"``, by queue and offset."""
+        """The offsets passed over by ``damaged="skip"``, in order."""
         return self._core.left_out
 
     def read(
@@ -149,18 +147,17 @@ class Reader(ClosableFace[AsyncReader]):
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[pa.RecordBatch]:
-        """Read messages as Arrow batches of ``columns`` of `MESSAGE_SCHEMA`, or all; within each queue in the order of offsets. In
-        a topic with a schema they also have the struct ``value``, or those of its fields that ``columns`` names (``value.amount``).
-        Batches have the schema of the call's time, and with ``follow`` later ones as they come.
+        """Read messages as Arrow batches of ``columns`` of `MESSAGE_SCHEMA`, or all; within each queue by offset. A typed topic's also have the
+        struct ``value``, or its named fields (``value.amount``). Batches have the schema of the call's time, with ``follow`` later ones as they come.
 
-        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive, ``end``
-        exclusive. A time means the first message stored at or after it; after a silence of more than a day store timestamps lag
-        (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a condition on
-        properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive, ``end`` exclusive. A time
+        means the first message stored at or after it; after a silence of more than a day store timestamps lag (docs/0001). ``follow=True`` does not
+        end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a condition on properties such as ``price > 10 AND region = 'north'``
+        (docs/0012); both must hold.
 
-        Raises `TopicDeleted`; `OffsetOutOfRange` for an offset older than the earliest kept, also when retention overtakes the
-        reading, or beyond the next one; `DataDamaged`, naming object and offsets, for unreadable rows, after those before them.
-        ``damaged="skip"`` leaves such rows out, and `left_out` has their offsets.
+        Raises `TopicDeleted`; `OffsetOutOfRange` for an offset older than the earliest kept, also when retention overtakes the reading, or beyond the
+        next one; `DataDamaged`, naming object and offsets, for unreadable rows, after those before them. ``damaged="skip"`` leaves such rows out, and
+        `left_out` has their offsets.
         """
         return iterated(
             self._portal,
@@ -201,11 +198,11 @@ class Reader(ClosableFace[AsyncReader]):
         )
 
     def to_pandas(self, **where: Any) -> Any:
-        """All rows of `read` as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
+        """All rows of `read` as a pandas DataFrame; ``properties`` is a dict in each row."""
         return self._portal.run(lambda: self._core.to_pandas(**where))
 
     def to_polars(self, **where: Any) -> Any:
-        """All rows of `read` as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        """All rows of `read` as a Polars DataFrame. Raises `MissingDependency`."""
         return self._portal.run(lambda: self._core.to_polars(**where))
 
     def offsets(self) -> dict[int, tuple[int, int]]:
@@ -213,16 +210,13 @@ class Reader(ClosableFace[AsyncReader]):
         return self._portal.run(self._core.offsets)
 
     def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset at which reading from a position would begin now, by queue.
-
-        Raises `InvalidArgument`, and `OffsetOutOfRange` as `read`.
-        """
+        """The offset at which reading from a position would begin, by queue. Raises `InvalidArgument` and `OffsetOutOfRange`."""
         return self._portal.run(lambda: self._core.resolve(position, queues=queues))
 
     def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
     ) -> list[MessageView]:
-        """The messages that match all given values, by queue and offset. Reads little of a large topic."""
+        """The messages that match all given values, by queue and offset."""
         return self._portal.run(lambda: self._core.lookup(message_id=message_id, key=key, message_group=message_group))
 
     def lookup_arrow(self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None) -> pa.Table:

@@ -1,7 +1,7 @@
-"""Remembers the rows that this process copied from the log into the table, so that a comparison need not read the log again.
+"""Hashes of the rows that this process copied from the log into the table, so that a comparison need not read the log again.
 
-A publisher hashes the rows of every entry on the way into table files. Before the log is trimmed, these files must give the same
-hash on the store. Other processes' entries, and those before a restart, are read from the log once more.
+Before the log is trimmed, the files on the store must give the same hash. Other processes' entries, and those before a restart, are read from the log
+again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CopiedFile:
 
 @dataclass(frozen=True, slots=True)
 class CopiedCommit:
-    """One commit: the entries after ``start``, up to ``end``, all read in order."""
+    """One commit: the entries after ``start``, up to ``end``."""
 
     start: int
     start_digest: str
@@ -58,7 +58,7 @@ class Copies:
         self.states: dict[int, TopicState] = {}
 
     def note(self, before: TopicState, states: Sequence[TopicState], files: Iterable[CopiedFile]) -> None:
-        """Add a commit with the entries after ``before``, and the states after each of them."""
+        """Add a commit: the entries after ``before``, and the states after each."""
         after = states[-1]
         copied = CopiedCommit(before.entry, before.digest, after.entry, after.digest, tuple(files))
         self._commits.append(copied)
@@ -68,7 +68,7 @@ class Copies:
         remember(self.states, states)
 
     def behind(self, entry: int, digest: str, published: int) -> list[CopiedCommit]:
-        """The commits that follow this state without a gap, up to ``published``, and to about a GiB of files."""
+        """The commits that follow this state without a gap, up to ``published`` and about a GiB of files."""
         found: list[CopiedCommit] = []
         size_bytes = 0
         for copied in self._commits:
@@ -101,7 +101,7 @@ def remember(kept: dict[int, TopicState], states: Iterable[TopicState]) -> None:
 async def differences(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, files: Iterable[CopiedFile]
 ) -> list[RangeDifference]:
-    """The ranges in which the table on the store lacks copied rows, other than those that retention took."""
+    """The ranges in which the table on the store lacks copied rows that retention left."""
     queues: dict[int, list[CopiedFile]] = {}
     for one in files:
         if one.file.first_offset >= snapshot.start(one.file.queue):
@@ -117,7 +117,7 @@ async def differences(
 
 
 class _Pieces:
-    """A queue's present rows, cut at the bounds of the published files, which compaction has merged since."""
+    """A queue's present rows, cut at the bounds of the published files."""
 
     def __init__(self, copied: Sequence[CopiedFile]) -> None:
         self._copied = copied

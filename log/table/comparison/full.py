@@ -1,4 +1,4 @@
-"""Compares rows between log and table before the log's are deleted: their number, and a hash over all columns in order."""
+"""Compares log and table before the log is trimmed: the number of rows, and a hash over all columns in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROUND_BYTES = 32 * MIB
 
 
 class Comparer:
-    """Walks the log from the floor to the last published entry, without reading those of ``copies`` again."""
+    """Compares from the floor to the last published entry, without reading entries of ``copies`` again."""
 
     def __init__(
         self,
@@ -49,9 +49,8 @@ class Comparer:
         self.checkpoint_states: dict[int, TopicState] = {}
 
     async def compare_once(self, snapshot: Snapshot, floor: int) -> bool:
-        """Compare the next entries, up to 32 MiB, or a GiB of copied ones. Returns False at the end.
-
-        Raises `DataDamaged` when log and table differ.
+        """Compare the next entries, up to 32 MiB, or a GiB of copied ones. Returns False at the end. Raises `DataDamaged` when log and table
+        differ.
         """
         if self._state_digest is None or self.compared < floor:
             await self._begin(floor)
@@ -104,7 +103,7 @@ class Comparer:
         return True
 
     async def _open(self) -> tuple[View, Arrivals]:
-        """Read the log where the copies end. Raises `ViewLost` when it is not what this process published; then all of it is read."""
+        """Read the log where the copies end, or all of it where the copies are of another log (`ViewLost`)."""
         view = View(self._store, self._paths, self._runtime)
         try:
             await view.open(at_most=self.compared)
@@ -132,7 +131,7 @@ class Comparer:
 async def compare_entries(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, entries: Iterable[tuple[FoldedEntry, bytes]]
 ) -> RangeComparison:
-    """Compare these entries' rows between log and table, as far as `Agreement` does."""
+    """Compare these entries' rows with the table's, as far as `Agreement` does."""
     agreement = Agreement(store, paths, runtime, snapshot)
     for folded, data in entries:
         async for piece in entry_pieces(store, paths, runtime, folded, data):

@@ -20,7 +20,7 @@ from .row_hash import RowHash
 
 @dataclass(frozen=True, slots=True)
 class RangeDifference:
-    """Offsets on which log and table do not agree."""
+    """Offsets on which log and table disagree."""
 
     queue: int
     first_offset: int
@@ -38,10 +38,7 @@ class RangeComparison:
 
 
 class Agreement:
-    """Compares given rows of the log with the table's.
-
-    Rows that retention took, rows that the table names as lost, and offsets that are not given are not compared.
-    """
+    """Compares given rows of the log with the table's, but for expired rows and those that the table names as lost."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot) -> None:
         self._store = store

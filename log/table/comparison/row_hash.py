@@ -1,6 +1,6 @@
-"""A hash over rows that does not depend on their cut into batches, in log entries, table files and compactions alike.
+"""A hash over rows, independent of their cut into batches.
 
-Every column is a few streams: nulls, lengths, values. Any change of a value, of a null or of the order changes the digest.
+Any change of a value, a null or the order changes the digest.
 """
 
 from __future__ import annotations
@@ -69,10 +69,8 @@ class RowHash:
 
 
 class _Sparse:
-    """Hashes a column that files may lack, or whose type may be wider or narrower.
-
-    A missing field equals NULL in all rows, and an integer of 32 bits one of 64. Streams of no field have a space in their names,
-    as a field may be called ``at``.
+    """Hashes a column that files may lack, or whose type may be wider or narrower. A missing field equals NULL in all rows, and an integer of 32 bits
+    one of 64.
     """
 
     def __init__(self, name: str, feed: Callable[[str, np.ndarray[Any, Any]], None]) -> None:
@@ -82,7 +80,6 @@ class _Sparse:
         self._below = 0
 
     def add(self, column: pa.Array, first: int) -> None:
-        """Add values, from number ``first`` of the whole on."""
         if column.null_count == len(column):
             return
         valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))

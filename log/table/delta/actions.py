@@ -1,7 +1,7 @@
-"""Delta's actions: the content of a commit of the topic's table, as JSON lines.
+"""Delta's actions: the content of a commit, as JSON lines.
 
-Small facts about queues are `txn` actions, which checkpoints keep: the last published entry, the start and end of each queue, and
-lost offsets. The table is partitioned by queue.
+Facts about queues are `txn` actions, which checkpoints keep: the last published entry, the start and end of each queue, and lost offsets. The table
+is partitioned by queue.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ class _Stats(DeltaForm, frozen=True):
 
 
 Logged: TypeAlias = TableFile | RemoveFile | Txn | Protocol | TableMetadata | CommitInfo
-"""An action of the kinds that a snapshot needs."""
 F = TypeVar("F")
 
 
@@ -171,7 +170,7 @@ def remove(file: TableFile, *, time_ms: int, data_change: bool) -> Action:
 
 
 def parse_add(fields: object, *, where: str) -> TableFile:
-    """The file of an add. Raises `ForeignObject` for another writer's."""
+    """Raises `ForeignObject` for another writer's."""
     try:
         found = converted(fields, _Add)
         stats = decoded(found.stats, _Stats)
@@ -226,9 +225,8 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
 
 
 def decode_commit(data: bytes, *, where: str) -> list[Logged]:
-    """The actions of a commit. A line ends with a line feed and nothing else.
-
-    Raises `DataDamaged`, `ForeignObject` for others' adds, or `NewerFormatError` for an unknown protocol.
+    """The actions of a commit, whose lines end with a line feed only. Raises `DataDamaged`, `ForeignObject` for others' adds, or `NewerFormatError`
+    for an unknown protocol.
     """
     try:
         lines: list[object] = [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
@@ -240,7 +238,7 @@ def decode_commit(data: bytes, *, where: str) -> list[Logged]:
 
 
 def parse_action(action: object, *, where: str) -> Iterator[Logged]:
-    """The actions in one line of a commit, or one row of a checkpoint. Raises as `decode_commit`."""
+    """Raises as `decode_commit`."""
     if not isinstance(action, dict) or not action:
         raise _no_commit(where, action)
     for kind, fields in action.items():
@@ -300,7 +298,6 @@ class CommitContent:
     removes: tuple[TableFile, ...] = ()
     txns: Mapping[str, int] | None = None
     data_change: bool = True
-    """False when the same rows are only put into other files."""
     removed_ms: int = 0
     """The store's clock, for the collector."""
 

@@ -19,7 +19,7 @@ from .table_metadata import fields_of
 
 _ROWS_MAX = 10_000_000
 _BYTES_MAX = 2048 * MIB
-"""Far above any table's unpacked checkpoint, and below a process's memory."""
+"""Above any table's unpacked checkpoint, below a process's memory."""
 _ROWS_AT_ONCE = 10_000
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -113,7 +113,7 @@ def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: st
 
 
 def _check_size(metadata: pq.FileMetaData, where: str) -> None:
-    """Refuse a small file that would unpack to more than fits into memory."""
+    """Refuse a small file that would unpack beyond memory."""
     size_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if metadata.num_rows > _ROWS_MAX or size_bytes > _BYTES_MAX:
         raise DataDamaged(
@@ -133,7 +133,7 @@ class _LastCheckpoint(msgspec.Struct):
 
 
 def decode_last_checkpoint(data: bytes) -> int | None:
-    """The version in `_last_checkpoint`. None when it makes no sense, as it is only a hint."""
+    """The version in `_last_checkpoint`, a mere hint. None: not readable."""
     try:
         return decoded(data, _LastCheckpoint).version
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

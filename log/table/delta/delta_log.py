@@ -1,8 +1,7 @@
-"""The Delta log of one topic's table: loading snapshots and committing to it.
+"""The Delta log of one topic's table: snapshots and commits.
 
-A commit is one create-if-absent of the next version's JSON, recognised by the write id in its `commitInfo`. It is given up a day
-after its work began, so that neither the collector's 48 hours nor the clean-up of old versions can meet a writer that is still
-under way.
+A commit is one create-if-absent of the next version's JSON, recognised by the write id in its `commitInfo`. It is given up a day after its work
+began, before the collector (48 hours) or the clean-up of versions can touch it.
 """
 
 from __future__ import annotations
@@ -35,20 +34,18 @@ COMMIT_LIFE_S = 24 * 3600.0
 ORPHAN_AGE_MS = 48 * HOUR_MS
 """The age above which an unreferenced table file is deleted."""
 REMOVED_KEPT_MS = 7 * DAY_MS
-"""The time on the store for removed files, for readers of older snapshots."""
+"""The time for which removed files stay, for readers of older snapshots."""
 LOG_KEPT_MS_MIN = 2 * DAY_MS
 CHECKPOINT_VERSIONS = 100
 _READ_BACKS = 4
 _HITS_IN_A_ROW = 4
-"""The versions read one by one before the others are listed and fetched side by side."""
+"""The versions read singly before the others are listed and fetched side by side."""
 _FETCHED_AT_ONCE = 16
 
 
 class DeltaLog:
-    """One process's view of a topic's table.
-
-    ``keep_removes`` keeps the files removed in the last days, which only the collector and checkpoints need: on an old table, most
-    of a snapshot.
+    """One process's view of a topic's table. ``keep_removes`` keeps the lately removed files, most of an old table's snapshot, for collector and
+    checkpoints.
     """
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, folder: str, runtime: Runtime, *, keep_removes: bool = True) -> None:
@@ -99,7 +96,7 @@ class DeltaLog:
             self._read_s = max(self._read_s, sent_s)
 
     def forget(self) -> None:
-        """Read the table from its beginning the next time, as memory and store do not fit together."""
+        """Read the table from its beginning the next time."""
         self.snapshot, self._read_s = Snapshot(self._folder), float("-inf")
 
     @property
@@ -110,7 +107,7 @@ class DeltaLog:
         return self.now_s - self._read_s < age_s
 
     def is_stale(self) -> bool:
-        """Whether the next version's JSON may have been cleaned up since, so that its key is free again."""
+        """Whether the next version's key may be free again, after a clean-up."""
         return self.now_s - self._read_s > COMMIT_LIFE_S
 
     async def has_begun(self) -> bool:
@@ -130,11 +127,10 @@ class DeltaLog:
         return await self.refresh()
 
     async def commit(self, commit: CommitContent, *, on: Snapshot, started_s: float, before: tuple[Action, ...] = ()) -> bool:
-        """Try to make ``commit`` the version after ``on``, the snapshot on which it was decided. False: another commit has that
-        version; decide anew.
+        """Try to make ``commit`` the version after ``on``. False: another commit has that version; decide anew.
 
-        ``started_s`` is the monotonic time before ``on`` was read and before the first upload. Raises `RetryError` a day after it,
-        and `StoreUnavailable` for an unknown outcome.
+        ``started_s`` is the monotonic time before ``on`` was read and before the first upload. Raises `RetryError` a day after it, and
+        `StoreUnavailable` for an unknown outcome.
         """
         version = on.version + 1
         key = self._commit_key(version)
@@ -158,7 +154,6 @@ class DeltaLog:
         raise StoreUnavailable("the commit's outcome is unknown", operation="commit", object=key, hint="the next try finds out")
 
     def check_life(self, started_s: float) -> None:
-        """Raise `RetryError` unless a commit whose work began at ``started_s`` may still be tried."""
         if not self.is_in_time(started_s):
             raise RetryError("a commit that took over a day was given up", operation="commit", object=self.root)
 
@@ -178,7 +173,6 @@ class DeltaLog:
     # --- checkpoints and clean-up
 
     async def write_checkpoint(self) -> None:
-        """Write the current snapshot as a Delta checkpoint. Harmless when there is one."""
         if not self.keeps_removes:
             raise InternalError("a checkpoint without removes would have their files deleted under their readers")
         before_ms = await self._store.clock_ms() - REMOVED_KEPT_MS
@@ -189,7 +183,7 @@ class DeltaLog:
         await self._hint(snapshot.version, encoded[1])
 
     async def _hint(self, version: int, actions: int) -> None:
-        """Let `_last_checkpoint` name this version, unless it names a later one that exists."""
+        """Let `_last_checkpoint` name this version, unless a later one exists."""
         key = self.root + LAST_CHECKPOINT
         for _ in range(_READ_BACKS):
             mode: PutMode = Put.CREATE
@@ -219,7 +213,7 @@ class DeltaLog:
     # --- loading
 
     async def before(self, version: int) -> Snapshot:
-        """The table before a version, from the rest of the log. Raises `DataDamaged`."""
+        """The table before a version. Raises `DataDamaged`."""
         listed = [info.key for info in await self._store.list(self.root + DELTA_LOG)]
         snapshot = Snapshot(self._folder)
         checkpoints = (v for key in listed if (v := _version(key, CHECKPOINT)) is not None and v < version)
@@ -305,7 +299,6 @@ class DeltaLog:
 
 
 def version_of(key: str) -> int | None:
-    """The version at the beginning of any name in the log."""
     return parse_padded(key.rpartition("/")[2].partition(".")[0])
 
 

@@ -1,4 +1,4 @@
-"""Commits of other engines to a topic's table, at which every reader stops, and their undoing.
+"""Undoes commits of other engines to a topic's table, at which every reader stops.
 
 Penstock never commits behind one, so they are the newest versions.
 """
@@ -15,7 +15,7 @@ from .delta_log import DELTA_LOG, LAST_CHECKPOINT, DeltaLog, version_of
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommits:
-    """The newest versions of a table, none of which Penstock made."""
+    """The newest versions of a table, by other engines."""
 
     operations: dict[int, str]
     """Operation and engine by version."""
@@ -28,8 +28,8 @@ class ForeignCommits:
 
 
 async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | None:
-    """The commits of others at which readers stop, or which took files away. Raises `DataDamaged` or `NewerFormatError` if readers
-    stop at something else.
+    """The commits of others at which readers stop, or which removed files. Raises `DataDamaged` or `NewerFormatError` if readers stop at something
+    else.
     """
     try:
         await delta.refresh()
@@ -45,8 +45,8 @@ async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | 
 
 
 async def undo_foreign(store: ObjectStore, delta: DeltaLog, found: ForeignCommits) -> None:
-    """Remove these commits, the newest first, so that the rest is a table at every moment. Raises `DataDamaged` where files are
-    missing, and `RetryError` if the log has changed since.
+    """Remove these commits, the newest first, so that the rest is a table at every moment. Raises `DataDamaged` for missing files, and `RetryError`
+    if the log has changed.
     """
     if found.missing:
         raise DataDamaged(
@@ -85,7 +85,6 @@ async def _newest_of_others(store: ObjectStore, delta: DeltaLog, *, down_to: str
 
 
 def _said(commit: bytes) -> str | None:
-    """A commit's operation and engine; None for Penstock's, or an unreadable one."""
     try:
         actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
         infos = [action["commitInfo"] for action in actions if "commitInfo" in action]

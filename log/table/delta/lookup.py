@@ -1,7 +1,6 @@
-"""Looks messages up by id, key or message group, reading only row groups that Bloom filters admit.
+"""Looks messages up by id, key or message group.
 
-One block of 32 bytes of a filter is fetched per row group (Parquet's split-block filter), then the searched column, and the rest
-only if the column holds the value.
+Per row group one block of a Bloom filter is read (32 bytes), then the searched column, and the rest only if the column holds the value.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _REQUESTS_AT_ONCE = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookup:
-    """The values to look for, at least one. A message must match all."""
+    """The values to look for, all of them."""
 
     message_id: str | None = None
     key: str | None = None
@@ -47,7 +46,7 @@ class Lookup:
         return {column: value for column, value in given.items() if value is not None}
 
     def matching(self, rows: pa.RecordBatch | pa.Table) -> list[int]:
-        """The positions of matching rows; ``rows`` needs only the searched columns."""
+        """The positions of matching rows, by the searched columns."""
         found: set[int] | None = None
         for column, value in self.terms.items():
             matches = _positions(rows.column(column), value)
@@ -58,7 +57,7 @@ class Lookup:
 async def lookup(
     store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, wanted: Lookup, *, runtime: Runtime
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The matching rows, by queue and offset, with `MESSAGE_SCHEMA`. Raises `DataDamaged`."""
+    """The matching rows, by queue and offset. Raises `DataDamaged`."""
     files = [file for _, files in sorted(snapshot.files.items()) for file in files]
     for start in range(0, len(files), _REQUESTS_AT_ONCE):
         some = files[start : start + _REQUESTS_AT_ONCE]
@@ -72,7 +71,6 @@ async def lookup(
 
 
 async def candidates(store: ObjectStore, root: str, file: TableFile, wanted: Lookup) -> tuple[SegmentReader, list[int]]:
-    """A file, and its row groups that may match."""
     reader = await SegmentReader(store, root, file).open()
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
@@ -121,7 +119,6 @@ async def matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: Ru
 
 
 def _positions(column: pa.Array | pa.ChunkedArray, value: str) -> set[int]:
-    """The rows that are ``value``, or a list that holds it."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_list(array.type):
         return set(pc.indices_nonzero(pc.equal(array, value).fill_null(False)).to_pylist())

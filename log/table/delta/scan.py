@@ -22,9 +22,9 @@ from .snapshot import Snapshot
 GROUPS_AHEAD = 2
 _FILES_AHEAD = 3
 _SMALL_FILE_BYTES = 4 * MIB
-"""Up to this size a file is fetched in one request; a few such files are in memory at a time."""
+"""The largest file that is fetched in one request."""
 WHOLE_FILE_BYTES = 64 * MIB
-"""The same for upkeep, which has one or two files in memory at a time."""
+"""The same for maintenance, with one or two files in memory."""
 T = TypeVar("T")
 
 
@@ -41,13 +41,11 @@ async def scan_queue(
     whole_files: bool = False,
     groups_ahead: int = GROUPS_AHEAD,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The table's rows of ``queue`` with offsets from ``start`` to ``limit`` (exclusive), in order.
+    """The table's rows of ``queue`` with offsets from ``start`` to ``limit`` (exclusive), in order, ``groups_ahead`` row groups at a time.
 
-    ``groups_ahead`` row groups are read at a time. 1: the next is read when the last has been taken.
-
-    Batches have `MESSAGE_SCHEMA`, or only ``columns``, and ``value`` in files of typed rows; ``columns`` may name some of its
-    fields alone (``value.amount``, by stored names). Missing offsets (expired, lost or not published yet) are no error. Raises
-    `DataDamaged`, and `ObjectMissing` when the snapshot is more than 7 days old and a file of it was collected.
+    Batches have `MESSAGE_SCHEMA`, or only ``columns``, and ``value`` in files of typed rows; ``columns`` may name some of its fields alone
+    (``value.amount``, by stored names). Missing offsets are no error. Raises `DataDamaged`, and `ObjectMissing` for a collected file of a snapshot
+    more than 7 days old.
     """
     runtime = runtime or Runtime()
     needed = None if columns is None else [*([] if "offset" in columns else ["offset"]), *columns]
@@ -78,7 +76,6 @@ async def scan_queue(
 async def _ahead(
     work: Iterable[Coroutine[Any, Any, T]] | AsyncIterable[Coroutine[Any, Any, T]], count: int
 ) -> AsyncGenerator[T, None]:
-    """The results in order, with up to ``count`` under way."""
     running: deque[asyncio.Task[T]] = deque()
     try:
         async with aclosing(_each(work)) as coroutines:

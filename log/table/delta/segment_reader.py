@@ -1,4 +1,4 @@
-"""Reads one table file by ranges: the footer first, then only the row groups and columns needed."""
+"""Reads one table file by ranges: the footer, then the needed row groups and columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOOTER_GUESS_BYTES = 32 * KIB
 
 
 class SegmentReader:
-    """An open table file. Pages are checked against their checksums, the footer against its seal."""
+    """An open table file. Checksums guard its pages, the seal its footer."""
 
     def __init__(self, store: ObjectStore, root: str, file: TableFile) -> None:
         self.file = file
@@ -74,7 +74,7 @@ class SegmentReader:
         return self.metadata.num_row_groups
 
     def bounds(self, group: int, column: str) -> tuple[int, int]:
-        """The least and greatest ``offset`` or ``store_timestamp`` (microseconds) of a row group. Raises `DataDamaged`."""
+        """Least and greatest ``offset`` or ``store_timestamp`` (microseconds) of a row group. Raises `DataDamaged`."""
         place = self._columns([column])[0]
         statistics = self.metadata.row_group(group).column(place).statistics
         if statistics is None or not statistics.has_min_max:
@@ -82,7 +82,7 @@ class SegmentReader:
         return statistics.min_raw, statistics.max_raw
 
     async def fetch_group(self, group: int, columns: Sequence[str] | None = None) -> None:
-        """Fetch a row group's pages, in as few requests as the places of its columns allow."""
+        """Fetch a row group's pages in as few requests as possible."""
         chunks = sorted(self._chunk(group, place) for place in self._columns(self._present(columns)))
         joined: list[tuple[int, int]] = []
         for start, limit in chunks:
@@ -130,7 +130,6 @@ class SegmentReader:
         self._spans = _Spans()
 
     async def read_bytes(self, start: int, limit: int) -> bytes:
-        """Bytes from memory or else from the store; not kept."""
         if self._spans.has(start, limit):
             return self._spans.read(start, limit)
         return await self._store.get_range(self.key, start, limit)
@@ -158,7 +157,7 @@ class SegmentReader:
 
 
 def is_table_file(schema: pa.Schema) -> bool:
-    """Whether the columns are those of a topic's table, whatever ``value`` has."""
+    """Whether the columns are those of a topic's table."""
     value = value_type(schema)
     return (value is None or pa.types.is_struct(value)) and fits_file(schema, with_value(MESSAGE_SCHEMA, value))
 

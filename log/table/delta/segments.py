@@ -22,9 +22,9 @@ from ...paths import padded
 
 SEGMENT_KEY = "penstock.segment"
 ROW_GROUP_BYTES = 16 * MIB
-"""Arrow data; a reader holds a few row groups at a time."""
+"""Arrow data; readers hold a few row groups."""
 LOOKUP_COLUMNS = {"message_id": "message_id", "message_group": "message_group", "keys": "keys.list.element"}
-"""Columns with Bloom filters, and their names inside a Parquet file."""
+"""Columns with Bloom filters, and their Parquet paths."""
 _BLOOM_FALSE_POSITIVES = 0.05
 _STATISTICS = ["offset", "store_timestamp"]
 _DICTIONARIES = ["queue", "message_group", "tag", "producer"]
@@ -48,7 +48,6 @@ class TableFile:
     modified_ms: int = 0
     """Rises with every commit, as native streams start in this order."""
     more_columns: tuple[str, ...] = ()
-    """Columns that not all files have: ``key``, ``headers``, ``value``."""
 
 
 def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> str:
@@ -57,17 +56,12 @@ def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> 
 
 
 class SegmentWriter:
-    """Builds one file in memory from rows in offset order.
-
-    Bloom filters are sized for the ids and groups of a full row group, and for the keys of the first one.
-    """
+    """Builds one file in memory from rows in offset order."""
 
     def __init__(
         self, *, rows_expected: int, value: pa.DataType | None = None, rare: Collection[str] = (), bloom: Collection[str] = ()
     ) -> None:
-        """``value`` is the type of the column of typed rows, ``rare`` the file's columns of `RARE`, ``bloom`` the fields with Bloom
-        filters, by their paths in ``value``.
-        """
+        """``value`` is the type of the column of typed rows, ``rare`` the columns of `RARE`, ``bloom`` the paths in ``value`` with Bloom filters."""
         self._bloom = {f"{VALUE}.{path}" for path in bloom}
         self._schema = with_value(
             pa.schema([field for field in MESSAGE_SCHEMA if field.name in rare or field.name not in RARE]), value
@@ -85,7 +79,7 @@ class SegmentWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Without rows that wait for their row group to fill."""
+        """Without rows of an unfinished row group."""
         return int(self._sink.tell())
 
     def takes(self, rows: pa.Table) -> bool:
@@ -111,7 +105,7 @@ class SegmentWriter:
                     self._flush()
 
     def close(self, fresh_id: str) -> tuple[TableFile, bytes]:
-        """The finished file. Raises `InternalError` when its rows are not in offset order."""
+        """The finished file. Raises `InternalError` for rows out of order."""
         self._flush()
         if self._writer is None:
             raise InternalError("a table file without rows")
@@ -170,7 +164,6 @@ class SegmentWriter:
 
 
 def _value_leaves(schema: pa.Schema, *, texts: bool = False) -> list[str]:
-    """The plain fields of typed rows outside of lists and maps."""
     kind = value_type(schema)
     return [] if kind is None else [path for path, leaf in _leaves(kind, VALUE) if not texts or pa.types.is_string(leaf)]
 

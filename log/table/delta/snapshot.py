@@ -23,7 +23,7 @@ class Snapshot:
     """Files in offset order."""
     txns: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Removed files with their time by the store's clock, until checkpoints forget them. Readers keep none."""
+    """Removed files with their time by the store's clock. Readers keep none."""
     time_ms: int = 0
     """The time of the newest commit; the next one's is later."""
 
@@ -43,7 +43,7 @@ class Snapshot:
         return self.txns.get(end_txn(queue), 0)
 
     def lost(self, queue: int) -> list[tuple[int, int]]:
-        """The ranges (first, limit) whose rows were lost before publication."""
+        """The ranges (first, limit) of rows lost before publication."""
         named = ((parse_lost(app_id), limit) for app_id, limit in self.txns.items())
         return sorted((place[1], limit) for place, limit in named if place is not None and place[0] == queue)
 

@@ -22,7 +22,7 @@ class DeltaForm(Struct, frozen=True, rename="camel"):
 
 
 class Protocol(DeltaForm, frozen=True):
-    """The protocol versions, and from (3, 7) on the features, that a reader and a writer must know."""
+    """The versions, and from (3, 7) on the features, that a reader and a writer must know."""
 
     min_reader_version: Int64
     min_writer_version: Int64
@@ -38,7 +38,7 @@ class TableFormat(DeltaForm, frozen=True):
 
 
 class TableMetadata(DeltaForm, frozen=True):
-    """A table's metadata. Penstock keeps values that others have set."""
+    """A table's metadata, with values that others have set."""
 
     id: str
     schema_string: str
@@ -59,10 +59,8 @@ PLAIN = Protocol(1, 2)
 
 
 def with_features(*features: str) -> Protocol:
-    """The least protocol that requires these features.
-
-    Column mapping is named as well, although (2, 5) implies it: delta-rs reads a table of (2, 5) as if it had none, and finds NULL
-    in renamed fields, but refuses an unknown feature.
+    """The least protocol that requires these features. Column mapping is named too, as delta-rs ignores it in (2, 5) and finds NULL in renamed
+    fields, but refuses an unknown feature.
     """
     if not features:
         return PLAIN
@@ -89,7 +87,7 @@ def check_protocol(found: Protocol, *, where: str) -> None:
 
 
 def joined(found: Protocol, wanted: Protocol) -> Protocol:
-    """A protocol that requires all of both: ``found`` itself where that is enough."""
+    """A protocol that requires all of both."""
     if _needed(wanted) <= _needed(found) and wanted.min_reader_version <= found.min_reader_version:
         return found
     return with_features(*(_needed(found) | _needed(wanted)))

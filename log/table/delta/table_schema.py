@@ -1,8 +1,7 @@
 """The form of a topic's table for Delta's readers: columns, properties and protocol.
 
-Parquet files have every field under its stored name, which never changes. While each field in use has that name, and no time is
-without zone, the protocol is (1, 2), which everything that speaks Delta reads. A rename, or another use of a retired field's name,
-brings column mapping by name for good.
+Files have every field under its stored name, which never changes. While each field in use has that name, and every time a zone, the protocol is (1,
+2). A rename, or reuse of a retired field's name, brings column mapping by name for good.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from .table_metadata import (
 )
 
 VERSION_PROPERTY = "penstock.schemaVersion"
-"""The property with the version of the topic's schema, if it has one."""
+"""The property with the version of the topic's schema."""
 MAPPING_PROPERTY = "delta.columnMapping.mode"
 MAX_ID_PROPERTY = "delta.columnMapping.maxColumnId"
 _ID, _PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
@@ -59,7 +58,6 @@ _KINDS = {
     PrimitiveType.INT: "integer",
     PrimitiveType.BIGINT: "long",
 }
-"""Types with another name in Delta than in SQL."""
 _HEADER = StructType(
     (
         Field("key", PrimitiveType.STRING, id=_HEADER_PARTS_ID + 1, stored_name="key"),
@@ -82,7 +80,7 @@ _MESSAGE_COLUMNS = _message_columns()
 
 @dataclass(frozen=True)
 class TableForm:
-    """The form of a table for one version of the topic's schema."""
+    """The table's form for one version of the topic's schema."""
 
     columns: tuple[Field, ...]
     version: int
@@ -120,7 +118,7 @@ def table_form(schema: TopicSchema | None) -> TableForm:
 
 
 def _moved(field: Field) -> Field:
-    """A field's numbers as a part of the column `value`."""
+    """A field with the numbers of a part of the column `value`."""
     parts = tuple(_moved(part) for part in parts_of(field.type))
     return replace(field, id=_VALUE_ID + field.id, type=with_parts(field.type, parts))
 
@@ -129,7 +127,7 @@ UNTYPED = table_form(None)
 
 
 def is_of_schema(found: TableMetadata, version: int) -> bool:
-    """Whether a table has what this version of the schema needs (0: no schema), or a later one."""
+    """Whether a table has what this version of the schema needs (0: no schema)."""
     return _version(found) >= version
 
 
@@ -138,10 +136,10 @@ def _version(found: TableMetadata) -> int:
 
 
 def table_update(found: TableMetadata, found_protocol: Protocol, wanted: TableForm) -> tuple[Action, ...]:
-    """The actions that a table lacks to be read right with files of the form ``wanted``.
+    """The actions that a table lacks for files of the form ``wanted``.
 
-    A table of a later version stays as it is. Settings of others stay: the name, the description, properties, and comments of
-    columns. A protocol is never lowered, and column mapping never ends. Raises `DataDamaged` for an unreadable schema.
+    A table of a later version stays as it is. So do others' name, description, properties, and comments of columns. A protocol is never lowered, and
+    column mapping never ends. Raises `DataDamaged` for an unreadable schema.
     """
     if _version(found) > wanted.version:
         return ()

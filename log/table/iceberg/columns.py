@@ -1,7 +1,4 @@
-"""The table's columns in Iceberg: numbered for ever, and found in files by name.
-
-The name mapping relates names in files to numbers, also of renamed fields.
-"""
+"""The table's columns in Iceberg: numbered for ever, and found in files by name."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ MESSAGE_FIELDS = (
         14,
     ),
 )
-"""Columns of every message; older files lack the last two. Their ids never change, and none is used again."""
+"""Columns of every message; older files lack the last two. Their ids are permanent."""
 _LAST_MESSAGE_ID = 106
 QUEUE_ID, OFFSET_ID, STORE_TIMESTAMP_ID = 1, 2, 10
 
@@ -87,7 +84,7 @@ class IcebergColumns:
 
     schema_id: int
     fields: tuple[Field, ...]
-    """All fields, retired ones included, as in older files and snapshots."""
+    """All fields, retired ones included."""
     last_id: int
 
     @property
@@ -122,7 +119,7 @@ def struct_fields(fields: tuple[Field, ...]) -> list[Json]:
 
 
 def _type(type_: FieldType) -> str | Json:
-    """Nothing but the key of a map is required, as files may be older than a NOT NULL."""
+    """Only the key of a map is required, as files may be older than a NOT NULL."""
     match type_:
         case DecimalType(precision, scale):
             return f"decimal({precision}, {scale})"

@@ -19,7 +19,7 @@ _READ_AT_ONCE = 8
 
 
 class MetadataFolder:
-    """Reads the metadata of the table at ``root``, which ends with a slash."""
+    """The metadata of the table at ``root``, which ends with a slash."""
 
     def __init__(self, store: ObjectStore, root: str, runtime: Runtime) -> None:
         self._store = store

@@ -1,7 +1,6 @@
-"""Deletes Iceberg metadata that no version of the last days refers to.
+"""Deletes unused Iceberg metadata.
 
-A manifest that the table once dropped never comes back. So objects made for the version of two days ago or earlier, which that
-version does not name, are of no use.
+A dropped manifest never comes back. So objects made for the version of two days ago or earlier, which that version does not name, are of no use.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ async def collect_metadata(store: ObjectStore, root: str, runtime: Runtime) -> i
 
 
 def anchor_of(versions: Mapping[int, ObjectInfo], old_ms: int) -> int | None:
-    """The newest version at ``old_ms``: the oldest that readers may still use."""
+    """The newest version at ``old_ms``, the oldest that readers may use."""
     return max((version for version, info in versions.items() if info.last_modified_ms < old_ms), default=None)
 
 
 def leftovers(listed: Sequence[ObjectInfo], used: Collection[str], *, root: str, anchor: int) -> list[str]:
-    """The listed objects for the anchor's number or a lower one that are not among the ``used`` paths of the anchor."""
+    """The listed objects for the anchor's number or lower that are not among its ``used`` paths."""
 
     def is_left(info: ObjectInfo) -> bool:
         path = info.key.removeprefix(root)

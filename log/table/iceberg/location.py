@@ -10,7 +10,7 @@ _OPERATION = "list the table for Iceberg"
 
 
 def lake_location(url: str) -> str:
-    """The URI of the store at ``url``, without a slash at its end. Raises `NotSupported` for a place that no URI can name."""
+    """The URI for Iceberg's engines, without a final slash. Raises `NotSupported` for a place that no URI can name."""
     parts = urlsplit(url)
     path = unquote(parts.path).rstrip("/")
     if unfit := sorted({char for char in parts.netloc + path if char in "?#%"}):

@@ -23,7 +23,7 @@ _HINT = "delete the folder metadata/ of the table while no maintenance runs; the
 
 
 class ManifestStatus(IntEnum):
-    """The change by the snapshot that wrote the manifest."""
+    """The change by the manifest's own snapshot."""
 
     EXISTING = 0
     ADDED = 1

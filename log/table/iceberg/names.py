@@ -1,6 +1,6 @@
 """The names in the folder ``metadata/``, as in Iceberg's Hadoop tables.
 
-Manifests and lists begin with the version that they were made for, which gives the collector their order.
+Manifests and lists begin with their version, which orders them for the collector.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from ...format.stored_json import whole_number
 METADATA = "metadata/"
 HINT = METADATA + "version-hint.text"
 VERSION, MANIFEST = ".metadata.json", ".avro"
-"""The endings of versions, and of manifests and their lists."""
 _VERSION = re.compile(METADATA + r"v([0-9]{1,18})\.metadata\.json", re.ASCII)
 _ATTEMPT = re.compile(METADATA + r"(?:snap-)?([0-9]{1,18})-[0-9a-f]{32}(?:-m[0-9]+)?\.avro", re.ASCII)
 
@@ -22,7 +21,6 @@ def metadata_path(version: int) -> str:
 
 
 def metadata_version(path: str) -> int | None:
-    """The version in the name of a metadata object."""
     found = _VERSION.fullmatch(path)
     return None if found is None else int(found[1])
 

@@ -1,7 +1,6 @@
-"""The next version of the Iceberg table, decided from the version before it and a snapshot of the Delta table alone.
+"""Decides the next version of the Iceberg table from the version before and a Delta snapshot alone.
 
-A manifest whose files are all there is kept. Those with a removed file are written anew, together. Many small manifests are merged,
-so that a reader fetches few.
+Manifests with a removed file are written anew, together, others kept; many small ones are merged.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ MANIFEST_ENTRIES = 1000
 MANIFESTS_MERGED = 16
 """Small manifests that are merged into one."""
 SNAPSHOTS_KEPT = 10
-"""Each listed snapshot adds half a kilobyte to every publication."""
+"""Each listed snapshot adds half a kilobyte to a publication."""
 SNAPSHOT_KEPT_MS = 24 * 3600 * 1000
-"""The time in the list for a former snapshot. Its files stay for longer."""
+"""The time for which a former snapshot is listed; its files stay longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class ManifestPlan:
 
 
 def is_due(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, *, location: str, now_ms: int) -> bool:
-    """Whether the table is behind the Delta table or the topic's schema, was copied, or lists snapshots for too long."""
+    """Whether the table is behind the Delta table or the topic's schema, was copied, or lists old snapshots."""
     if listing is None:
         return True
     table = listing.table
@@ -65,7 +64,7 @@ def is_due(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColu
 
 
 def is_known(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns) -> bool:
-    """Whether the columns of all files are known. Files may be of a later version of the schema."""
+    """Whether the columns of all files are known; files may be of a later schema version."""
     if delta.metadata is None or not delta.files:
         return True
     needed = whole_number(delta.metadata.configuration.get(VERSION_PROPERTY) or "") or UNTYPED_SCHEMA
@@ -73,7 +72,7 @@ def is_known(listing: IcebergVersion | None, delta: Snapshot, columns: IcebergCo
 
 
 def needs_snapshot(listing: IcebergVersion | None, delta: Snapshot, *, location: str) -> bool:
-    """Whether the next version has a new snapshot, or only another schema or list of snapshots."""
+    """Whether the next version has a new snapshot, or only other schemas or lists."""
     return listing is None or listing.delta_version < delta.version or listing.table.location != location
 
 
@@ -138,7 +137,7 @@ def operation(added: Sequence[TableFile], removed: Sequence[ManifestEntry]) -> s
 
 
 def _spans(files: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, int, int]]:
-    """Rows, first and last offset by queue. Equal rows have equal spans, as no offset stands twice."""
+    """Rows, first and last offset by queue: equal spans mean equal rows."""
     spans: dict[int, tuple[int, int, int]] = {}
     for queue, rows, first, last in files:
         known_rows, known_first, known_last = spans.get(queue, (0, first, last))

@@ -1,7 +1,7 @@
 """Writes the Iceberg metadata of one table, behind its Delta log.
 
-A version is one create-if-absent of the next ``v<N>.metadata.json``, after its manifests. So a reader sees it whole or not at all,
-and of two writers one wins. A killed writer leaves nothing to recover.
+A version is one create-if-absent of the next ``v<N>.metadata.json``, after its manifests. So it is seen whole or not at all, one of two writers wins,
+and a killed writer leaves nothing to recover.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class IcebergWriteResult:
 
 
 class IcebergWriter:
-    """Keeps the Iceberg metadata of one table folder as new as its Delta log. Any number of writers at once is safe; one is enough.
+    """Keeps one table's Iceberg metadata as new as its Delta log. Any number of writers at once is safe; one is enough.
 
-    ``location`` is the lake's URI for its readers, by default made from the store's URL.
+    ``location`` is the lake's URI for readers (default: from the store's URL).
     """
 
     def __init__(self, store: ObjectStore, runtime: Runtime, delta: DeltaLog, *, location: str | None = None) -> None:
@@ -62,11 +62,10 @@ class IcebergWriter:
     async def write_once(self, schema: TopicSchema | None = None) -> IcebergWriteResult:
         """Bring the metadata to the newest Delta snapshot.
 
-        ``schema`` is the newest known version of the topic's schema, if any. Nothing is written while the table's files are of a
-        later version.
+        ``schema`` is the newest known version of the topic's schema. Nothing is written while files are of a later version.
 
-        Raises `MissingDependency` without fastavro, `NotSupported` for a lake that no URI can name, `ForeignObject` when another
-        engine wrote to the table, and the store's errors. May be repeated at once.
+        Raises `MissingDependency` without fastavro, `NotSupported` for a lake that no URI can name, `ForeignObject` when another engine wrote to the
+        table, and the store's errors. May be repeated at once.
         """
         async with self._lock:
             delta = await self._delta.refresh()
@@ -92,7 +91,7 @@ class IcebergWriter:
         return f"{lake}/{self._delta.root}".rstrip("/")
 
     def _is_stale(self) -> bool:
-        """Whether later versions may have been written and deleted since."""
+        """Whether later versions may have been written and cleaned up."""
         return self._delta.now_s - self._read_s > COMMIT_LIFE_S
 
     # --- a version
@@ -100,7 +99,7 @@ class IcebergWriter:
     async def _write(
         self, before: IcebergVersion | None, delta: Snapshot, columns: IcebergColumns, location: str, done: IcebergWriteResult
     ) -> IcebergWriteResult:
-        """Try to write the version after ``before``. ``_listing`` is the newest version afterwards, whoever wins."""
+        """Try to write the version after ``before``; ``_listing`` is then the newest version."""
         started_s = self._delta.now_s
         if before is not None:
             check_same_table(before, delta)
@@ -195,14 +194,14 @@ class IcebergWriter:
         )
 
     def _check_life(self, started_s: float) -> None:
-        """Raise `RetryError` when the number may have been freed since the attempt began."""
+        """Raise `RetryError` when the number may have been freed meanwhile."""
         if not self._delta.is_in_time(started_s):
             raise RetryError(
                 "a version that took over a day was given up", operation="write Iceberg metadata", object=self._delta.root
             )
 
     async def _write_hint(self) -> None:
-        """Let ``version-hint.text`` name the newest version. It never goes back."""
+        """Let ``version-hint.text`` name the newest version, never an older one."""
         if self._listing is None:
             return
         version, key = self._listing.table.version, self._delta.root + HINT
