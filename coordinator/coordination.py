@@ -25,7 +25,7 @@ _NEAR = ("memory://", "file://")
 
 
 class Coordination:
-    """The coordination of one open lake. Nothing is read or written before use.
+    """One open lake's coordination, idle before use.
 
     ``lake`` is the lake's URL, or None for a table inside the lake. ``label`` is the worker's name for people.
     """
@@ -54,7 +54,7 @@ class Coordination:
         self.watch = LeaseWatch(self.cells, runtime)
 
     async def claim(self) -> None:
-        """Check that the table is this lake's, before anything but groups is written. Raises `TableMismatch`."""
+        """Check, before the first write, that the table is this lake's. Raises `TableMismatch`."""
         await self._lake.claim()
 
     async def close(self) -> None:
@@ -78,7 +78,7 @@ def open_coordination(
     label: str = "",
     refusal_timeout: Duration = REFUSAL_TIMEOUT,
 ) -> Coordination:
-    """The coordination of the lake in ``store``, in the table of `open_table`, whose errors are raised.
+    """The coordination of the lake in ``store``, in the table of `open_table`. Raises as it does.
 
     A lease is 5 s long, or 15 s where every heartbeat is a request to a remote object store.
     """

@@ -1,4 +1,4 @@
-"""The lakes that a process has open, each with its coordination. Spark's driver and executors' Python workers open each once, by its place.
+"""The lakes that a process has open, each once, by its place.
 
     place = LakePlace.of("s3://bucket/lake")       # or a `penstock.Lake`; small, without secrets, travels to executors
     opened = lakes.open(place)                     # on the driver, and again inside a task
@@ -50,10 +50,8 @@ class LakePlace:
 
     @classmethod
     def of(cls, lake: LakeLike, *, coordination: str | None = None, read_only: bool = False) -> LakePlace:
-        """The place of a lake by URL or folder, or of an open lake, whose coordination and read-only mode are the defaults.
-
-        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake or coordination in memory, and for
-        invalid values.
+        """The place of a lake by URL or folder (made absolute), or of an open lake, whose coordination and read-only mode are the defaults. Raises
+        `InvalidArgument`, also for a lake or coordination in memory.
         """
         if isinstance(lake, str | os.PathLike):
             url = os.fspath(lake)
@@ -94,14 +92,11 @@ class OpenLake:
         self._coordination: Coordination | None = None
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run ``work()`` on the lake's event loop and wait. Raises what it raises, and `ClosedError` after `close`."""
+        """Run ``work()`` on the lake's event loop and wait. Raises its error, and `ClosedError` after `close`."""
         return self._portal.run(work)
 
     async def coordination(self) -> Coordination:
-        """The table of consumer groups, and this process's part in it, opened on first use. For use inside `run`.
-
-        A read-only lake has it too: the state of consumer groups is not part of the log.
-        """
+        """The table of consumer groups, opened on first use; for use inside `run`. A read-only lake has it too."""
         if self._coordination is None:
             label = f"spark {socket.gethostname()}/{os.getpid()}"
             at, lake = self.place.coordination, self.lake
@@ -114,7 +109,6 @@ class OpenLake:
         return not self._portal.stopped and not self._portal.forked
 
     def close(self) -> None:
-        """Release everything. Does nothing when closed, and in a forked child."""
         if not self.usable:
             return
         try:
@@ -131,10 +125,9 @@ class OpenLake:
 
 
 class OpenLakes:
-    """The lakes that this process has open, one for each place. Safe from any thread; a forked child begins with none.
+    """The open lakes, one for each place. Safe from any thread; a forked child begins with none.
 
-    Executors' workers end without notice, so nothing open here may wait in memory for being closed. Release after use what others would
-    wait for, such as a lease.
+    Spark's workers end without notice, so nothing here may wait for being closed: release leases after use.
     """
 
     def __init__(self) -> None:
@@ -143,7 +136,7 @@ class OpenLakes:
         os.register_at_fork(after_in_child=self._forget)
 
     def open(self, place: LakePlace) -> OpenLake:
-        """The lake at ``place``, shared by all callers in this process, who should not close it."""
+        """The lake at ``place``, shared by all callers, who should not close it."""
         with self._lock:
             opened = self._open.get(place)
             if opened is None or not opened.usable:
@@ -169,4 +162,3 @@ class OpenLakes:
 
 
 lakes = OpenLakes()
-"""The lakes of this process, which runs many tasks of Spark one after another."""

@@ -31,11 +31,11 @@ OnStep: TypeAlias = Callable[[str, str, object], None]
 _LOOK_S = 30.0
 """The interval between checks for an altered or deleted topic."""
 _FORGET_S = 24 * 3600.0
-"""The interval between removals of dead workers' heartbeats."""
+"""The interval between removals of dead heartbeats."""
 _TEND_S = 3600.0
-"""The interval between rounds over what timers left."""
+"""The interval of the clean-up after timers."""
 _DELETED_S = 3600.0
-"""The interval between rounds over what a deleted topic left."""
+"""The interval of the clean-up after deleted topics."""
 
 
 class LakeMaintenance:
@@ -62,10 +62,7 @@ class LakeMaintenance:
         self._collected_s: dict[str, float] = {}
 
     async def topics(self) -> Collection[str]:
-        """All topics; deleted ones may have left something. Unreadable topics are reported.
-
-        ``on_look`` is called with the living ones.
-        """
+        """All topics, deleted ones included. Unreadable topics are reported. ``on_look`` gets the living ones."""
         found, living = [], []
         for folder in await self._lake.store.list_folders(TOPICS):
             try:
@@ -86,7 +83,7 @@ class LakeMaintenance:
             await self._maintenance(name, record).run_once()
 
     async def play(self, name: str, stop: asyncio.Event) -> None:
-        """Maintain a topic until ``stop`` is set, then finish the step under way. Faults of the store are reported."""
+        """Maintain a topic until ``stop`` is set, finishing the step under way. Store faults are reported."""
         running: _Running | None = None
         try:
             while not stop.is_set():
@@ -129,7 +126,6 @@ class LakeMaintenance:
             self._on_step(name, "collect what waited", error)
 
     async def _tend_timers(self, name: str) -> None:
-        """End a timer log whose topic is gone, and remove unneeded runs."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if not is_timer_log(name) or now_s < self._tended_s.get(name, -math.inf):
             return
@@ -181,7 +177,7 @@ class _Running:
         self._task = asyncio.ensure_future(run)
 
     async def end(self) -> None:
-        """End the maintenance in order. Raises its error, which is a bug."""
+        """End the maintenance. Raises its error, which is a bug."""
         self._stop.set()
         await self._task
 

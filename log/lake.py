@@ -439,7 +439,7 @@ class LogLake:
         """Close all readers and producers (writing what was sent), topics and the store. Raises the first producer's error that was not reported
         before.
 
-        Closing again does nothing. Cancelling a call does not stop the close.
+        Concurrent calls wait for the same end; closing again does nothing. Cancelling a call does not stop the close.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())

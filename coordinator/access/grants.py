@@ -11,7 +11,7 @@ from ...log.paths import AUDIT_TOPIC, check_topic_name
 from ..groups.record import check_group_name
 
 ANY = "*"
-"""Stands for any text, only at the end of a pattern: a comparison is one step."""
+"""Stands for any text, only at the end of a pattern."""
 
 
 class Verb(StrEnum):
@@ -53,7 +53,7 @@ class Grant:
             ) from error
 
     def covers(self, verb: Verb, name: str) -> bool:
-        """Whether the grant allows this. Sending to the audit topic needs a grant of its full name."""
+        """Whether the grant allows this; the audit topic needs a grant of its full name."""
         if verb is not self.verb:
             return False
         if verb is Verb.SEND and name == AUDIT_TOPIC:

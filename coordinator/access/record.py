@@ -1,7 +1,4 @@
-"""The record of principals and roles. Pure.
-
-It is one document, so every change is one write, and two operators at once cannot each undo the other's.
-"""
+"""The record of principals and roles. Pure. It is one document, and every change one write."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ class Principal:
     """A signer of requests."""
 
     id: str
-    """Drawn anew each time a principal of the name is made: secrets of a former one do not fit."""
+    """Drawn anew for each principal of the name: a former one's secrets do not fit."""
     secrets: tuple[SealedSecret, ...]
     roles: frozenset[str] = frozenset()
     grants: frozenset[Grant] = frozenset()
@@ -70,7 +67,7 @@ class AccessChange:
     """A change of the record, without secrets, as its author stated it."""
 
     id: str
-    """Drawn for each change, so that one whose answer was lost is not made again."""
+    """Drawn for each change, so that none is made twice after a lost answer."""
     at_ms: int
     by: str
     what: str
@@ -129,9 +126,8 @@ class AccessRecord:
         return self._with(name, principal)
 
     def with_rotated(self, name: str, secret: SealedSecret, *, id: str, until_ms: int) -> AccessRecord:
-        """The record with a new secret of the principal that has this id; the former secret is valid until ``until_ms``.
-
-        Raises `PrincipalNotFound`, also when the principal was made again, and `LimitExceeded` for too many valid secrets.
+        """A new secret of the principal with this id; the former one is valid until ``until_ms``. Raises `PrincipalNotFound`, also when the principal
+        was made again, and `LimitExceeded` for too many valid secrets.
         """
         found = self.principal(name)
         if found.id != id:
@@ -159,7 +155,7 @@ class AccessRecord:
         return self._with(name, replace(found, secrets=tuple(after if one == before else one for one in found.secrets)))
 
     def without(self, name: str) -> AccessRecord:
-        """Nothing of the principal is kept. Raises `PrincipalNotFound`."""
+        """Raises `PrincipalNotFound`."""
         self.principal(name)
         return replace(self, principals={one: there for one, there in self.principals.items() if one != name})
 
@@ -184,7 +180,7 @@ class AccessRecord:
         return self._with(who, replace(found, grants=found.grants - grants, roles=found.roles - roles))
 
     def check_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> None:
-        """Raise `GrantNotFound` unless each was given exactly so: a mistyped pattern must not look revoked."""
+        """Raise `GrantNotFound` unless each was given exactly so."""
         role = role_of(who)
         has = self.roles.get(role, frozenset()) if role is not None else self.principal(who).grants
         given = frozenset() if role is not None else self.principal(who).roles
@@ -226,7 +222,7 @@ def role_of(who: str) -> str | None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise `InvalidArgument` unless this can name a principal or role in a header, between commas."""
+    """Raise `InvalidArgument` unless this can name a principal or role."""
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"bad name of a {what}",
@@ -236,7 +232,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_by(by: str) -> None:
-    """Raise `InvalidArgument` unless this can name an author in lines of logs."""
+    """Raise `InvalidArgument` unless this can name an author."""
     if not by or len(by) > BY_CHARS_MAX or not by.isprintable():
         raise InvalidArgument(
             "bad name of who makes a change",

@@ -25,13 +25,13 @@ KEEP = timedelta(hours=1)
 
 
 class AccessRegistry:
-    """The principals and roles of a lake. Every change is one write, noted in the record's history.
+    """The principals and roles of a lake. Every change is one write with a history.
 
     All methods raise `UnknownOutcome`, and what the table raises.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell, *, by: str = "unnamed") -> None:
-        """``by`` is the author in the record's history. It is not proven: the table trusts its writers."""
+        """``by`` is the author in the record's history, unproven: the table trusts its writers."""
         check_by(by)
         self._cells = cells
         self._runtime = runtime
@@ -56,9 +56,8 @@ class AccessRegistry:
         return await self._change("add", name, lambda record: record.with_added(name, principal), _listed((), roles))
 
     async def rotate(self, name: str, secret: str, keys: SealingKeys, *, keep: timedelta = KEEP) -> AccessRecord:
-        """Give a principal another secret. Former ones stay valid for ``keep`` at most.
-
-        Raises `PrincipalNotFound`, also when the principal was made again meanwhile; `InvalidArgument` and `LimitExceeded`.
+        """Give a principal another secret; former ones stay valid for ``keep`` at most. Raises `PrincipalNotFound`, also when the principal was made
+        again meanwhile; `InvalidArgument` and `LimitExceeded`.
         """
         made, now_ms = (await self.read()).principal(name).id, self._runtime.clock.wall_ms()
         sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=now_ms)
@@ -100,7 +99,7 @@ class AccessRegistry:
         return await self._change("grant", who, lambda record: record.with_granted(who, grants, roles), _listed(grants, roles))
 
     async def revoke(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
-        """Raises `PrincipalNotFound`, and `GrantNotFound` when one was never given: then nothing is changed."""
+        """Raises `PrincipalNotFound`, and `GrantNotFound` for one never given: then nothing changes."""
         grants, roles, tried = frozenset(grants), frozenset(roles), False
 
         def revoked(record: AccessRecord) -> AccessRecord:

@@ -1,7 +1,6 @@
 """Seals secrets by a key that gateways and operators have, and the table has not.
 
-HMAC needs the secret itself at the server, so a hash would not do. AES-256-GCM binds each to its principal's name and id: copied to another
-principal, it does not open.
+HMAC needs the secret at the server, so a hash would not do. AES-256-GCM binds each to its principal's name and id.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class SealingKeys:
 
     @classmethod
     def parse(cls, text: str, *, where: str) -> SealingKeys:
-        """Keys as `new_key` writes them, one a line. Raises `InvalidArgument`, which never shows the text."""
+        """Keys as `new_key` writes them, one a line. Raises `InvalidArgument` without the text."""
         keys = []
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
@@ -76,13 +75,12 @@ class SealingKeys:
         return key_id(self.keys[0])
 
     def seal(self, secret: str, *, name: str, id: str, nonce: bytes, since_ms: int) -> SealedSecret:
-        """``nonce`` must be random. Raises `InvalidArgument` or `LimitExceeded` for an invalid secret."""
         check_secret(secret)
         sealed = _aead(self.keys[0]).encrypt(nonce, secret.encode(), _bound_to(name, id))
         return SealedSecret(base64.b64encode(nonce + sealed).decode(), self.current, since_ms)
 
     def open(self, secret: SealedSecret, *, name: str, id: str) -> str:
-        """Raises `SecretNotOpened` for a secret that was sealed for another principal or by another key."""
+        """Raises `SecretNotOpened` for another principal's or key's secret."""
         key = next((one for one in self.keys if key_id(one) == secret.key), None)
         if key is None:
             raise SecretNotOpened(
@@ -104,17 +102,15 @@ class SealingKeys:
 
 
 def new_key(random_bytes: bytes) -> str:
-    """The content of a new key file, from `KEY_BYTES` random bytes."""
     return base64.b64encode(random_bytes).decode() + "\n"
 
 
 def key_id(key: bytes) -> str:
-    """A name that reveals nothing about the key."""
     return hashlib.sha256(b"penstock access key\0" + key).hexdigest()[:8]
 
 
 def check_secret(secret: str) -> None:
-    """Raise for a short secret, which can be guessed offline from one signed request."""
+    """Raise for a short secret, as one signed request lets it be guessed."""
     if not secret.isascii() or not secret.isprintable() or " " in secret:
         raise InvalidArgument("a secret must be visible ASCII characters without spaces")
     if not SECRET_CHARS_MIN <= len(secret) <= SECRET_CHARS_MAX:

@@ -1,1 +1,1 @@
-"""Cells of the coordination table: keys, numbers as bytes, and writes with a certain outcome. Their contents are other rooms'."""
+"""Cells of the coordination table: keys, numbers as bytes, and writes with a certain outcome."""

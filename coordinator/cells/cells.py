@@ -1,7 +1,7 @@
 """Writes cells with a certain outcome.
 
-A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id, and is tried
-with the same bytes on the same version, until a read shows this write or another.
+A table may lose an answer, or refuse the second try of a write that it carried out. So every write has a fresh id, and is tried with the same bytes
+on the same version, until a read shows this write or another.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ...log.stores.protocol import Conflict
 from ..tables import Cell, CellTable, CellVersion
 
 WRITE_ID_BYTES = 16
-"""The size of a stored cell's write id, which precedes its content."""
+"""The size of the write id before a stored cell's content."""
 _PAUSE_S = 0.02
 _READS_AT_ONCE = 8
 _LIST_IN_GETS = 12
 """The price of a LIST in GETs, at S3's prices."""
 _KNOWN_BYTES_MAX = 64 * MIB
-"""The most bytes of cells that are remembered."""
+"""The bytes of remembered cells."""
 _ATTEMPT_S = 3.0
-"""The timeout of one try: a store's own patience is made for large objects."""
+"""The timeout of one try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,15 @@ class Cells:
         return None if cell is None else _stored(key, cell)
 
     async def keys(self, prefix: str) -> list[str]:
-        """The sorted keys. May read the whole table: for operators only."""
+        """The sorted keys. May read the whole table."""
         return await self._table.keys(prefix)
 
     async def read_all(
         self, prefixes: Sequence[str], before: Mapping[str, StoredCell | PenstockError] | None = None
     ) -> dict[str, StoredCell | PenstockError]:
-        """All cells whose keys start with one of these prefixes; for an unreadable cell, its error.
+        """All cells with one of these prefixes; for an unreadable cell, its error.
 
-        ``before`` (default: the last result, as far as remembered) gives its own objects again for unchanged cells. Raises what the table
-        raises.
+        Unchanged cells are the objects of ``before`` (default: the last result). Raises what the table raises.
         """
         before = dict(self._known) if before is None else before
         known = {key: stored.version for key, stored in before.items() if isinstance(stored, StoredCell)}
@@ -97,9 +96,8 @@ class Cells:
         return read
 
     async def read_these(self, keys: Sequence[str], *, under: str) -> dict[str, StoredCell]:
-        """The cells that exist of these. With a prefix ``under`` that few other keys have, only changed cells are read.
-
-        Raises what the table raises, and `DataDamaged`.
+        """The existing cells of these. With a prefix ``under`` of few other keys, only changed cells are read. Raises what the table raises, and
+        `DataDamaged`.
         """
         if len(keys) > _LIST_IN_GETS and self._table.lists_cheaply:
             found = await self.read_all([under])
@@ -122,8 +120,8 @@ class Cells:
     async def write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float) -> StoredCell:
         """Replace the cell as it was read (None: no cell) by ``data``.
 
-        Raises `CellChanged` for another's write, and `UnknownOutcome` after ``deadline_s`` (monotonic clock). The write may then still be
-        carried out, until another follows. A refusal is raised only if nothing can have been carried out before it.
+        Raises `CellChanged` for another's write, and `UnknownOutcome` after ``deadline_s`` (monotonic clock): the write may still be carried out,
+        until another follows. A refusal is raised only if nothing can have been carried out.
         """
         write_id = self._runtime.new_id()
         expected = on.version if on else None
@@ -163,7 +161,7 @@ class Cells:
             await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
 
     async def drop(self, key: str, *, on: StoredCell) -> None:
-        """Remove an unneeded cell, unless it has changed. Tried once: nothing may depend on the removal."""
+        """Remove an unneeded, unchanged cell. Tried once: nothing may depend on the removal."""
         with suppress(Conflict, StoreUnavailable):
             async with _patience("delete", key):
                 await self._table.delete(key, expected=on.version)

@@ -12,7 +12,7 @@ from .cells import CellChanged, Cells, StoredCell
 WRITE_S = 10.0
 """The time after which an unanswered change is given up."""
 LONG_WRITE_S = 30.0
-"""The same for processes that can do nothing else before: players of timers, broadcasting members."""
+"""The same for players of timers and broadcasting members, which wait for it."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -35,8 +35,8 @@ class Codec(Generic[T]):
 class Document(Generic[T]):
     """The content of one cell, as this process knows it; for one task at a time.
 
-    ``absent`` stands for a missing cell. All writes raise `UnknownOutcome` when the table leaves the outcome open for ``write_s``, and what
-    table and codec raise.
+    ``absent`` stands for a missing cell. All writes raise `UnknownOutcome` when the outcome stays open for ``write_s``, and what table and codec
+    raise.
     """
 
     def __init__(self, cells: Cells, clock: Clock, key: str, codec: Codec[T], *, absent: T, write_s: float = WRITE_S) -> None:
@@ -58,7 +58,7 @@ class Document(Generic[T]):
     async def write(self, value: T, *, deadline_s: float | None = None) -> None:
         """Replace the known content, by ``deadline_s`` of the monotonic clock.
 
-        Raises `CellChanged` when another's write is there, which is then the known content. This write may have been carried out before.
+        Raises `CellChanged` for another's write, then the known content; this write may have been carried out before.
         """
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         try:
@@ -71,15 +71,15 @@ class Document(Generic[T]):
     async def change(self, change: Callable[[T], T], *, anew: bool = False) -> T:
         """Write the result of ``change`` on the present content, and return it.
 
-        After another's write ``change`` is called again, perhaps on its own result, which it must then leave unchanged. An unchanged
-        content is written only with ``anew``. Raises what ``change`` raises.
+        After another's write ``change`` is called again, perhaps on its own result, which it must leave unchanged. An unchanged content is written
+        only with ``anew``. Raises what ``change`` raises.
         """
         deadline_s = self.deadline_s()
         await self.read()
         return await self.change_known(change, anew=anew, deadline_s=deadline_s)
 
     async def change_known(self, change: Callable[[T], T], *, anew: bool = False, deadline_s: float | None = None) -> T:
-        """The same, first tried on the known content without reading."""
+        """`change`, first tried on the known content without reading."""
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         while (after := change(self.value)) != self.value or anew:
             try:

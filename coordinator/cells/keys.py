@@ -1,4 +1,4 @@
-"""The keys of the cells, by names. No key is the folder of another, and Delta readers and stores accept all characters."""
+"""The keys of the cells, by names. No key is the folder of another; Delta readers and stores accept all."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def timer_folders(topic: str) -> str:
 
 
 def timer_folder(topic: str, log_incarnation: str) -> str:
-    """The folder, in the lake, of the runs of a topic's timers."""
+    """The folder of a topic's timer runs in the lake."""
     return f"{timer_key(topic, log_incarnation)}/"
 
 

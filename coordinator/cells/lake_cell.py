@@ -27,7 +27,7 @@ def _decode(data: bytes, *, where: str) -> str | None:
 
 
 class LakeCell:
-    """The lake's name in a table outside of the lake, written with the first group.
+    """The name, in a table outside of the lake, of the table's lake, as two lakes would mix up their groups; written with the first group.
 
     ``lake=None``: the table lies in the lake, and nothing is written or read.
     """
@@ -44,7 +44,7 @@ class LakeCell:
             self._compare(await self._name().read())
 
     async def claim(self) -> None:
-        """The same, and make an unclaimed table this lake's."""
+        """`check`, and make an unclaimed table this lake's."""
         if not self._agreed:
             self._compare(await self._name().change(lambda owner: self._lake if owner is None else owner))
 

@@ -1,4 +1,4 @@
-"""Requested changes of cells: those that come during a write of their cell go into the next one together."""
+"""Changes of cells requested during a write, which go into the next one together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class Request(Generic[T, R]):
     change: Callable[[T], T]
     done: asyncio.Future[R] = field(default_factory=_future)
     refusal: PenstockError | None = None
-    """The reason why the last tried content forbids the change."""
 
     def settle(self, result: R) -> None:
-        """Answer the caller, who may have gone: by the refusal, or else by the result of the write."""
+        """Answer the caller, who may have gone: by the refusal, or the result."""
         if self.refusal is not None:
             self.fail(self.refusal)
         elif not self.done.done():
@@ -42,10 +41,7 @@ Q = TypeVar("Q", bound=Request[Any, Any])
 
 
 class SharedWrites(Generic[Q]):
-    """One write at a time for each key, of all requests since the last, in order.
-
-    ``write`` makes requests durable and settles each. Its error fails them all.
-    """
+    """One write at a time for each key, of all requests since the last, in order. ``write`` settles each; its error fails them all."""
 
     def __init__(self, write: Callable[[str, list[Q]], Awaitable[None]], *, operation: str) -> None:
         self._write = write
@@ -64,7 +60,6 @@ class SharedWrites(Generic[Q]):
         return key in self._writing
 
     async def ended(self) -> None:
-        """Wait until all writes begun have ended."""
         await asyncio.gather(*self._writing.values(), return_exceptions=True)
 
     async def _write_all(self, key: str) -> None:

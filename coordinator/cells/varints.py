@@ -26,8 +26,7 @@ def append_bytes(data: bytearray, value: bytes) -> None:
 class VarintReader:
     """Reads appended values in order, from the object ``where``.
 
-    Every method raises `DataDamaged` for bytes that are never appended, and where they end too soon. Such are numbers beyond 63 bits or
-    with superfluous bytes, counts of more than can follow, and invalid text.
+    Every method raises `DataDamaged` for missing bytes, numbers beyond 63 bits or with superfluous bytes, impossible counts, and invalid text.
     """
 
     def __init__(self, data: bytes, *, where: str | None = None) -> None:
@@ -68,7 +67,7 @@ class VarintReader:
         return self.varint(TIME_MAX_MS)
 
     def count(self, least_bytes: int = 1) -> int:
-        """The number of following things of ``least_bytes`` or more each, checked before they take memory."""
+        """The number of following things, each of ``least_bytes`` or more."""
         return self.varint(self.left // least_bytes)
 
     def sized(self) -> bytes:

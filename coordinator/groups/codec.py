@@ -162,7 +162,6 @@ def _command(form: _CommandForm) -> Command:
 
 
 def _steps(ascending: tuple[int, ...]) -> list[int]:
-    """The first number, then differences, so that thousands fit into a cell."""
     return [second - first for first, second in pairwise((0, *ascending))]
 
 

@@ -1,6 +1,6 @@
 """A consumer group's record: settings, positions, and operators' orders.
 
-It is one cell, and all that operators write: each order is one write, which owners carry out queue by queue.
+It is one cell. Each order is one write, which owners carry out queue by queue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ATTEMPTS_DEFAULT = 17
 ATTEMPTS_MAX = 1_000_000
 """The most deliveries. The default is RocketMQ's 16 retries after the first."""
 FORMER_TOPICS_MAX = 200
-"""The most topics whose queues a record remembers beyond the group's deletion."""
+"""The most topics whose queues a record remembers after the group's deletion."""
 GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
 ALL = "*"
 
@@ -83,12 +83,12 @@ def check_group_name(name: object) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupSettings:
-    """The settings of a consumer group. A member that states others gets an error that shows both."""
+    """A consumer group's settings. A member that states others gets an error with both."""
 
     delivery_order: DeliveryOrder = DeliveryOrder.ORDERLY
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_attempts: int | None = ATTEMPTS_DEFAULT
-    """The number of deliveries until the dead-letter policy applies; None for any number."""
+    """The deliveries until the dead-letter policy applies; None: any number."""
     dead_letter_policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
     filters: Mapping[str, str] = field(default_factory=dict)
     """The filters by topic, for `parse_filter`: tags, ``a || b``, or ``SQL92: price > 10``."""
@@ -151,18 +151,18 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The place where a group begins on a topic: offsets, so that all members begin at the same."""
+    """The place where a group begins on a topic."""
 
     offsets: tuple[int, ...]
     """The first offset to settle, for every queue."""
     generations: tuple[int, ...]
-    """The generation of every queue. A reset raises it, and voids messages granted before."""
+    """The generation of every queue. A reset raises it, and voids earlier grants."""
     life: int = 0
     """The entry that created the topic."""
     since: int = 0
-    """The first generation in this life of topic and group. Messages given up earlier were other messages, or another group's."""
+    """The first generation in this life of topic and group: earlier messages were others."""
     queues_max: int = 0
-    """The most queues that a former life of topic or group had, if more than now. Their cells are kept."""
+    """The most queues that a former life had, if more than now. Their cells are kept."""
 
     @property
     def queues_ever(self) -> int:
@@ -171,7 +171,7 @@ class Position:
 
 
 class CommandKind(StrEnum):
-    """The kind of an order about parked message groups."""
+    """An order about parked message groups."""
 
     RELEASE = "release"
     """The message is tried again, without strikes."""
@@ -184,7 +184,7 @@ class Command:
     """An operator's order to the owner of a queue."""
 
     number: int
-    """Rises within a group. A queue's cell names the last number carried out."""
+    """Rises within a group. A queue's cell has the last one carried out."""
     kind: CommandKind
     topic: str
     queue: int
@@ -193,7 +193,7 @@ class Command:
     heads: tuple[int, ...]
     """The offsets of the parked messages, ascending."""
     attempts: tuple[int, ...]
-    """The deliveries of each. A message parked anew since is not meant."""
+    """The deliveries of each. A message parked anew since does not count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,26 +203,24 @@ class GroupRecord:
     settings: GroupSettings
     positions: Mapping[str, Position] = field(default_factory=dict)
     members: tuple[str, ...] = ()
-    """The members that joined, some perhaps dead."""
+    """The members, some perhaps dead."""
     assigned: tuple[str, ...] = ()
     """The members that have only the queues they asked for."""
     commands: tuple[Command, ...] = ()
-    """The commands not known to be carried out, ascending."""
+    """The commands perhaps not carried out, ascending."""
     commanded: int = 0
     """The number of the last command."""
     generations: int = 0
-    """The next generation: counted over all topics and lives, so that none recurs."""
+    """The next generation, of all topics and lives."""
     lives: int = 0
     """The number of earlier groups of this name."""
     secret: str = field(default="", repr=False)
-    """32 hexadecimal digits, drawn for each life of the group.
-
-    It keys receipt handles and cells' hashes of message groups: a sender cannot make two collide. Readers of this record are trusted.
+    """32 hexadecimal digits, drawn for each life of the group. It keys receipt handles and hashes of message groups, so that no sender makes two
+    collide.
     """
     former_queues: Mapping[str, int] = field(default_factory=dict)
-    """The most queues that deleted groups of this name had, by topic. Their cells are kept."""
+    """The most queues that deleted groups of this name had, by topic."""
     deleted: bool = False
-    """Whether the group is gone. The cells of its queues stay."""
 
     def joined_by(self, member: str) -> GroupRecord:
         return self if member in self.members else replace(self, members=(*self.members, member))
@@ -253,7 +251,7 @@ class GroupRecord:
         return replace(self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets)))), former_queues=others)
 
     def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
-        """The record with some queues at other offsets, in the next generation."""
+        """The record with these offsets in the next generation."""
         old = self.positions[topic]
         position = replace(
             old,
@@ -263,7 +261,7 @@ class GroupRecord:
         return self._at(topic, position, self.commands_elsewhere(topic, offsets))
 
     def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
-        """The record with a command for each of these (topic, queue): heads and their attempts."""
+        """The record with a command for each (topic, queue): heads and their attempts."""
         commands = tuple(
             Command(number, kind, topic, queue, self.positions[topic].generations[queue], *zip(*sorted(heads.items()), strict=True))
             for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
@@ -271,7 +269,7 @@ class GroupRecord:
         return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))
 
     def generations_of(self, queues: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
-        """The generation of each of these (topic, queue); None without a position."""
+        """The generation of each (topic, queue); None without a position."""
         found: dict[tuple[str, int], int | None] = {}
         for topic, queue in queues:
             position = self.positions.get(topic)
@@ -279,7 +277,7 @@ class GroupRecord:
         return found
 
     def raised(self, *, generation: int = -1, commands: int = 0) -> GroupRecord:
-        """The record that does not give these numbers again: cells have them when an older record was restored."""
+        """The record that does not give these numbers again, which cells have after a restore of the record."""
         generations, commanded = max(self.generations, generation + 1), max(self.commanded, commands)
         if (generations, commanded) == (self.generations, self.commanded):
             return self
@@ -307,7 +305,7 @@ class GroupRecord:
 
 
 def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: str) -> None:
-    """Raise `InvalidArgument`, showing both, unless the group has the stated settings and filters."""
+    """Raise `InvalidArgument`, showing both, for other settings or filters."""
     if differing := differences(stated, stored):
         raise InvalidArgument(
             f"the consumer group has another {next(iter(differing)).replace('_', ' ')}",
@@ -319,7 +317,7 @@ def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: 
 
 
 def check_stated_filters(filters: Mapping[str, str]) -> None:
-    """Raise `InvalidArgument` for tags that look like a condition. Stored filters are exempt."""
+    """Raise `InvalidArgument` for tags that look like a condition."""
     for tags in filters.values():
         from ...log.filter.filters import parse_stated  # as above
 
@@ -327,7 +325,7 @@ def check_stated_filters(filters: Mapping[str, str]) -> None:
 
 
 def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: bool = False) -> dict[str, tuple[str, str]]:
-    """The settings that differ, stated and stored, for people. With ``whole``, an unstated filter means none."""
+    """The settings that differ, stated and stored. With ``whole``, an unstated filter means none."""
     wanted = GroupSettings.stating(stated)
     found = {
         name: (setting_text(getattr(wanted, name)), setting_text(getattr(stored, name)))

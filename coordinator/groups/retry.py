@@ -15,7 +15,7 @@ ROCKETMQ_INTERVALS = (
     *(seconds * _SECOND for seconds in (10, 30)),
     *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
 )
-"""RocketMQ's documented table of 16 intervals. Later ones are two hours each."""
+"""RocketMQ's 16 intervals. Later ones are two hours each."""
 INTERVAL_MAX = timedelta(days=7)
 
 

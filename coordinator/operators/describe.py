@@ -18,21 +18,19 @@ class QueueProgress:
     topic: str
     queue: int
     owner: str
-    """The member that owns it, perhaps dead; empty without one."""
+    """The owning member, perhaps dead; empty without one."""
     epoch: int
     """Rises with every take."""
     generation: int
     """Rises with every reset."""
     floor: int
-    """The offset below which all messages are settled, or wait individually."""
+    """The offset below which all messages are settled or listed."""
     next_offset: int | None
     """None: the topic is gone."""
     lag: int
-    """The number of messages neither settled nor lost to retention. Of a blocked or parked message group only the first counts: the others
-    are not known without reading.
-    """
+    """The number of messages neither settled nor lost to retention. Of a blocked or parked message group only the first counts."""
     lag_time: timedelta
-    """The age of the oldest, by store time. 0 without lag, and where that message is damaged."""
+    """The age of the oldest, by store time. 0 without lag, and where it is damaged."""
     in_flight: int
     """Messages (of a blocked group: groups) in a handler, or handed out by ``receive``."""
     waiting: int
@@ -45,7 +43,7 @@ class QueueProgress:
     dead_letters: int
     """Messages given up whose dead letter is not known to be durable."""
     lost_letters: int
-    """Messages given up without a dead letter for ever: retention or the topic's deletion took them first."""
+    """Messages without a dead letter for ever: retention or the topic's deletion took them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class GroupDescription:
     queues: tuple[QueueProgress, ...]
     """Sorted by topic and queue."""
     lost_letters: int = 0
-    """Messages given up without a dead letter for ever, also those of queues that a topic made again has not."""
+    """Messages without a dead letter for ever, those of queues that a remade topic lacks included."""
 
     def __repr__(self) -> str:
         return shown(self, f"of group {self.name}", f"queues {len(self.queues)}", f"lag {self.lag}", f"members {len(self.members)}")

@@ -1,6 +1,6 @@
-"""Looks at all consumer groups of a lake from outside, again and again, at a small and bounded cost in requests.
+"""Looks at all consumer groups of a lake again and again, at a bounded cost in requests.
 
-Unchanged cells are not read again where the table shows changes, ends of logs are followed, and messages' ages come from `store_times`.
+Where the table shows changes, unchanged cells are not read again; messages' ages come from `store_times`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from .listed_ends import ListedEnds
 from .store_times import StoreTimeMark, StoreTimes
 
 READS_MAX = 64
-"""The most messages read by one look for their age."""
+"""The messages that one look reads for their age."""
 _AT_ONCE = 32
 _AGES_AT_ONCE = 8
 _LISTED_TOPICS_MIN = 8
-"""The number of topics from which one LIST costs less than a request to each."""
+"""The topics from which one LIST costs less than a request each."""
 _LISTED_KEYS = 60
 _LISTED_KEYS_MAX = 60_000
 """The objects of a topic, and of all, up to which a LIST costs less."""
 _LOOKS_WITHOUT_LIST = 30
-"""The number of looks without LIST after one with too many objects."""
+"""The looks without LIST after one with too many objects."""
 _PREFIXES = (GROUPS, QUEUES, WORKERS)
 
 
@@ -94,16 +94,15 @@ class GroupTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeOverview:
-    """All groups and timers of a lake, as one look found them, without unreadable ones."""
+    """All groups and timers of a lake in one look, without unreadable ones."""
 
     groups: tuple[GroupOverview, ...] = ()
     topics: Mapping[str, GroupTopic] = field(default_factory=dict)
     timers: Mapping[str, int] = field(default_factory=dict)
     """The delayed messages that wait, by topic."""
     workers: tuple[WorkerStatus, ...] = ()
-    """The processes with a heartbeat, except those that ended in order."""
+    """The workers, except those that ended in order."""
     ended_s: float
-    """The end of the look, by the monotonic clock."""
     took_s: float
 
 
@@ -126,7 +125,7 @@ class _End:
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     times: dict[int, StoreTimes] = field(default_factory=dict)
     unmoved_ms: int | None = None
-    """When this look's LIST was sent, if it shows log and table unmoved."""
+    """The time of this look's LIST, if it shows log and table unmoved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +138,14 @@ class _Claim:
 
 OnUnread = Callable[[UnreadKind, str, PenstockError], None]
 Waiting = Callable[[str], Awaitable[int]]
-"""Counts the delayed messages that wait for a topic. Raises `TopicNotFound` where there are no timers."""
+"""Counts a topic's waiting messages. Raises `TopicNotFound` without timers."""
 
 
 class LakeView:
     """The looks of one process.
 
-    ``only`` names the topics to look at; empty for all. ``precise`` is the error allowed in a message's age, besides a tenth of it. With
-    ``lists`` one LIST takes the place of many GETs.
+    ``only`` names topics; empty: all. ``precise`` is the error allowed in a message's age, besides a tenth of it. ``lists`` allows one LIST instead
+    of many GETs.
     """
 
     def __init__(
@@ -173,10 +172,10 @@ class LakeView:
         self._lists = lists and not only
         self._looks_without_list = 0
         self.unread: Counter[tuple[UnreadKind, str]] = Counter()
-        """The failures by kind and name. Any thread may copy them."""
+        """The failures by kind and name."""
 
     async def look(self, *, failed: OnUnread = lambda kind, name, error: None) -> LakeOverview:
-        """Raises what makes all of the look impossible. ``failed`` gets each unreadable thing."""
+        """Raises what fails the whole look. ``failed`` gets each unreadable thing."""
 
         def note(kind: UnreadKind, name: str, error: PenstockError) -> None:
             self.unread = self.unread + Counter({(kind, name): 1})
@@ -255,7 +254,6 @@ class LakeView:
         return sorted((key, stored) for key, stored in self._stored.items() if key.startswith(prefix))
 
     def _cell(self, key: str) -> QueueCell | None:
-        """A queue's cell; an unchanged one is not decoded again."""
         stored = self._stored.get(key)
         if stored is None:
             return None
@@ -308,7 +306,7 @@ class LakeView:
         await asyncio.gather(*map(follow, sorted(names)))
 
     async def _prove_unmoved(self, known: Mapping[str, _End]) -> None:
-        """Note the topics that one LIST shows unmoved."""
+        """Note topics that one LIST shows unmoved."""
         if not self._lists or len(known) < _LISTED_TOPICS_MIN:
             return
         if self._looks_without_list:
@@ -454,12 +452,12 @@ class LakeView:
 
 
 def members_of(heartbeat: Heartbeat) -> list[LiveConsumer]:
-    """The consumers of a worker, without members that only play roles."""
+    """The consumers of a worker."""
     return [LiveConsumer(f"{heartbeat.worker}/{one.number}", one.group, one.topics) for one in heartbeat.members if one.group]
 
 
 def is_consumer(member: LiveConsumer, group: str, topic: str, owners: Collection[str]) -> bool:
-    """Whether a live member consumes a topic: by its heartbeat, or as an owner if it named its queues."""
+    """Whether a live member consumes a topic: by its heartbeat, or as an owner of named queues."""
     return member.group == group and (topic in member.topics if member.topics else member.id in owners)
 
 

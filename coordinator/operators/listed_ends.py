@@ -1,7 +1,7 @@
 """The topics whose log and table one LIST of a lake shows unmoved. Pure.
 
-A log stands at entry v if the LIST shows nothing above v: were the next entry trimmed, the floor's checkpoint would be listed above v. A
-table stands at a version if the LIST shows no later one: versions are cleaned up only below a checkpoint, which would be listed, too.
+A log stands at entry v if the LIST shows nothing above: were the next entry trimmed, the floor's checkpoint would be listed. A table stands likewise:
+versions are cleaned up only below a checkpoint.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ListedEnd:
     """The highest versions, by the table's folder."""
 
     def stands(self, *, entry: int, table: str, version: int) -> bool:
-        """Whether a log read up to ``entry`` and a table read up to ``version`` have not moved."""
+        """Whether a log read up to ``entry`` and a table read up to ``version`` are unmoved."""
         return self.log == entry and self.tables.get(table, NOTHING) == version
 
 

@@ -1,4 +1,4 @@
-"""The metrics of all groups of a lake, seen from outside. Several processes have the same: aggregate by ``max by (…)``, never ``sum``."""
+"""The metrics of all groups of a lake. Several processes have the same: aggregate by ``max by (…)``, never ``sum``."""
 
 from __future__ import annotations
 

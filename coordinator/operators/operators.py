@@ -1,4 +1,4 @@
-"""Operators' questions and orders about consumer groups. Each order is one write of the group's record."""
+"""Operators' questions and orders about consumer groups."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class _View:
 
 
 class Operators:
-    """The operators of one lake.
+    """The operators of one lake. Each order is one write of the group's record.
 
-    Methods that write raise `ReadOnlyError` on a lake opened for reading only. All raise `GroupNotFound` for a missing group.
+    Writing methods raise `ReadOnlyError` on a read-only lake. All raise `GroupNotFound`.
     """
 
     def __init__(self, lake: LogLake, coordination: Coordination) -> None:
@@ -67,12 +67,12 @@ class Operators:
     # --- Groups -----------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupSettings:
-        """Does nothing when the group exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        """Nothing happens when the group exists with these settings. Raises `GroupExists`, showing both, for others."""
         self._may_write("create_group")
         return (await self._groups.create(group, settings)).settings
 
     async def alter(self, group: str, **changes: object) -> GroupSettings:
-        """Change retry, max_attempts, dead_letter_policy or filters. Members see the change within seconds."""
+        """Change retry, max_attempts, dead_letter_policy or filters, for members within seconds."""
         if isinstance(filters := changes.get("filters"), Mapping):
             check_stated_filters(filters)
         self._may_write("alter_group")
@@ -94,8 +94,8 @@ class Operators:
     async def delete(self, group: str, *, force: bool = False) -> None:
         """Delete a group. A new one of its name begins anew.
 
-        Raises `GroupInUse` when a member lives, or messages given up have no dead letter yet. The check of a member that seems dead takes a
-        lease and a quarter. With ``force`` live members end with an error, and unwritten dead letters are lost, which is logged.
+        Raises `GroupInUse` when a member lives, or messages given up have no dead letter yet. A silent member is watched for a lease and a quarter.
+        With ``force`` live members end with an error, and unwritten dead letters are lost, which is logged.
         """
         self._may_write("delete_group")
         looked_at = await self._groups.get(group)
@@ -135,7 +135,7 @@ class Operators:
                 )
 
     async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
-        """Raise `GroupInUse` when a member of the group lives. The check of a member that seems dead takes a lease and a quarter."""
+        """Raise `GroupInUse` when a member of the group lives. A silent member is watched for a lease and a quarter."""
         await self._check_unused(group, await self._groups.get(group), operation=operation, hint=hint)
 
     async def _check_unused(self, group: str, record: GroupRecord, *, operation: str, hint: str) -> None:
@@ -146,9 +146,7 @@ class Operators:
         return {name: record.settings for name, record in (await self._groups.all()).items()}
 
     async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerStatus]:
-        """All workers but those that ended in order; with ``group`` those with a consumer of it. By default each is watched until its state
-        is certain.
-        """
+        """All workers but those that ended in order; with ``group`` those with a consumer of it. Each is watched until its state is certain."""
         patience = optional_duration("watch", watch, most=WAIT_MAX, operation="workers")
         cells = self._coordination.cells
         patience_s = math.inf if patience is None else patience.total_seconds()
@@ -157,7 +155,6 @@ class Operators:
         return [one for one in seen if one.state is not WorkerState.LEFT]
 
     async def _living(self, record: GroupRecord) -> list[str]:
-        """The first member known to run, or none."""
         by_worker: dict[str, list[str]] = {}
         for member in record.all_members:
             by_worker.setdefault(worker_of(member), []).append(member)
@@ -193,7 +190,7 @@ class Operators:
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """The parked message groups, by topic, queue and offset. Those whose release or skip was ordered are left out."""
+        """The parked message groups, by topic, queue and offset, without those whose release or skip was ordered."""
         return await self._parked(group, await self._groups.get(group), topic=topic, queue=queue, message_group=message_group)
 
     async def _parked(
@@ -290,9 +287,8 @@ class Operators:
     async def reset(self, group: str, topic: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic, in all queues or some. Returns the offset of each.
 
-        The place becomes offsets once, now. The members carry the reset out within seconds. Messages in flight do not count any more,
-        nothing before the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic begins
-        there.
+        The place becomes offsets now, and members follow within seconds: messages in flight are fenced, nothing before the new offsets is handed out
+        again, and nothing after them is lost. A group that has not begun on the topic begins there.
         """
         self._may_write("reset_offsets")
         check_own(topic, operation="reset_offsets")
@@ -322,9 +318,9 @@ class Operators:
         message_group: str | None = None,
         only: Collection[tuple[str, int, int]] | None = None,
     ) -> list[ParkedGroup]:
-        """Try parked messages again, without strikes, chosen as by `parked`. Returns those for which it was ordered.
+        """Try parked messages again, without strikes, chosen as by `parked` and ``only`` (topic, queue, offset). Returns those ordered.
 
-        ``only`` limits these to some (topic, queue, offset). Raises `InvalidArgument` for a named message group that is not parked.
+        Raises `InvalidArgument` for a named message group that is not parked.
         """
         return await self._command(CommandKind.RELEASE, group, topic, queue, message_group, only)
 
@@ -383,13 +379,12 @@ def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) ->
 
 
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
-    """The cell of a queue with all orders carried out. Raises `DataDamaged`."""
     found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
     return caught_up(found, record, topic, queue, letters_max=math.inf)
 
 
 async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:
-    """The present cell of a queue; None before the first take. Raises `DataDamaged`."""
+    """The present cell of a queue; None before the first take."""
     key = queue_key(group, topic, queue)
     stored = await cells.read(key)
     return None if stored is None else decode_cell(stored.data, where=key)

@@ -17,7 +17,7 @@ _COLUMNS = ["offset", "message_id", "message_group", "tag", "store_timestamp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedGroup:
-    """A message group that stands still until an operator releases or skips the message that used up its attempts."""
+    """A message group that stands still at a message that used up its attempts, until an operator releases or skips it."""
 
     topic: str
     queue: int
@@ -26,11 +26,11 @@ class ParkedGroup:
     attempts: int
     """The number of deliveries."""
     strikes: int
-    """The number of deliveries that failed and count."""
+    """The failed deliveries that count."""
     message_id: str | None
     """None, like the fields below, when the message is unreadable."""
     message_group: str | None
-    """None also for messages without a group, which are one group."""
+    """None for messages without a group, which are one group."""
     tag: str | None
     stored: datetime | None
 

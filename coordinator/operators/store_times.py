@@ -1,6 +1,6 @@
-"""Store times of a queue's messages, estimated from looks at its end and from single messages. Pure.
+"""Estimates store times of a queue's messages from looks at its end and from single messages. Pure.
 
-All messages below the end at a look were stored by then, and all others later. So two looks bound each message's age without reading.
+Messages below the end at a look were stored by then, all others later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MARKS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class StoreTimeMark:
-    """Bounds of the store times on both sides of a place in a queue."""
+    """Bounds of the store times around a place in a queue."""
 
     offset: int
     before_ms: int
@@ -35,7 +35,6 @@ class StoreTimes:
     marks: tuple[StoreTimeMark, ...] = ()
 
     def with_mark(self, mark: StoreTimeMark) -> StoreTimes:
-        """Two marks at one offset are both right."""
         place = bisect_left(self.marks, mark.offset, key=_offset)
         after = place
         if place < len(self.marks) and (known := self.marks[place]).offset == mark.offset:
@@ -60,7 +59,7 @@ class StoreTimes:
         return first_ms + (last_ms - first_ms) * (offset - lower.offset + 1) // (upper.offset - lower.offset)
 
     def thinned(self, earliest: int, now_ms: int) -> StoreTimes:
-        """The marks from ``earliest`` on; if many, only those needed for the precision."""
+        """The marks from ``earliest`` on; if many, only those that the precision needs."""
         first = max(0, bisect_right(self.marks, earliest, key=_offset) - 1)
         marks = self.marks[first:]
         return StoreTimes(self.precise_ms, self._needed(marks, now_ms) if len(marks) > _MARKS_MAX else marks)

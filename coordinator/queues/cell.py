@@ -1,8 +1,8 @@
 """The cell of one queue in one consumer group: its owner, and the state of every message. Pure.
 
-An offset is in one of four places. *Fresh*: never seen. *Granted*: in flight for the first time. *Settled*: done, by a handler or as a dead
-letter. *Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind the marker of its message group. A listed offset counts
-as settled for the floor, so that no slow or failing message ever holds the floor.
+An offset is in one of four places. *Fresh*: never seen. *Granted*: in flight for the first time. *Settled*: done, by a handler or as a dead letter.
+*Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind its message group's marker. A listed offset counts as settled for the
+floor, so that no slow or failing message holds it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ACKS_KEPT = 16
-"""The number of acknowledging writes that are remembered."""
+"""The acknowledging writes that are remembered."""
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class MessageState(IntEnum):
-    """The state of a message tracked individually, or of a blocked message group's head. The numbers are stored."""
+    """The state of a tracked message, or of a blocked message group's head. The numbers are stored."""
 
     WAITING = 0
     """The message failed, and will run again."""
@@ -37,7 +37,7 @@ class MessageState(IntEnum):
     SUSPECT = 3
     """The message was in flight in a worker that died."""
     PARKED = 4
-    """The message used up its attempts: its group stands still until an operator releases or skips the message."""
+    """The message used up its attempts: its group stands still until an operator acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,16 @@ class Tries:
     strikes: int = 0
     """The attempts that failed by the message's own fault."""
     due_ms: int = 0
-    """WAITING: when it may run again. OUT: when its receipt handle expires."""
+    """WAITING: when it may run again. OUT: when its handle expires."""
     company: int = 0
-    """RUNNING or SUSPECT: the most messages of the process in flight with it; 1: alone. 0: no limit."""
+    """RUNNING or SUSPECT: the most messages of the process in flight with it; 1: alone, 0: no limit."""
     receive: Receive | None = None
-    """OUT: the receive, if its caller named it."""
+    """OUT: the receive, if named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A blocked message group: its messages from ``head`` on are listed, except settled ones."""
+    """A blocked message group, whose messages from ``head`` on are listed, except settled ones."""
 
     head: int
     limit: int
@@ -92,15 +92,15 @@ class DeadLetters:
 
     next_sequence: int = 0
     assigned: tuple[int, ...] = ()
-    """The offsets without a durable dead letter; the last has sequence ``next_sequence - 1``."""
+    """The offsets without a durable dead letter, in order; the last has sequence ``next_sequence - 1``."""
     former: int = 0
-    """The number of offsets, from the first, of a former life of topic or group, when they were other messages."""
+    """The number of first offsets that are of a former life of topic or group."""
     lost: int = 0
-    """The number of sequences without a dead letter for ever."""
+    """The sequences without a dead letter for ever."""
     refused: tuple[tuple[int, int], ...] = ()
-    """The (offset, attempts) of those in ``own`` that receivers gave up. Others' attempts are the owner's alone."""
+    """The (offset, attempts) that receivers gave up. Other attempts are known to the owner alone."""
     kept: tuple[tuple[int, int], ...] = ()
-    """The (offset, sequence) passed over by a redrive, ascending, before ``assigned``."""
+    """The (offset, sequence) that a redrive passed over, before ``assigned``."""
 
     @property
     def own(self) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """Waiting messages outside of the cell: rows, by due time, of an immutable object (`spills.py`). The first return first."""
+    """Waiting messages in an immutable object (`spills.py`), by due time. The first return first."""
 
     id: str
     """The id of the object: 32 hexadecimal digits."""
@@ -159,7 +159,7 @@ class Spill:
 
 @dataclass(frozen=True, slots=True)
 class LogWitness:
-    """An owner's knowledge at its write of the cell. A log or group's record restored to an older state contradicts it."""
+    """An owner's knowledge at its write. A log or record restored to an older state contradicts it."""
 
     entry: int
     digest: int
@@ -174,11 +174,11 @@ class QueueCell:
 
     generation: int = 0
     epoch: int = 0
-    """Raised by every take, so that late writes of an earlier owner are refused."""
+    """Raised by every take, which refuses an earlier owner's late writes."""
     owner: str = ""
     """The member that may grant, or empty."""
     step: int = 0
-    """The number of the owner's writes in this epoch, by which it recognises its own below another's."""
+    """The owner's writes in this epoch, by which it recognises its own below another's."""
     commands: int = 0
     """The last operator's command carried out here."""
     settled: SettledOffsets = field(default_factory=SettledOffsets)
@@ -191,19 +191,19 @@ class QueueCell:
     """Waiting messages for which the cell has no room."""
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     transactions: frozenset[str] = frozenset()
-    """Transactions committed by settling messages here, until their own rows note that (docs/0014)."""
+    """Transactions committed by settling messages here, until their rows note that (docs/0014)."""
 
     seen: LogWitness | None = None
     """The last writer's; None before the first write in this generation, and from earlier versions."""
 
     acks: tuple[int, ...] = ()
-    """The ids of the last acknowledging writes, the newest last. A writer without an answer recognises its own."""
+    """The ids of the last acknowledging writes, newest last, by which a writer without an answer recognises its own."""
     ack_writes: int = 0
 
     # --- Owners -----------------------------------------------------------------------------------------------------------------
 
     def taken_by(self, worker: str) -> QueueCell:
-        """Messages in flight in the old owner become suspects, which run in smaller and smaller company."""
+        """Messages in flight in the old owner become suspects."""
         in_flight = self.in_flight
         suspects = {
             offset: _suspected(Tries(MessageState.RUNNING), in_flight)
@@ -239,7 +239,6 @@ class QueueCell:
 
     @property
     def first_listed(self) -> int | None:
-        """The lowest offset tracked individually or heading a blocked group."""
         heads = (marker.head for marker in self.markers.values())
         return min([*self.tries, *heads, *(spill.first_offset for spill in self.spills)], default=None)
 
@@ -251,7 +250,7 @@ class QueueCell:
         return replace(self, granted=self.granted.union(offsets))
 
     def with_ungranted(self, offsets: OffsetSet) -> QueueCell:
-        """Granted messages are fresh again: no handler was started."""
+        """Granted messages become fresh: no handler was started."""
         if len(self.granted.without(offsets)) != len(self.granted) - len(offsets):
             raise InternalError("only what is granted can be given back", observed=offsets.ranges())
         return replace(self, granted=self.granted.without(offsets))
@@ -287,7 +286,7 @@ class QueueCell:
         return replace(self, settled=self.settled.with_all(offsets))
 
     def with_markers(self, markers: Mapping[int, Marker | None], listed: OffsetSet) -> QueueCell:
-        """Blocked groups are new, advanced or stopped, or (None) caught up; ``listed`` offsets are behind these markers from now on."""
+        """Blocked groups are new, advanced or stopped, or (None) caught up; ``listed`` offsets are behind these markers."""
         gone = [group for group, marker in markers.items() if marker is None]
         standing = {group: marker for group, marker in markers.items() if marker is not None}
         return replace(
@@ -306,11 +305,11 @@ class QueueCell:
     # --- Dead letters -----------------------------------------------------------------------------------------------------------
 
     def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
-        """The messages are given up, and get the next sequences before any dead letter is written."""
+        """The messages are given up, and get the next sequences."""
         return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=self.dead_letters.given_to(offsets))
 
     def with_dead_letters_written(self, sequence: int, *, lost: int = 0) -> QueueCell:
-        """The dead letters up to this sequence are durable, except ``lost`` that never will be."""
+        """The dead letters up to this sequence are durable, except ``lost`` for ever."""
         return replace(self, dead_letters=self.dead_letters.without_written(sequence, lost=lost))
 
     # --- Transactions -----------------------------------------------------------------------------------------------------------
@@ -319,7 +318,7 @@ class QueueCell:
         return replace(self, transactions=self.transactions | {transaction})
 
     def without_transactions(self, noted: Iterable[str]) -> QueueCell:
-        """The transactions are noted elsewhere. The same cell if it has none of them."""
+        """The transactions are noted elsewhere. The same cell if it has none."""
         left = self.transactions.difference(noted)
         return self if left == self.transactions else replace(self, transactions=left)
 
@@ -337,10 +336,8 @@ class QueueCell:
     # --- Resets -----------------------------------------------------------------------------------------------------------------
 
     def reset_to(self, position: int, generation: int, *, lives_on: bool = True) -> QueueCell:
-        """The cell at another position, from where everything is fresh.
-
-        Messages in flight do not count any more. Dead letters stay assigned, and transactions committed. ``lives_on``: topic and group are
-        those of the assigned dead letters.
+        """The cell at another position, from where everything is fresh; dead letters stay assigned, and transactions committed. ``lives_on``: topic
+        and group are those of the assigned dead letters.
         """
         return QueueCell(
             generation=generation,
@@ -357,9 +354,8 @@ class QueueCell:
 
 
 def removed_queue(cell: QueueCell, since: int) -> QueueCell:
-    """The cell of a queue that the topic lost in this generation: without owner, and assigned dead letters lost.
-
-    A former owner cannot write it any more. The same cell when that was done before.
+    """The cell of a queue that the topic lost: without owner, which a former owner cannot write, its assigned dead
+    letters lost. The same cell when that was done before.
     """
     if cell.generation >= since:
         return cell
@@ -369,7 +365,7 @@ def removed_queue(cell: QueueCell, since: int) -> QueueCell:
 
 
 def _suspected(tries: Tries, in_flight: int) -> Tries:
-    """The tries after the death of the message's worker: a strike only if it ran alone, else half the company."""
+    """The tries after the worker's death: a strike only if the message ran alone, else half the company."""
     if tries.state is not MessageState.RUNNING:
         return tries
     alone = tries.company == 1

@@ -14,19 +14,18 @@ from .offsets import OffsetSet, SettledOffsets
 
 _FORMAT = 1
 _WITH_SECTIONS = 2
-"""The format with sections: their number, then pairs of a section's number and bytes. Cells without sections keep the earlier format.
-Earlier versions refuse sections, and so do not drop what they do not know.
+"""The format with sections: their number, then each one's number and bytes. Cells without sections keep the earlier format; earlier versions refuse
+sections.
 """
 _TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED, _KEPT = 1, 2, 3, 4, 5, 6, 7, 8
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
 _TRACKED_MAX = 1 << 17
-"""The most tracked messages, far above any window: damaged bytes must not cost their reader all memory."""
+"""The most tracked messages: damaged bytes must not cost their reader all memory."""
 
 
 def encode_cell(cell: QueueCell) -> bytes:
-    """Messages with the same history share it."""
     sections = _sections(cell)
     data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
     append_varint(data, cell.generation)
@@ -93,7 +92,7 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
 
 
 def _receives(cell: QueueCell) -> bytes:
-    """Each receive once: hashes, offsets, and places of lanes among the markers with the receive's ends."""
+    """Each receive once: hashes, offsets, and lanes' places among the markers with the receive's ends."""
     named: defaultdict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = defaultdict(lambda: ([], []))
     for offset, tries in cell.tries.items():
         if (receive := tries.receive) is not None:

@@ -17,10 +17,10 @@ def begin(position: Position, queue: int) -> QueueCell:
 
 
 def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, letters_max: float = LETTERS_MAX) -> QueueCell:
-    """The cell with all orders carried out: a reset first, then later commands. The same cell when nothing is left to do.
+    """The cell with all orders carried out: a reset first, then later commands. The same cell when none is left.
 
-    Commands that give messages up, and all later ones, wait while ``letters_max`` dead letters are unwritten. A reset voids granted
-    messages. Dead letters stay assigned; those of a former life are marked.
+    Commands that give messages up, and all later ones, wait while ``letters_max`` dead letters are unwritten. Dead letters stay assigned; those of a
+    former life are marked.
     """
     position = record.positions[topic]
     if cell.generation < position.generations[queue]:
@@ -42,7 +42,7 @@ def with_commands_applied(cell: QueueCell, commands: Iterable[Command], *, lette
 
 
 def waits_for_room(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> bool:
-    """Whether `caught_up` must be called again once dead letters were written."""
+    """Whether `caught_up` is to be repeated once dead letters were written."""
     return any(command.number > cell.commands for command in _of_queue(record, topic, queue))
 
 

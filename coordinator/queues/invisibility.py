@@ -1,9 +1,9 @@
 """Messages handed out by ``receive``, in their queue's cell. Pure.
 
-Any holder of the handle may acknowledge or ask for more time. Only the owner lets a delivery expire.
+Any holder of the handle may acknowledge or extend. Only the owner lets a delivery expire.
 
-A message tracked individually (CONCURRENT) is `MessageState.OUT` until due. In an ORDERLY group the marker of its lane is. The lane's
-messages that were handed out together are acknowledged one after the other, and expire together.
+A tracked message (CONCURRENT), or in an ORDERLY group the marker of its lane, is `MessageState.OUT` until due. A lane's messages handed out together
+are acknowledged in order, and expire together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ExpiredDelivery:
     attempts: int
     parked: bool = False
     given_up: bool = False
-    """Whether it becomes a dead letter. Otherwise, unless parked, it may be handed out again at once."""
+    """Whether it becomes a dead letter. Else, unless parked, it may be handed out again at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,12 @@ class Expiry:
     cell: QueueCell
     lapses: tuple[ExpiredDelivery, ...] = ()
     left: bool = False
-    """Whether due deliveries stay out for want of room for their dead letters."""
+    """Whether due deliveries stay out, as their dead letters have no room."""
 
 
 def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
-    """The message is settled for good. ``known`` is the group's present generation, which the cell may lag behind.
-
-    Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
+    """The message is settled for good. ``known`` is the group's present generation, which the cell may lag behind. Raises `ReceiptOutdated`,
+    `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
     """
     _check_generation(max(cell.generation, known), handle, _ACK)
     if handle.lane is None:
@@ -76,9 +75,8 @@ def given_up(
     known: int = 0,
     letters_max: int = LETTERS_MAX,
 ) -> QueueCell:
-    """The message becomes a dead letter, or its message group parked.
-
-    Raises as `acknowledged` does, and `DeadLettersWait` for more than ``letters_max`` unwritten dead letters.
+    """The message becomes a dead letter, or its message group parked. Raises as `acknowledged`, and `DeadLettersWait` for more than ``letters_max``
+    unwritten dead letters.
     """
     _check_generation(max(cell.generation, known), handle, _GIVE_UP)
     if handle.lane is None:
@@ -115,10 +113,10 @@ def changed_invisible_duration(
     holder: int | None = None,
     lets_go: bool = False,
 ) -> QueueCell:
-    """All messages of the lane that are out together get another end; for others than the first it can only be put off.
+    """All messages of the lane that are out together get another end; a handle other than the first can only extend.
 
-    An extension is no retry; a delivery that ends now is one. ``lets_go``: the message is out to no receive any more. Raises as
-    `acknowledged` does, and `ReceiptRefused` where the message is not out to ``holder``.
+    An end now is a failed attempt. ``lets_go``: the message leaves its receive. Raises as `acknowledged`, and `ReceiptRefused` where the message is
+    not out to ``holder``.
     """
     _check_generation(max(cell.generation, known), handle, _CHANGE)
     if handle.lane is None:
@@ -138,7 +136,7 @@ def _with_end(tries: Tries, due_ms: int, *, lets_go: bool) -> Tries:
 
 
 def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
-    """An untaken message is visible again, without a strike. The same cell when it is not out any more."""
+    """An untaken message is visible again, without a strike. The same cell when it is not out."""
     tries = cell.tries.get(handle.offset) if handle.lane is None else None
     marker = None if handle.lane is None else cell.markers.get(handle.lane)
     if cell.generation != handle.generation:
@@ -152,9 +150,8 @@ def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
 
 
 def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_max: int = LETTERS_MAX) -> Expiry:
-    """Every due delivery gets a strike, and its message is visible again, or meets the group's policy.
-
-    Messages are given up, those due first, only until ``letters_max`` dead letters are unwritten.
+    """Every due delivery gets a strike, and its message is visible again, or is given up, those due first, until ``letters_max`` dead letters are
+    unwritten.
     """
     most, parks_all = settings.max_attempts, settings.dead_letter_policy is DeadLetterPolicy.PARK
     tries = {offset: one for offset, one in cell.tries.items() if _is_due(one, now_ms)}
@@ -196,14 +193,13 @@ def last_expiry_ms(cell: QueueCell) -> int:
 
 
 def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
-    """The cell without the markers of these lanes, as far as their last known messages are settled."""
+    """The cell without the markers of these lanes that are caught up."""
     markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
     gone = [lane for lane, one in markers.items() if one.tries.state is MessageState.WAITING and one.head >= one.limit]
     return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
 
 
 def _behind_head(marker: Marker, handle: ReceiptHandle) -> Marker:
-    """The lane waits, or the receive's next message is its head."""
     if handle.following is None:
         return marker.from_head(handle.offset + 1)
     return marker.from_head(handle.following, MessageState.OUT, marker.tries.due_ms)

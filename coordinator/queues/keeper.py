@@ -1,8 +1,7 @@
 """The owner's hold on one queue's cell: changes gather while a write is under way, and go into the next one together.
 
-Others only acknowledge by receipt handles, and every write is conditional on the cell's version. So a failed write found one of three:
-another owner, which ends this hold; another's acknowledgement, on which the changes are made again; or its own write below such an
-acknowledgement, shown by the count of writes.
+Others only acknowledge. So a failed conditional write met another owner, which ends this hold; an acknowledgement, on which the changes are made
+again; or its own write below an acknowledgement, shown by the count of writes.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from .cell import LogWitness, QueueCell
 from .codec import decode_cell, encode_cell
 
 Change: TypeAlias = Callable[[QueueCell], QueueCell]
-"""A pure change of the cell, perhaps applied more than once, on later cells."""
+"""A pure change of the cell, perhaps repeated on later cells."""
 _Request: TypeAlias = Request[QueueCell, QueueCell]
 
 ROOM_BYTES = CELL_STORED_BYTES_MAX - 8 * KIB
-"""The size at which cells stop growing: a new owner must find room for suspects."""
+"""The size at which cells stop growing: a new owner needs room for suspects."""
 
 
 class OwnershipLost(ReopenError):
@@ -35,21 +34,19 @@ class OwnershipLost(ReopenError):
 
 
 class CellFull(RetryError):
-    """The cell has no room, and was left unchanged."""
+    """The cell has no room, and is unchanged."""
 
     kind = "cell_full"
 
 
 class Holder(Protocol):
-    """A member of a group, while its worker's heartbeat is believed."""
+    """A member of a group, while its worker's lease lasts."""
 
     @property
     def id(self) -> str: ...
 
     @property
-    def until_s(self) -> float:
-        """The end of the lease, by the monotonic clock."""
-        ...
+    def until_s(self) -> float: ...
 
 
 class QueueKeeper:
@@ -68,7 +65,7 @@ class QueueKeeper:
         self.ended = asyncio.Event()
         """Set by release or loss."""
         self.seen: Callable[[], LogWitness] | None = None
-        """Gives the owner's knowledge; None until it is known to agree with the cell."""
+        """The owner's knowledge; None until it agrees with the cell."""
         self._stored = stored
         self._gathered: list[_Request] = []
         self._writer: asyncio.Task[None] | None = None
@@ -78,9 +75,8 @@ class QueueKeeper:
         return self.cell.epoch
 
     async def change(self, change: Change) -> QueueCell:
-        """Return the cell once the change is durable.
-
-        Raises `OwnershipLost`, also when the outcome is unknown, `CellFull` when this change has no room, and what ``change`` raises.
+        """Return the cell once the change is durable. Raises `OwnershipLost`, also when the outcome is unknown, `CellFull`, and what ``change``
+        raises.
         """
         if self.ended.is_set():
             raise self._lost("the hold on the queue is over")
@@ -105,12 +101,12 @@ class QueueKeeper:
         return self.cell
 
     async def release(self) -> None:
-        """Nothing may be in flight. The next owner may take the queue at once."""
+        """Release the queue, with nothing in flight, for the next owner at once."""
         await self.change(QueueCell.released)
         self.ended.set()
 
     def lose(self) -> None:
-        """End the hold without a write: the holder itself is over."""
+        """End the hold without a write."""
         self.ended.set()
 
     async def _write_gathered(self) -> None:
@@ -173,10 +169,9 @@ class QueueKeeper:
 
 
 async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: StoredCell | None) -> QueueKeeper | None:
-    """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell before the first take.
+    """Take a queue whose owner is gone, as its cell was ``found``; ``begin`` is the cell before the first take.
 
-    Returns None when another was quicker. Raises `UnknownOutcome`: read the cell again. An unanswered earlier write of the same holder may
-    arrive just now: it is built upon.
+    None: another was quicker. Raises `UnknownOutcome`: read the cell again. An unanswered earlier write of the same holder is built upon.
     """
     while True:
         before = decode_cell(found.data, where=key) if found is not None else begin
@@ -203,7 +198,7 @@ def _stamped(cell: QueueCell, base: QueueCell, seen: LogWitness | None) -> Queue
 
 
 def _apply(base: QueueCell, gathered: list[_Request]) -> tuple[QueueCell, list[_Request]]:
-    """The cell with all possible changes, and their requests. A failed change's caller gets its error."""
+    """The cell with all possible changes, and their requests; a failed one's caller gets its error."""
     cell, made = base, []
     for one in gathered:
         if one.done.done():

@@ -1,7 +1,6 @@
-"""Sets of a queue's offsets: those settled, and those in flight.
+"""Sets of a queue's offsets.
 
-A set is a whole number with a bit for every offset from a base on: unions, differences and a rising floor are a few operations on machine
-words. It is stored in the smallest of four forms.
+A set is a whole number with a bit for every offset from a base on, stored in the smallest of four forms.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ OffsetRange: TypeAlias = tuple[int, int]
 
 _RANGES, _BITMAP, _PACKED_RANGES, _PACKED_BITMAP = range(4)
 _SPAN_MAX = 1 << 24
-"""The longest span above the base: damaged data must not cost its reader all memory."""
+"""The longest span above the base: damaged data must not cost all memory."""
 _RANGES_MAX = 1 << 18
-"""The most ranges: five times those of the largest window with every other message settled."""
+"""The most ranges: five times those of a half-settled largest window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class SettledOffsets:
     floor: int = 0
     """The lowest offset not in the set."""
     above: int = 0
-    """Bit ``i`` is set if ``floor + i`` is in the set, so bit 0 never is."""
+    """Bit ``i`` is set if ``floor + i`` is in the set."""
 
     def __contains__(self, offset: int) -> bool:
         return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)
@@ -138,11 +137,9 @@ class SettledOffsets:
         return bool(offsets) and (offsets.base < self.floor or bool(offsets.bits << (offsets.base - self.floor) & self.above))
 
     def ranges(self) -> list[OffsetRange]:
-        """Above the floor, ascending and as long as possible."""
         return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
 
     def gaps(self, limit: int) -> list[OffsetRange]:
-        """The offsets below ``limit`` not in the set, ascending."""
         found, start = [], self.floor
         for first, end in self.ranges():
             if first >= limit:
@@ -152,7 +149,6 @@ class SettledOffsets:
         return [*found, (start, limit)] if start < limit else found
 
     def encode(self) -> bytes:
-        """About a bit an offset at most."""
         data = bytearray()
         append_varint(data, self.floor)
         append_bytes(data, _encode_bits(self.above))
@@ -224,7 +220,6 @@ def _decode_bits(reader: VarintReader, base: int) -> int:
 
 
 def _decode_ranges(reader: VarintReader) -> int:
-    """Side by side in one array: one after another in a long number, each would cost as much as all."""
     edges, end = [], 0
     while not reader.done:
         first = end + reader.varint()

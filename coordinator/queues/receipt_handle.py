@@ -1,7 +1,6 @@
-"""Receipt handles, by which any process acknowledges, not only the owner of the queue.
+"""Receipt handles, by which any process acknowledges.
 
-A handle names the delivery, in opaque text that can be stored and passed on. The consumer group's secret seals it, so that topic, queue and
-offset are not enough to make one.
+A handle names the delivery, in opaque text sealed by the consumer group's secret.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class DeadLettersWait(RetryError):
 
 
 class ForeignReceipt(ReceiptRefused):
-    """The handle is another consumer group's, or forged, or of a queue of which nothing was handed out."""
+    """The handle is another consumer group's, or forged, or of a queue without deliveries."""
 
     kind = "foreign_receipt"
 
@@ -79,11 +78,11 @@ class ReceiptHandle:
     offset: int
     generation: int
     attempt: int
-    """The delivery: of two handles of one message at most one is good."""
+    """The delivery: at most one handle of a message is good."""
     lane: int | None = None
     """ORDERLY: the hash of the message group, 0 without one."""
     following: int | None = None
-    """The next offset of the lane that was handed out with it."""
+    """The lane's next offset that was handed out with it."""
 
     @property
     def where(self) -> str:

@@ -1,7 +1,7 @@
 """The receives that messages are out to. Pure.
 
-A receive may have an attempt id, by which it is repeated, and a holder: the client. A cell has both as hashes keyed with the consumer
-group's secret, and only while messages are out, so nothing has to be removed.
+A receive may have an attempt id, by which it is repeated, and a holder: the client. A cell has hashes of both, keyed with the consumer group's
+secret, only while messages are out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OutstandingMessages:
     alone: Mapping[int, Tries]
     """CONCURRENT: by offset."""
     lanes: Mapping[int, Marker]
-    """ORDERLY: the markers of their lanes, by hash, from the head up to the end of the receive."""
+    """ORDERLY: the markers of their lanes, by hash."""
 
     def __bool__(self) -> bool:
         return bool(self.alone or self.lanes)
@@ -42,7 +42,7 @@ class OutstandingMessages:
         return [tries.due_ms for tries in self._tries()]
 
     def by_receive(self) -> dict[tuple[int, int], OutstandingMessages]:
-        """The messages by the hashes of holder and attempt id."""
+        """The messages by hashes of holder and attempt id."""
         receives = {(tries.receive.holder, tries.receive.attempt) for tries in self._tries() if tries.receive is not None}
         return {(holder, attempt): self._of(holder, attempt) for holder, attempt in sorted(receives)}
 

@@ -23,7 +23,7 @@ class UncertainWrite:
     write: int
     """The id, as in `QueueCell.acks`."""
     since: int
-    """The least number of acknowledging writes before it."""
+    """The least number of earlier acknowledging writes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,11 +32,11 @@ class _Waiting(Request[QueueCell, None]):
     """The tried writes, of which at most one was carried out."""
     made: bool = False
     in_doubt: bool = False
-    """Whether the cell has forgotten about one of the writes."""
+    """Whether the cell has forgotten one of the writes."""
     changes: bool = False
 
     def recall(self, cell: QueueCell) -> None:
-        """Learn the outcome from the cell. Writes before this cell can no longer be carried out."""
+        """Learn the outcome from the cell: earlier writes can no longer be carried out."""
         found = [cell.has_ack(one.write, one.since) for one in self.tried]
         self.made = self.made or True in found
         self.in_doubt = self.in_doubt or None in found
@@ -56,10 +56,7 @@ class _Waiting(Request[QueueCell, None]):
 
 
 class RemoteAcks:
-    """Changes cells that others own, by receipt handle. Owner and epoch stay, so that the owner recognises its cell.
-
-    Changes requested while a write is under way go into the next one together.
-    """
+    """Changes cells that others own, by receipt handle. Owner and epoch stay. Changes requested during a write go into the next one together."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -70,8 +67,7 @@ class RemoteAcks:
     def change(
         self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: UncertainWrite | None = None
     ) -> asyncio.Future[None]:
-        """A future that is done once the change is durable. Changes of one cell keep the order of calls. ``tried`` may have made the change
-        already.
+        """A future that is done once the change is durable. One cell's changes keep the order of calls. ``tried`` may have made the change already.
 
         Raises the `ReceiptRefused` errors of ``change``, what the table raises, and `UnknownOutcome`.
         """

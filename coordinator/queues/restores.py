@@ -1,7 +1,5 @@
-"""Detects a log, or a group's record, restored without the cells of its queues.
-
-An owner writes its `LogWitness` into the cell, and the next owner compares, without a request if the process has folded the log from there
-on.
+"""Detects a log, or a group's record, restored without the cells of its queues: the next owner compares the cell's `LogWitness`, mostly without a
+request.
 """
 
 from __future__ import annotations
@@ -28,17 +26,16 @@ class InconsistentRestore(DataDamaged):
 
 
 def seen(state: TopicState, secret: str) -> LogWitness:
-    """The knowledge of an owner that has folded the log up to ``state``."""
     return LogWitness(state.entry, _bits_of(state.digest), _group(secret))
 
 
 def is_ahead(cell: QueueCell, position: Position, queue: int) -> bool:
-    """Whether the cell's generation is later than the record's, which may also have been read too early."""
+    """Whether the cell's generation is later than the record's, perhaps read too early."""
     return cell.generation > position.generations[queue]
 
 
 def of_another_record(cell: QueueCell, position: Position, queue: int, secret: str) -> str | None:
-    """The evidence that the record's generation is another one than the cell's."""
+    """The evidence that record and cell have different generations of one number."""
     if cell.seen is None or cell.generation != position.generations[queue]:
         return None
     if cell.seen.group != _group(secret):
@@ -49,7 +46,7 @@ def of_another_record(cell: QueueCell, position: Position, queue: int, secret: s
 
 
 def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
-    """Whether the log is known, without asking, to be the one of the cell."""
+    """Whether the known log is the cell's, without a request."""
     if not topic.is_current:
         return True  # a reader of it hears that it was deleted
     if _following(cell) > topic.tail.state.next_offsets[queue]:
@@ -61,7 +58,7 @@ def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
 
 
 async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | None:
-    """The evidence that the log is another, or shorter. Raises what reading the log raises."""
+    """The evidence that the log is another, or shorter."""
     if agrees(topic, queue, cell):
         return None
     tail, last = topic.tail, cell.seen

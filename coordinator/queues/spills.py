@@ -1,7 +1,7 @@
-"""Moves waiting messages for which a queue's cell has no room out of it, and back. Pure.
+"""Moves waiting messages out of a queue's full cell, and back. Pure.
 
-An immutable object is written before the write that names it (`Spill`). Its rows return by due time, and the cell counts them. So a crash
-between any two writes leaves each message in one place: the cell, or an uncounted row.
+An immutable object is written before the cell names it (`Spill`). Its rows return by due time, and the cell counts them, so every crash leaves each
+message in one place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """Waiting messages by due time, as columns: there may be very many."""
+    """Waiting messages by due time, as columns."""
 
     due_ms: Column
     offset: Column
@@ -79,7 +79,7 @@ class SpillReturn:
 
 
 def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
-    """The messages are in an object written before. The same cell after a reset."""
+    """The messages are in a written object. The same cell after a reset."""
     if cell.generation != generation:
         return cell
     if any(cell.tries.get(offset) != tries for offset, tries in waiting.items()):
@@ -99,7 +99,7 @@ def with_returned(cell: QueueCell, returning: Sequence[SpillReturn], generation:
 
 
 def with_merged(cell: QueueCell, before: Sequence[Spill], after: Spill, generation: int) -> QueueCell:
-    """One object takes the place of several. The same cell after a reset."""
+    """One object replaces several. The same cell after a reset."""
     return replace(cell, spills=_replaced(cell, before, after)) if cell.generation == generation else cell
 
 

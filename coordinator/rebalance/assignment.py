@@ -20,7 +20,6 @@ class Assignment:
     """``queues``, taken as soon as their owners are gone, and kept. The methods are `Ownership`'s."""
 
     expected: frozenset[Queue] = frozenset()
-    """Empty, as releases are not foreseen."""
 
     def __init__(self, context: MemberContext, queues: Collection[Queue]) -> None:
         self._context = context
@@ -59,12 +58,12 @@ class Assignment:
         self._context.woken.clear()
 
     async def give_up(self) -> None:
-        """Begin to leave: the next round releases all queues."""
+        """Let the next round release all queues."""
         self._leaving = True
         self.wake()
 
     async def leave(self) -> None:
-        """Release the queues, in which nothing may be in flight, and leave."""
+        """Release the queues, with nothing in flight, and leave."""
         context = self._context
         try:
             for keeper in self.keepers.values():

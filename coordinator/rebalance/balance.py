@@ -17,16 +17,16 @@ Share: TypeAlias = tuple[tuple[str, ...], list[Queue]]
 
 @dataclass(frozen=True, slots=True)
 class BalancePlan:
-    """The next steps. Both are empty when all is well."""
+    """The next steps."""
 
     take: tuple[Queue, ...] = ()
     drain: tuple[Queue, ...] = ()
-    """Queues to give back: no new grants, running handlers end, then they are released."""
+    """Queues to drain, then release."""
 
 
 def shares(members: Sequence[str], queues: int) -> dict[str, int]:
-    """The number of queues that each member aims at. No two differ by more than one, and the oldest have more. So a member that joins or leaves moves
-    no queue between two that stay.
+    """The queues that each member aims at: no two differ by more than one, the oldest have more. So joins and leaves move no queue between members
+    that stay.
     """
     each, more = divmod(queues, len(members))
     return {member: each + (place < more) for place, member in enumerate(members)}
@@ -35,8 +35,8 @@ def shares(members: Sequence[str], queues: int) -> dict[str, int]:
 def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> BalancePlan:
     """The plan of one member. ``owners`` has all shared queues; an empty owner means free, or dead.
 
-    A member takes free queues up to its part of `shares`, in the order of a hash of member and queue: members that start together reach for different
-    ones. Queues beyond its part are drained in the opposite order.
+    A member takes free queues up to its part of `shares`, by a hash of member and queue, so that members that start together take different ones.
+    Queues beyond its part are drained in the opposite order.
     """
     mine = [queue for queue, owner in owners.items() if owner == me]
     free = [queue for queue, owner in owners.items() if not owner]
@@ -47,10 +47,8 @@ def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Balanc
 
 
 def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[Share]:
-    """The groups of members that share queues, from each member's topics and each topic's number of queues.
-
-    Topics with the same members, in the same order, are shared as one. So with different topics, as during a deployment, members still come to own
-    every queue.
+    """The groups of members that share queues. Topics with the same members are shared as one, so that members with different topics still own every
+    queue.
     """
     found: dict[tuple[str, ...], list[Queue]] = {}
     for topic, count in queues.items():
@@ -66,7 +64,7 @@ def lacking(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Sh
 
 
 def contested(me: str, shared: Sequence[Share], mine: Container[Queue], owners: Mapping[Queue, str]) -> frozenset[Queue]:
-    """Queues about to be released, where a member lacks some: of owners with too many, or tried in vain. ``owners`` may be incomplete."""
+    """Queues about to be released by owners with too many, where a member lacks some. ``owners`` may be incomplete."""
     found = set[Queue]()
     for members, queues in lacking(me, shared, mine):
         aims = shares(members, len(queues))

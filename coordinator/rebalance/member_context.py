@@ -37,7 +37,6 @@ class MemberContext:
     group: str
     lease_s: float
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-    """Ends a sleep: something may have changed."""
 
     @property
     def beat_s(self) -> float:
@@ -55,7 +54,7 @@ class MemberContext:
         return await self.groups.update(self.group, change)
 
     async def join(self, record: GroupRecord, joined: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Join the group, in place of dead members if it is full. Raises `LimitExceeded` without room."""
+        """Join the group, in a dead member's place if it is full. Raises `LimitExceeded`."""
         try:
             return await self.update(joined)
         except LimitExceeded:
@@ -63,14 +62,14 @@ class MemberContext:
             return await self.update(lambda before: joined(before.left_by(*over)))
 
     async def find_over(self, owners: Sequence[str]) -> set[str]:
-        """The owners that are over. A dead one is fenced first, and may prove alive."""
+        """The owners that are over. A silent one is fenced first."""
         await self.watch.look(owners)
         dead = [owner for owner in owners if self.watch.is_dead(owner)]
         fenced = await asyncio.gather(*(self.watch.fence(owner) for owner in dead))
         return {owner for owner, done in zip(dead, fenced, strict=True) if done}
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, unless it is woken or the member ends."""
+        """Sleep until woken, or the member ends."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self.woken, self.member.ended)]
         try:
             await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)

@@ -10,7 +10,7 @@ import xxhash
 from .member_context import MemberContext
 
 _WATCHED = 7
-"""The closely watched members. A member below its share watches all, as it may take from any."""
+"""The closely watched members. A member below its share watches all."""
 _LEASES_BETWEEN_LOOKS = 2
 """The leases between looks at other members."""
 
@@ -24,7 +24,7 @@ class Neighbours:
         self._looked_at_all_s = -math.inf
 
     async def find_over(self, others: Sequence[str], now_s: float, *, everybody: bool) -> set[str]:
-        """Members that are over for certain. Live ones are watched from now on: all, or the neighbours on a ring."""
+        """Members that are over for certain. Live ones are watched: all, or the neighbours on a ring."""
         closely = others if everybody else _next_to(self._context.member.id, others)
         looked_at = closely
         if now_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._context.lease_s:

@@ -22,7 +22,7 @@ CellBeginning = Callable[[GroupRecord, Queue], QueueCell | None]
 
 
 def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
-    """The first cell of a queue. None: the group has not begun on the topic, which was deleted and made again."""
+    """The first cell of a queue. None: the group has not begun on the topic's present life."""
     topic, number = queue
     position = record.positions.get(topic)
     if position is None or number >= len(position.offsets):
@@ -31,7 +31,6 @@ def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
 
 
 def unended(keepers: Mapping[Queue, QueueKeeper]) -> dict[Queue, QueueKeeper]:
-    """The keepers that still hold their queues."""
     return {queue: keeper for queue, keeper in keepers.items() if not keeper.ended.is_set()}
 
 
@@ -46,12 +45,12 @@ class OwnedQueues:
         """Keepers, with ended ones until `forget_ended`."""
         self._unannounced: dict[Queue, QueueKeeper] = {}
         self._doubtful: dict[Queue, CellVersion | None] = {}
-        """Queues that may name this member as owner without a keeper, also by a write without an answer, which may arrive as long as the cell has
-        this version (None: is absent).
+        """Queues that may name this member as owner without a keeper, by an unanswered write, as long as the cell has this version (None:
+        is absent).
         """
 
     def forget_ended(self) -> bool:
-        """Forget ended keepers, and return whether there were any. An unreleased one lost its queue to another owner or a doubtful write."""
+        """Forget ended keepers, and return whether there were any."""
         ended = [queue for queue, keeper in self.keepers.items() if keeper.ended.is_set()]
         for queue in ended:
             if self.keepers.pop(queue).cell.owner:
@@ -62,11 +61,10 @@ class OwnedQueues:
         return await self._context.cells.read(self._key_of(queue))
 
     def owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
-        """The owner in a queue's cell, or an empty string."""
         return decode_cell(stored.data, where=self._key_of(queue)).owner if stored is not None else ""
 
     async def settle_doubts(self, record: GroupRecord) -> None:
-        """Take the queues that name this member as owner, however many: no other member would."""
+        """Take the queues that name this member as owner, however many."""
         for queue, version in list(self._doubtful.items()):
             found = await self.read(queue)
             if self.owner_in(queue, found) == self._context.member.id:
@@ -75,7 +73,7 @@ class OwnedQueues:
                 del self._doubtful[queue]
 
     async def take(self, queue: Queue, found: StoredCell | None, record: GroupRecord) -> None:
-        """Take a queue, unless its cell has changed or the table does not answer."""
+        """Take a queue, if the cell is unchanged and the table answers."""
         begin = self._begin(record, queue)
         if begin is None:
             return

@@ -14,16 +14,16 @@ from .owned_queues import OwnedQueues
 
 _POLL_S = 0.3
 _POLL_LATER_S = 0.7
-"""The pause between reads of contested queues' cells: at first, and later."""
+"""The pause between reads of contested queues' cells, after the first ones."""
 _POLL_SOON_S = 10.0
 _SCAN_S = 0.7
 _LEASES_BETWEEN_SCANS = 6
-"""The longest time between scans, in leases. Scans of all others' cells grow rarer while nothing changes."""
+"""The longest time between scans of all others' cells, in leases."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPacing:
-    """The times at which a member below its share reads others' cells: all, or contested ones."""
+    """The times at which a member below its share reads others' cells."""
 
     scan_s: float = -math.inf
     """The time of the next scan."""
@@ -48,7 +48,7 @@ class ScanPacing:
         return replace(self, scan_s=now_s + self.pause_s, pause_s=min(2 * self.pause_s, _LEASES_BETWEEN_SCANS * lease_s))
 
     def changed(self, at_s: float) -> ScanPacing:
-        """The next scan is at ``at_s`` at the latest, as more changes may follow."""
+        """The next scan is at ``at_s`` at the latest."""
         return replace(self, pause_s=_SCAN_S, scan_s=min(self.scan_s, at_s))
 
     def contesting(self, contested: frozenset[Queue], now_s: float) -> ScanPacing:
@@ -58,7 +58,6 @@ class ScanPacing:
         return replace(self, contested=contested, contested_since_s=since_s, poll_s=poll_s)
 
     def expected(self, now_s: float) -> frozenset[Queue]:
-        """The contested queues, unless they have been so for long."""
         return self.contested if now_s - self.contested_since_s < _POLL_SOON_S else frozenset()
 
 
@@ -69,7 +68,7 @@ class OwnerScan:
         self._context = context
         self._owned = owned
         self.owners: dict[Queue, str] = {}
-        """Owners by queue, as last read; empty for dead ones."""
+        """Owners by queue, as last read; empty: dead."""
         self.pacing = ScanPacing()
 
     async def read(self, queues: Sequence[Queue], now_s: float) -> dict[Queue, StoredCell | None]:
@@ -90,6 +89,5 @@ class OwnerScan:
         return found
 
     def _owner_in(self, queue: Queue, stored: StoredCell | None) -> str:
-        """Empty for this member itself, whose doubtful take was carried out."""
         owner = self._owned.owner_in(queue, stored)
         return "" if owner == self._context.member.id else owner

@@ -31,15 +31,15 @@ class RebalanceRound:
     """The record: settings, positions, commands."""
     taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)
     drain: tuple[Queue, ...] = ()
-    """Queues to give back: grant nothing more, let handlers end, then `QueueKeeper.release`."""
+    """Queues to drain, then `QueueKeeper.release`."""
 
 
 class Ownership:
-    """The queues of one member of a consumer group. ``queues`` has the number of queues of each consumed topic. ``key`` and ``begin`` give the keys
-    and first contents of their cells, as roles are leased in the same way.
+    """The queues of one member of a consumer group. ``queues`` has the number of queues of each consumed topic; ``key`` and ``begin`` give their
+    cells' keys and first contents.
 
     The consumer's loop calls `round`, obeys it, waits in `rest`, and begins again. After a round that raised `RetryError` or `UnknownOutcome`, the
-    next one reports all its changes.
+    next one reports all changes.
     """
 
     def __init__(
@@ -51,13 +51,11 @@ class Ownership:
         self._scan = OwnerScan(context, self._owned)
         self._neighbours = Neighbours(context)
         self._topics: Mapping[str, tuple[str, ...]] = {}
-        """The live members at the last scan, and their topics."""
         self._below_share = True
         self._round_s = -math.inf
         self._known_s: float | None = None
-        """When the others know of the leaving: infinite until the record is written. None: it stays."""
+        """When the others know of the leaving: infinite before the write. None: it stays."""
         self._pause = Backoff(_PAUSE_S)
-        """The waits after rounds that raised, or could not fence a dead member."""
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
@@ -65,11 +63,11 @@ class Ownership:
 
     @property
     def expected(self) -> frozenset[Queue]:
-        """Queues that others may release any moment, unless this has lasted long."""
+        """Queues that others are about to release."""
         return self._scan.pacing.expected(self._round_s) - self._owned.keepers.keys() if self._below_share else frozenset()
 
     def consume(self, queues: Mapping[str, int]) -> None:
-        """Consume other topics from the next round on. The caller must release the queues of former ones."""
+        """Consume other topics from the next round on; the caller releases former ones' queues."""
         self._queues = dict(queues)
 
     def consumes(self, queue: Queue) -> bool:
@@ -107,7 +105,6 @@ class Ownership:
         return RebalanceRound(record, owned.take_unannounced(), drain)
 
     async def rest(self) -> None:
-        """Wait until a round may change something."""
         context, neighbours = self._context, self._neighbours
         await context.sleep(self._pause.next_s())
         end_s = self._round_s + context.beat_s
@@ -122,8 +119,8 @@ class Ownership:
         context.woken.clear()
 
     async def give_up(self) -> None:
-        """Begin to leave; may be repeated. Rounds take nothing more, and drain all queues once the others know. A queue released sooner would lie
-        idle, so grants go on until then.
+        """Begin to leave; may be repeated. Rounds drain all queues once the others know; grants go on until then, as a queue released sooner would
+        lie idle.
         """
         context = self._context
         if self._known_s is None:
@@ -137,7 +134,7 @@ class Ownership:
         self._known_s = min(self._known_s, known_s)
 
     async def leave(self) -> None:
-        """Release the queues, in which nothing may be in flight, and leave: the others see it on return."""
+        """Release the queues, with nothing in flight, and leave; the others see it on return."""
         try:
             if self._known_s is None:
                 await self.give_up()
@@ -154,7 +151,7 @@ class Ownership:
         return listed.topics if listed is not None and ALL not in listed.topics else tuple(self._queues)
 
     async def _even_out(self, topics: Mapping[str, tuple[str, ...]], record: GroupRecord) -> tuple[Queue, ...]:
-        """Take the free queues of this member's share. Returns those beyond it."""
+        """Take free queues of this member's share. Returns those beyond it."""
         me, owned, scan = self._context.member.id, self._owned, self._scan
         if topics != self._topics:
             self._topics = topics

@@ -32,7 +32,6 @@ _PAUSE_S = 0.1
 _AGAIN_S = 5.0
 
 Play = Callable[[str, asyncio.Event], Awaitable[None]]
-"""A function that plays a role for a topic until the event is set."""
 Report = Callable[[str, PenstockError], None]
 """A callback for errors, with the topic (or ``-``)."""
 
@@ -67,11 +66,11 @@ class OfferedRole:
     """The topics to play it for, read once a minute."""
     play: Play
     all_topics: bool = True
-    """Whether ``topics`` gives all topics of the lake. If not, only these are shared."""
+    """Whether ``topics`` gives all topics of the lake."""
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when ``topics`` may give more than before."""
     heard: Callable[[GroupRecord], None] = lambda record: None
-    """Called with each reading of the players' record, some three times a lease."""
+    """Called with each reading of the players' record."""
 
 
 async def run_roles(
@@ -88,13 +87,12 @@ async def run_roles(
 ) -> None:
     """Play a role for a fair share of the topics until ``stop`` is set, then leave it to others.
 
-    ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so a process that opens a lake for a moment takes
-    no part.
+    ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so a short-lived process takes no part.
 
-    A role of a topic has at most one player, except that paused ones may go on: so two at once must be harmless. A player that dies is replaced when
-    its lease has run out, which takes 75 s where nothing is consumed.
+    A topic's role has at most one player, except that paused ones may go on: two at once must be harmless. A dead player is replaced when its lease
+    has run out, after 75 s where nothing is consumed.
 
-    Faults of the table, and plays that end or raise, are reported, and tried again. Cancellation cancels the plays too.
+    Faults of the table, and plays that end or raise, are reported, and tried again.
     """
     await pause(stop, patience_s)
     while not stop.is_set():
@@ -125,10 +123,8 @@ async def stand_in(
     for_s: float,
     report: Report = lambda topic, error: None,
 ) -> None:
-    """Play a role for a topic without a player, for so long or until ``stop`` is set, then leave it to the players.
-
-    Nothing is played while a live player has the topic; a dead one is replaced when its lease has run out. A later player waits for the end. Raises
-    `LeaseLost` when the member ended, and what the table raises.
+    """Play a role for a topic without a live player, for so long or until ``stop`` is set. A later player waits for the end. Raises `LeaseLost` when
+    the member ended, and what the table raises.
     """
     key, end_s = role_key(topic, part.role), runtime.clock.monotonic_s() + for_s
     beats: dict[str, int] = {}
@@ -225,7 +221,6 @@ class _Player:
                 playing.stop()
 
     async def _look_forever(self, ownership: Ownership) -> None:
-        """Give it the existing topics, again and again."""
         while True:
             try:
                 ownership.consume(dict.fromkeys(await self._part.topics(), 1))
@@ -238,7 +233,7 @@ class _Player:
 
 
 class _Playing:
-    """One role being played, after any former play of it in this process."""
+    """A role being played, after any former play of it in this process."""
 
     def __init__(self, topic: str, keeper: QueueKeeper, play: Play, report: Report, *, after: _Playing | None) -> None:
         self._topic = topic
@@ -256,11 +251,9 @@ class _Playing:
         self._stop.set()
 
     def break_off(self) -> None:
-        """Cancel it, without giving the role back."""
         self._task.cancel()
 
     async def end(self) -> None:
-        """Let it end in order, and give the role back."""
         self.stop()
         await self._task
 

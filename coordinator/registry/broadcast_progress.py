@@ -40,7 +40,7 @@ class MemberProgress:
         self.progress = document.value
 
     async def save(self, offsets: tuple[int, ...]) -> None:
-        """Raises `FencedError` when another process has opened the name, and what the table raises."""
+        """Raises `FencedError` after another opening of the name, and what the table raises."""
         if offsets == self.progress.offsets:
             return
 
@@ -60,9 +60,8 @@ class MemberProgress:
 async def open_progress(
     cells: Cells, runtime: Runtime, *, group: str, topic: str, member: str, life: int, start: tuple[int, ...]
 ) -> MemberProgress:
-    """Take over a member's name on a topic, and fence its former process. A new member begins at ``start``.
-
-    Raises `TopicDeleted` when the member has begun on a later topic.
+    """Take over a member's name on a topic, and fence its former process. A new member begins at ``start``. Raises `TopicDeleted` when the member has
+    begun on a later topic.
     """
     key = member_key(group, topic, member)
     document = Document(cells, runtime.clock, key, _PROGRESS, absent=_NOBODY, write_s=LONG_WRITE_S)

@@ -33,13 +33,12 @@ log = logging.getLogger("penstock.coordinator")
 
 _RECORD = Codec(encode_group, decode_group)
 _NEVER_MADE = GroupRecord(settings=GroupSettings(), deleted=True)
-"""A group that never existed is like a deleted one, but without given numbers."""
+"""A group that never existed is like a deleted one."""
 
 
 class GroupRegistry:
-    """The records of a lake's groups. Every change is one write of one record.
-
-    All methods raise `InvalidArgument` or `LimitExceeded` for a bad name, `UnknownOutcome`, and what the table raises.
+    """The records of a lake's groups. Every change is one write of one record. All methods raise `InvalidArgument` or `LimitExceeded` for a bad name,
+    `UnknownOutcome`, and what the table raises.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
@@ -62,7 +61,7 @@ class GroupRegistry:
         return record
 
     async def all(self) -> dict[str, GroupRecord]:
-        """May read the whole table: for operators only."""
+        """May read the whole table."""
         found: dict[str, GroupRecord] = {}
         read = await self._cells.read_all([GROUPS])
         if read:
@@ -79,7 +78,7 @@ class GroupRegistry:
     # --- Settings ---------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
-        """Does nothing when the group exists so. Raises `GroupExists`, showing both, when it has other settings."""
+        """Nothing happens when the group exists so. Raises `GroupExists`, showing both, for other settings."""
         check_group_name(group)
         await self._lake.claim()
         secret = self._runtime.new_id()
@@ -98,8 +97,8 @@ class GroupRegistry:
     async def ensure(self, group: str, stated: Mapping[str, object]) -> GroupRecord:
         """A consumer's group, made if missing with the stated settings over the defaults.
 
-        Raises `InvalidArgument`, showing both, when an existing group differs from what is stated. A stated filter is adopted for a topic
-        that the group has not begun and has no filter for.
+        Raises `InvalidArgument`, showing both, for an existing group's other settings. A stated filter is adopted for a topic that the group has not
+        begun and has no filter for.
         """
         check_group_name(group)
         settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
@@ -124,9 +123,7 @@ class GroupRegistry:
         return await self._write(group, agreed)
 
     async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write the result of ``change`` on the record.
-
-        It is called again after another's write, perhaps on its own result. Raises `GroupNotFound`, also when the group was made again
+        """Write the result of ``change``, which may be called again on its own result. Raises `GroupNotFound`, also when the group was remade
         meanwhile.
         """
         check_group_name(group)
@@ -141,10 +138,7 @@ class GroupRegistry:
         return await self._write(group, changed)
 
     async def delete(self, group: str, *, life: int | None = None, check: Callable[[GroupRecord], None] | None = None) -> None:
-        """Delete a group; with a ``life`` (`GroupRecord.lives`) only that one.
-
-        Raises `GroupNotFound`, and what ``check`` raises on the record.
-        """
+        """Delete a group; with a ``life`` (`GroupRecord.lives`) only that one. Raises `GroupNotFound`, and what ``check`` raises on the record."""
         deleted: list[GroupRecord] = []
 
         def gone(record: GroupRecord) -> GroupRecord:
@@ -164,8 +158,8 @@ class GroupRegistry:
     async def begin(self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]]) -> GroupRecord:
         """The record with a position on a topic: an existing one, or the result of ``resolve``.
 
-        ``life`` is the entry that created the topic. On a topic made again the group begins at the first message. Of members that begin at
-        once, one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a later topic.
+        ``life`` is the entry that created the topic. On a remade topic the group begins at the first message. One member resolves for all. Raises
+        `GroupNotFound`, and `TopicDeleted` when the group knows a later topic.
         """
         record = await self.get(group)
         if topic in record.positions and record.positions[topic].life == life:
@@ -185,7 +179,7 @@ class GroupRegistry:
         return record
 
     async def _part(self, group: str, topic: str, position: Position) -> None:
-        """Void the cells of queues that only a former topic had, and log what is lost. Each member does so: one may die."""
+        """Void the cells of queues that only a former topic had, and log their losses. Each member does so: one may die."""
         for queue in range(len(position.offsets), position.queues_max):
             if lost := await self._void(queue_key(group, topic, queue), position.since):
                 log.error(
@@ -198,7 +192,6 @@ class GroupRegistry:
                 )
 
     async def _void(self, key: str, since: int) -> tuple[int, ...]:
-        """Returns the dead letters that were assigned in the voided cell."""
         lost: tuple[int, ...] = ()
 
         def void(before: QueueCell) -> QueueCell:
@@ -251,10 +244,9 @@ class GroupRegistry:
         *,
         generations: Mapping[tuple[str, int], int | None] | None = None,
     ) -> GroupRecord:
-        """Order the owners to release or skip these message groups: offsets with attempts, by (topic, queue).
+        """Order owners to release or skip these message groups: offsets with attempts, by (topic, queue).
 
-        Queues in another generation than in ``generations`` are left alone. Commands carried out leave the record. Raises `GroupNotFound`,
-        and `LimitExceeded` for a full record.
+        Queues in another generation than in ``generations`` are left alone. Raises `GroupNotFound`, and `LimitExceeded` for a full record.
         """
         ordered = [(command.topic, command.queue) for command in (await self.get(group)).commands]
         taken = await self._queue_cells(group, list(dict.fromkeys([*ordered, *parked])))
@@ -322,7 +314,6 @@ class _GroupDocument(Document[GroupRecord]):
 
 
 def _created(found: GroupRecord, settings: GroupSettings, secret: str) -> GroupRecord:
-    """A new group keeps a deleted one's numbers."""
     return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
 
 

@@ -14,9 +14,8 @@ from .groups import GroupRegistry
 
 
 async def retention_guards(cells: Cells, groups: GroupRegistry, topic: str) -> Mapping[int, int]:
-    """The first offset, by queue, that some group has blocked, parked, waiting, or given up without a dead letter.
-
-    Unread messages are not spared: retention is independent of consumption. Raises what the table raises.
+    """The first offset, by queue, that some group has blocked, parked, waiting, or given up without a dead letter. Unread messages are not spared.
+    Raises what the table raises.
     """
     found: dict[int, int] = {}
     for group, record in (await groups.all()).items():

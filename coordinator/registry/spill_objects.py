@@ -48,7 +48,7 @@ class SpillObjects:
         return f"{waiting_of(self.topic)}{self.group}/{self.queue}/{id}{_SUFFIX}"
 
     async def write(self, rows: WaitingRows) -> str:
-        """Returns the object's id. A failed write may leave an orphan. Raises what the store raises."""
+        """Returns the object's id. Raises what the store raises."""
         name = self.runtime.new_id()
         columns = [pa.array(column) for column in (rows.due_ms, rows.offset, rows.attempts, rows.strikes)]
         data = write_file(pa.table(columns, schema=_SCHEMA), self._footer(name))
@@ -76,13 +76,13 @@ class SpillObjects:
         return waiting
 
     async def whole(self, cell: QueueCell) -> QueueCell:
-        """The cell with all waiting messages in it, for lookups. Raises as `read` does."""
+        """The cell with all waiting messages in it. Raises as `read`."""
         rows = [(await self.read(spill)).part(spill.taken) for spill in cell.spills]
         waiting = {offset: tries for part in rows for offset, tries in part.tries().items()}
         return replace(cell, tries={**cell.tries, **waiting}, spills=()) if rows else cell
 
     async def delete(self, ids: list[str]) -> None:
-        """Delete objects that a cell, durably, names no more. Raises what the store raises."""
+        """Delete objects that the cell, durably, no longer names. Raises what the store raises."""
         await delete_all(self.store, map(self.key, ids))
 
     def _footer(self, id: str) -> dict[str, str]:
@@ -94,10 +94,7 @@ def waiting_of(topic: str) -> str:
 
 
 async def collect_spills(store: ObjectStore, cells: Cells, groups: GroupRegistry, topic: str) -> int:
-    """Delete a topic's old objects that no cell names. Returns their number. Raises what store and table raise.
-
-    The objects are listed before the cells are read, so that one named meanwhile is recognised.
-    """
+    """Delete a topic's old objects that no cell names. Returns their number. Raises what store and table raise."""
     listed = await store.list(waiting_of(topic))
     now_ms = await store.clock_ms() if listed else 0
     old: defaultdict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)

@@ -42,7 +42,7 @@ class DynamoDBClient(Protocol):
 class DynamoDBTable:
     """A cell is one item: ``pk`` (its key after ``prefix``), ``version`` (a number) and ``data`` (binary).
 
-    ``reader`` retries passing faults. ``writer`` tries once, as a hidden second try could meet its own first one. Reads are consistent.
+    ``reader`` retries passing faults, ``writer`` tries once. Reads are consistent.
     """
 
     lists_cheaply = False
@@ -58,7 +58,7 @@ class DynamoDBTable:
         runtime: Runtime,
         renew: Callable[[], tuple[DynamoDBClient, DynamoDBClient]] | None = None,
     ) -> None:
-        """``renew`` makes both clients anew when their credentials are refused."""
+        """``renew`` makes both clients anew after refused credentials."""
         self._renew = renew
         self._renewed_s = -RENEWED_EVERY_S
         self._renewing = threading.Lock()
@@ -106,7 +106,6 @@ class DynamoDBTable:
     async def read_all(
         self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
     ) -> dict[str, Cell | CellVersion | PenstockError]:
-        """One scan, in answers of 1 MB."""
         names = "pk, #version, #data"
         rows = await self._call(
             self._reads, "read all", " ".join(prefixes), lambda: self._scan("read all", prefixes, names, **_DATA)

@@ -68,7 +68,6 @@ _MEANINGS: dict[str, _Meaning] = {
 
 
 def code_of(error: BaseException) -> str:
-    """The service's code of an error, or empty."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, exceptions.ClientError) else ""
 
 

@@ -1,4 +1,4 @@
-"""A table in this process's memory, for tests and the simulation."""
+"""A table in this process's memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .protocol import Cell, CellVersion, check_cell, check_cell_key
 
 
 class MemoryTable:
-    """Cells in a dictionary. Every call takes effect at once. Threads may share the table."""
+    """Cells in a dictionary, which threads may share. Every call takes effect at once."""
 
     lists_cheaply = False
 

@@ -22,9 +22,8 @@ _READS_AT_ONCE = 16
 class ObjectStoreTable:
     """A cell is the object ``coordination/<key>``, written by create and if-match.
 
-    Equal bytes have equal versions, so every object starts with a fresh id. A deleted cell is an empty object, which stays: not all stores
-    honour a conditional delete. Before its first write the table checks that the store honours conditional writes, or raises
-    `UnsafeStoreError`.
+    Every object starts with a fresh id, as equal bytes have equal versions. A deleted cell is an empty object: not all stores honour a conditional
+    delete. Raises `UnsafeStoreError` at the first write to a store without conditional writes.
     """
 
     lists_cheaply = True
@@ -91,7 +90,6 @@ class ObjectStoreTable:
         return found
 
     async def close(self) -> None:
-        """End the check of the store, which stays open."""
         if self._check is not None:
             self._check.cancel()
             await asyncio.gather(self._check, return_exceptions=True)
@@ -117,7 +115,6 @@ class ObjectStoreTable:
             return None
 
     async def _writable(self) -> None:
-        """Return once the store honours conditional writes. A passing fault repeats the check."""
         check = self._check
         if check is None or (check.done() and (check.cancelled() or check.exception())):
             check = self._check = shared(asyncio.ensure_future(probe_conditional_writes(self._store, self._runtime)))

@@ -103,9 +103,8 @@ def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options
 
 
 async def create_table(url: str, *, runtime: Runtime | None = None, options: Mapping[str, str] | None = None) -> None:
-    """Make a DynamoDB table for cells, billed by request, and wait for it, unless it exists.
-
-    Raises `TableMismatch` for a table with another key. Other tables are made by their first write.
+    """Make a DynamoDB table for cells, billed by request, and wait for it, unless it exists; other tables are made by their first write. Raises
+    `TableMismatch` for another key.
     """
     place = table_place(url, "")
     if not isinstance(place, InDynamoDB):
@@ -118,7 +117,7 @@ async def create_table(url: str, *, runtime: Runtime | None = None, options: Map
 
 
 def table_place(url: str | None, store_url: str) -> Place:
-    """The place of a lake's cells, by their URL and the lake's. Pure."""
+    """The place of a lake's cells. Pure."""
     if url is None:
         lake = urlsplit(store_url)
         if lake.scheme == "file":

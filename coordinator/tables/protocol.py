@@ -1,7 +1,6 @@
-"""The one interface between the coordinator and the storage of its cells.
+"""The interface to the storage of cells, with the weakest guarantees that the coordinator needs.
 
-A cell is a few KiB of bytes that change only by compare-and-set. Each verb has the weakest guarantee that the coordinator needs. A backend
-translates foreign errors. ``tests/coordinator/tables/contract.py`` is the executable form of this page.
+A cell is a few KiB of bytes that change only by compare-and-set. ``tests/coordinator/tables/contract.py`` is the executable form.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class TableMismatch(CallError):
 
 @dataclass(frozen=True, slots=True)
 class CellVersion:
-    """A witness of one write of a cell, given back as ``expected``."""
+    """A witness of one write of a cell."""
 
     token: str
 
@@ -47,12 +46,12 @@ class Cell:
 class CellTable(Protocol):
     """A place for cells. Keys are non-empty parts with ``/`` between them; no key may be the folder of another.
 
-    The table is linearizable cell by cell: a write takes effect at one moment between call and return, and `get` sees every write that
-    ended before. No two writes have the same version, also after a delete.
+    The table is linearizable cell by cell: a write takes effect at one moment between call and return, and `get` sees every write that ended before.
+    No two writes have the same version, also after a delete.
 
-    All methods may raise `StoreUnavailable` (a write may have been carried out, or may be later), `PermissionDenied` and `StorageFull`.
-    Reads retry passing faults for a short while. Writes are tried once, as a hidden second try could meet its own first one. `Conflict`
-    means that a write is not confirmed: read the cell, which shows your write by its write id.
+    All methods may raise `StoreUnavailable` (a write may have been carried out, or may be later), `PermissionDenied` and `StorageFull`. Reads retry
+    passing faults for a short while. Writes are tried once. After `Conflict` a write is not confirmed: read the cell, which shows your write by its
+    write id.
     """
 
     @property
@@ -61,7 +60,7 @@ class CellTable(Protocol):
         ...
 
     lists_cheaply: bool
-    """Whether `read_all` reads no other cells, and finds changed ones without reading the rest."""
+    """Whether `read_all` finds changed cells without reading others."""
 
     async def get(self, key: str) -> Cell | None: ...
 
@@ -77,15 +76,15 @@ class CellTable(Protocol):
         ...
 
     async def keys(self, prefix: str) -> list[str]:
-        """The sorted keys with this plain prefix. May read the whole table: for operators only."""
+        """The sorted keys with this prefix. May read the whole table."""
         ...
 
     async def read_all(
         self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
     ) -> dict[str, Cell | CellVersion | PenstockError]:
-        """All cells with one of these prefixes, each as at some moment since the call. May read the whole table: for operators only.
+        """All cells with one of these prefixes, each as at some moment since the call. May read the whole table.
 
-        A cell unchanged since its ``known`` version may be given as that version. An unreadable cell is given as its error.
+        A cell unchanged since its ``known`` version may be given as that version, an unreadable one as its error.
         """
         ...
 

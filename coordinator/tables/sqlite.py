@@ -27,17 +27,16 @@ _TOGETHER_MAX = 64
 class _Change:
     wanted: CellWrite | Deletion
     outcome: bool | PenstockError = False
-    """Whether it changed a cell, or the error that leaves this unknown."""
+    """Whether a cell changed, or the error that leaves this unknown."""
 
 
 class SqliteTable:
     """Cells in one file, made by the first write.
 
-    An acknowledged write survives a power failure (write-ahead log, ``synchronous=FULL``). The processes share memory, so the file must be
-    local. A locked file is tried again at random intervals, slept by ``wait``. Raises `StoreUnavailable` after ``lock_wait_max_s``.
+    An acknowledged write survives a power failure (write-ahead log, ``synchronous=FULL``). The file must be local. A locked file is tried again at
+    random intervals. Raises `StoreUnavailable` after ``lock_wait_max_s``.
 
-    One thread writes and another reads, each with its own connection, so that no read waits for a lock. Waiting writes are committed
-    together.
+    One thread writes and another reads, so that no read waits for a lock. Waiting writes are committed together.
     """
 
     lists_cheaply = False
@@ -98,7 +97,7 @@ class SqliteTable:
         return found
 
     async def close(self) -> None:
-        """Give up writes that wait for a lock, and close the file. Does nothing in a forked child."""
+        """Give up waiting writes, and close the file. Does nothing in a forked child."""
         if self._writes.forked:
             return
         self._closing.set()
@@ -146,7 +145,7 @@ class SqliteTable:
             change.outcome = outcome
 
     def _next_together(self) -> list[_Change]:
-        """The first waiting change and, if a put, the first puts of other cells: no cell waits for many of another."""
+        """The first waiting change and, if a put, the first puts of other cells."""
         together: dict[str, _Change] = {}
         for change in self._waiting:
             if isinstance(change.wanted, CellWrite) or not together:

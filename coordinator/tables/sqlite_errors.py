@@ -17,11 +17,10 @@ from ...log.errors import (
 )
 
 _PRIMARY = 0xFF
-"""The mask of an error code's kind, below its details."""
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another connection holds the lock, or starts up or recovers the file. Nothing was written."""
+    """Whether another connection holds the lock, or recovers the file. Nothing was written."""
     return _kind(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}
 
 
@@ -67,7 +66,6 @@ def _is_of_the_file(error: BaseException) -> bool:
 
 
 def _file_meaning(error: BaseException, path: str) -> tuple[type[PenstockError], str, str | None]:
-    """The file system gives the meaning of an error about the file."""
     folder = _nearest_folder(path)
     if os.path.isdir(path):
         return InvalidArgument, "the coordination database is a folder", "Name a file"

@@ -20,9 +20,9 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 APPLICATION_ID = int.from_bytes(b"PSC1", "big")
 LOCK_WAIT_MAX_S = 2.0
-"""The longest wait for a lock, below a lease. The longest seen is 0.4 s, beside busy writers."""
+"""The longest wait for a lock, below a lease; 0.4 s was seen beside busy writers."""
 _WAIT_IN_SQLITE_S = 0.018
-"""The wait inside SQLite: after 1, 2, 5 and 10 ms its pauses are so long that others are always quicker."""
+"""The wait inside SQLite, whose later pauses are so long that others are always quicker."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
 _PUT_ALL = """
     INSERT INTO cells (key, version, data)
@@ -51,15 +51,12 @@ class Deletion(NamedTuple):
 
 
 class SqliteFile:
-    """Opens the file when it is first needed, and anew when another one lies under its name.
+    """Opens the file when first needed, and anew when another one lies under its name.
 
-    A write is one statement, and holds the lock for one call into SQLite. Between two statements a thread that waits for Python's
-    interpreter lock would keep all other processes waiting.
+    A write is one statement: between two, a thread that waits for Python's interpreter lock would keep all other processes waiting. A wait for
+    another's lock happens inside SQLite, for a short time.
 
-    A wait for another's lock happens inside SQLite, where a busy process looks as often as an idle one. It is short, as SQLite's pauses
-    grow until it starves beside a steady writer.
-
-    A statement refused because of a lock was not carried out; nothing else is ever tried twice.
+    A statement refused because of a lock was not carried out; nothing else is tried twice.
     """
 
     def __init__(
@@ -89,7 +86,7 @@ class SqliteFile:
         return self._patiently(operation, read)
 
     def put(self, puts: Sequence[CellWrite]) -> list[bool]:
-        """Carry out, durably, those puts whose expectation holds, and make the file if needed. Returns which did. No two are of one cell."""
+        """Carry out, durably, the puts whose expectation holds, and make the file if needed. Returns which did. No two are of one cell."""
 
         def put() -> list[bool]:
             connection = self._opened(create=True)
@@ -132,7 +129,7 @@ class SqliteFile:
     # ---------------------------------------------------------------------------------------------------------- the file
 
     def _opened(self, *, create: bool) -> sqlite3.Connection | None:
-        """The connection to the file that now has the name. None without cells, unless ``create``."""
+        """The connection to the file of the name. None without cells, unless ``create``."""
         present = _identity(self._path)
         if self._connection is not None and present == self._identity:
             return self._connection
@@ -173,7 +170,6 @@ class SqliteFile:
 
 @cache
 def _put_all(count: int) -> str:
-    """A statement for this many puts: all, if each expectation holds, or none."""
     return _PUT_ALL.replace("(...)", ", ".join(["(?, ?, ?, ?)"] * count))
 
 
@@ -191,7 +187,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
-    """False for an empty database. Raises for other content."""
     if connection.in_transaction:
         application, version, things = _header(connection)
     else:
@@ -220,14 +215,12 @@ def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """The application id, the schema version, and the number of tables and indexes."""
     questions = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     application, version, things = (connection.execute(question).fetchone()[0] for question in questions)
     return application, version, things
 
 
 def _make_cells(connection: sqlite3.Connection, path: str) -> None:
-    """Write the schema, unless another process does so meanwhile."""
     ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
     if mode != "wal":
         raise NotSupported(

@@ -29,10 +29,7 @@ class TableThreads:
         return os.getpid() != self._pid
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Raises `ClosedError` after `close`, and `ForkedError` in a forked child.
-
-        A cancelled call leaves ``work`` running. The outcome of a write is then unknown.
-        """
+        """Raises `ClosedError` after `close`, and `ForkedError` in a forked child. A cancelled call leaves ``work`` running."""
         if self.forked:
             raise ForkedError(
                 "the table was opened before this process was forked", object=self._url, hint="Open the lake in the child"
@@ -42,7 +39,7 @@ class TableThreads:
         return await run_in_pool(self._pool, work, object=self._url, hint="Close it, or use it in a with block")
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Let running work end, then run ``last``. Closing again, or in a forked child, does nothing."""
+        """Let running work end, then run ``last``."""
         if self._closed or self.forked:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""A table of cells that takes new refusals for passing faults for a while."""
+"""A table of cells that takes refusals for passing faults for a while."""
 
 from __future__ import annotations
 

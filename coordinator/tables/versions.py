@@ -8,11 +8,10 @@ from ...log.runtime.runtime import Runtime
 from .protocol import CellVersion
 
 _FIRST_BITS = 62
-"""The bits of a first number, with room to count below 2**63."""
 
 
 def first_number(runtime: Runtime) -> int:
-    """A random start of a new cell's count: a recreated cell has no version of its former life."""
+    """A random start of a cell's count, so that a recreated cell has no former version."""
     return runtime.random.getrandbits(_FIRST_BITS)
 
 

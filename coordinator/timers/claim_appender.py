@@ -36,9 +36,8 @@ class ClaimAppender:
         self._had_begun = preconditions.has_begun(topic.tail.state)  # the state is read before the cell
 
     async def append(self, claim: Claim, rows: pa.Table) -> bool:
-        """Return when a claim's messages are in the topic, once. False: another process has settled it, and the cell must be read anew.
-
-        ``rows`` are in delivery order. Raises what sending raises; then call again.
+        """Return when a claim's messages, ``rows`` in delivery order, are in the topic, once. False: another process has settled it. Raises what
+        sending raises; then call again.
         """
         try:
             if self._producer is None:
@@ -66,7 +65,7 @@ class ClaimAppender:
                 await producer.close()
 
     async def _open(self, claim: Claim) -> None:
-        """Open the name, which fences all others, then check whether the claim is still open."""
+        """Open the name, which fences all others, then check that the claim is open."""
         name, mine = self._topic.paths.topic, self._topic.record
         before = await self._lake.topic(name, writable=True)
         producer = await self._lake.producer(
@@ -90,7 +89,7 @@ class ClaimAppender:
             )
 
     async def _unwritten(self, rows: pa.Table) -> pa.Table:
-        """The rows without those written before the name was forgotten. The open name keeps others from adding to them."""
+        """The rows not written before the name was forgotten."""
         wanted = rows.column("message_id").combine_chunks()
         written: list[pa.Array] = []
         reader = await self._lake.reader(self._topic.paths.topic)
@@ -110,7 +109,7 @@ def numbered(rows: pa.Table, claim: Claim) -> pa.Table:
 def fired(rows: pa.Table, queues: int) -> pa.Table:
     """Rows of the timer log as they go into the topic, without sequences.
 
-    The queue is the sender's, if the topic has it, else the message group's, else one by the offset: every repetition finds the same.
+    The queue is the sender's, if the topic has it, else the message group's, else by the offset: always the same.
     """
     in_turn = pa.array((rows.column("offset").to_numpy() % queues).astype(np.int32))
     own = pc.if_else(pc.is_valid(rows.column("message_group")), pa.scalar(None, pa.int32()), in_turn)

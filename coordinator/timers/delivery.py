@@ -1,6 +1,6 @@
-"""Plays a topic's timers: due messages go from the timer log into the topic, each once, in order and never early.
+"""Plays a topic's timers: due messages go from the timer log into the topic, each once, in order and never early (docs/0013).
 
-Any number of processes may do so at once; one is enough. Each finishes what others have claimed in the cell (docs/0013).
+Any number of processes may play at once; one is enough.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ async def play(
 ) -> None:
     """Deliver due messages of a topic of type DELAY until ``stop`` is set, then finish the step under way.
 
-    Raises `TopicNotFound`, `TopicDeleted`, and `DataDamaged` for an unreadable waiting message. Raises the store's errors if they repeat;
-    then call again. ``on_step`` is awaited after every step.
+    Raises `TopicNotFound`, `TopicDeleted`, and `DataDamaged` for an unreadable waiting message. Raises the store's errors if they repeat; then call
+    again.
     """
     async with _player(lake, cells, topic, options) as player:
         await player.run(stop, on_step)

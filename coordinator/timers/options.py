@@ -16,28 +16,28 @@ class TimerOptions:
     """The intervals and sizes of the player's steps, by default for S3."""
 
     tick: DurationField = field_default(timedelta(milliseconds=500))
-    """The interval between two steps that deliver messages, unless more is due than fits into one."""
+    """The interval between two deliveries, unless more is due than fits into one."""
     probe: DurationField = field_default(timedelta(seconds=1))
-    """The interval between looks at a silent timer log."""
+    """The interval between probes of a silent timer log."""
     settle: DurationField = field_default(timedelta(minutes=1))
-    """The silence after which arrived messages are noted by a separate write."""
+    """The silence after which arrived messages are noted by a write."""
     claim_rows: int = 4_000
     claim_bytes: int = 4 * MIB
-    """The most that one step delivers, as one batch, but at least one message."""
+    """The most bytes of one delivery, but at least one message."""
     flush_rows: int = 100_000
     flush_bytes: int = 32 * MIB
     flush_age: DurationField = field_default(timedelta(days=1))
-    """The limits of waiting messages in memory, or of the time since the last flush, at which they go to a run."""
+    """The limits of waiting messages in memory, or of the time since the last flush, before a run is written."""
     merge_runs: int = 4
     """The number of runs of about one size that are merged."""
     run_bytes: int = 64 * MIB
     """The largest size of a merged run."""
     group_bytes: int = 2 * MIB
-    """The size of the rows read from a run at a time."""
+    """The size of rows read from a run at a time."""
     recalled_rows: int = 1_024
-    """The number of waiting recalled messages at which they leave the cell for an object."""
+    """The recalled messages at which they leave the cell for an object."""
     ahead: DurationField = field_default(timedelta(seconds=5))
-    """How long before they are due messages are fetched from the runs."""
+    """How long before they are due messages are fetched from runs."""
 
     def __post_init__(self) -> None:
         set_durations(self, "tick", "probe", "settle", "flush_age", "ahead", most=DELAY_MAX, operation="timers")

@@ -16,12 +16,12 @@ from .cell.state import TimerState
 
 
 async def still_needed(lake: LogLake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
-    """The offset from which nothing of a timer log may expire: those messages are stored nowhere else."""
+    """The offset of a timer log from which messages are stored nowhere else."""
     return {QUEUE: preconditions.needed_from(await _state(lake, timer_log, record))}
 
 
 async def remove_orphans(lake: LogLake, timer_log: str) -> int:
-    """Remove unnamed runs written 48 hours ago or more, also of the topic's earlier lives. Returns their number."""
+    """Remove unnamed runs written 48 hours ago or more, earlier lives' too. Returns their number."""
     store, topic = lake.store, topic_of(timer_log)
     listed = await store.list(timer_folders(topic))
     if not listed:

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _AGAIN_S = 0.1
 _ATTEMPTS_MAX = 5
 _READ_S = 60.0
-"""The interval between looks at recalled messages, so that a full cell has room again."""
+"""The interval between reads of recalled messages, to make room in a full cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class TimerStatistics:
     merged: int = 0
     """The runs written in place of smaller ones."""
     late_ms: int = 0
-    """The greatest lateness in the last claim, from a message's time, or later sending, to the topic."""
+    """The greatest delay in the last claim, from a message's time, or later sending, to the topic."""
     waiting: int = 0
-    """The messages that wait, including recalled ones. Approximate where runs are partly done."""
+    """The waiting messages, recalled ones included; approximate."""
     idle_s: float = 0.0
-    """The time until the next message is due, or is to be fetched; infinite without any."""
+    """The time until the next message is due, or fetched; infinite without any."""
 
 
 OnStep = Callable[[TimerStatistics], Awaitable[None]]
 
 
 class TimerPlayer:
-    """One process's play of one topic's timers."""
+    """Plays one topic's timers: claim due messages, append them, gather those that wait long."""
 
     def __init__(self, lake: LogLake, cells: Cells, topic: Topic, log: Topic, options: TimerOptions) -> None:
         name, life = topic.paths.topic, log.record.incarnation
@@ -152,9 +152,8 @@ class TimerPlayer:
             await self._log.close()
 
     async def step(self) -> float:
-        """Run one step. Returns the seconds without work unless something is sent; 0: more is due.
-
-        Raises `CellChanged` for another process's change, from which the next step goes on.
+        """Run one step. Returns the seconds without work unless something is sent; 0: more is due. Raises `CellChanged`: the next step goes on from
+        another process's change.
         """
         log = self._following
         log.wakeup.clear()
@@ -185,7 +184,7 @@ class TimerPlayer:
         return self._log
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
-        """Wait until something is due or sent; after a delivery, a tick at least."""
+        """Wait until a message is due or sent; after a delivery, a tick at least."""
         tick_s = self._options.tick.total_seconds() - (self._runtime.clock.monotonic_s() - self._claimed_s)
         if tick_s > 0:
             await wait_for(tick_s, stop)
@@ -223,7 +222,6 @@ class TimerPlayer:
             await self._there(following.load())
 
     async def _there(self, reading: Awaitable[T], known: TimerState | None = None) -> T:
-        """The result of reading a run named in the state ``known`` when the reading began."""
         known = known or self._cell.state
         try:
             return await reading
@@ -272,7 +270,7 @@ class TimerPlayer:
         return True
 
     def _forgetful(self, state: TimerState) -> TimerState:
-        """The state with everything gathered that was delivered before the first message in memory: a successor need not read it."""
+        """The state with all gathered that was delivered before the first message in memory."""
         if self._work is not None:
             return state
         rows, arrived = self._following.rows.waiting, state.with_arrived()
@@ -281,7 +279,7 @@ class TimerPlayer:
         return arrived.with_run(None, first) if first > arrived.gathered else state
 
     def _choose(self, together: CombinedRows, state: TimerState, now_us: int) -> tuple[DeliveredBounds, WaitingIndex, bool]:
-        """The next bounds, one step's new messages within them, and whether more may be due."""
+        """The next bounds, the new messages within, and whether more may be due."""
         candidates = together.waiting.only(~within(together.waiting, state.bounds))
         following = next_unloaded(self._runs.values())
         horizon = FOREVER if following is None or following.next is None else following.next
@@ -356,7 +354,7 @@ class TimerPlayer:
         return self._following.known > self._cell.state.gathered and age_s >= options.flush_age.total_seconds()
 
     async def _note_known(self, state: TimerState) -> bool:
-        """Mark everything that was read as known. False while some of it is late, which goes first."""
+        """Mark all read messages as known. False while some are late."""
         raised = state.with_claim(DeliveredBounds(self._following.known, state.bounds.due), 0).with_arrived()
         here = self._following.rows.waiting
         if (within(here, raised.settled) & ~within(here, state.bounds)).any():
@@ -365,7 +363,7 @@ class TimerPlayer:
         return True
 
     async def _begin_flush(self, state: TimerState) -> bool:
-        """Begin to write the rows in memory as a run. Only known rows are gathered, so none may be late."""
+        """Begin to write the rows in memory as a run. None may be late."""
         if state.bounds.known < self._following.known:
             if not await self._note_known(state):
                 return False

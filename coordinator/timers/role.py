@@ -49,14 +49,13 @@ class Timers:
         self.statistics: dict[str, TimerStatistics] = {}
 
     def see(self, topics: Collection[str]) -> None:
-        """Take note of the topics that exist. Other types than DELAY are ignored."""
+        """Note the existing topics."""
         logs = frozenset(topic_of(name) for name in topics if is_timer_log(name))
         if logs - self._seen:
             self._wakeup.set()
         self._seen = logs
 
     def notice(self, topic: str, made_ms: int) -> None:
-        """Take note of a topic that this process sends to or consumes."""
         self._young.notice(topic, made_ms)
         self._take_notice(topic)
 
@@ -101,10 +100,7 @@ class Timers:
     async def stand_in(
         self, coordination: Coordination, topic: str, made_ms: int, stop: asyncio.Event, *, on_error: OnError
     ) -> None:
-        """Play a young topic until its players know of it, for a process that sends to it and takes no part.
-
-        Returns where a live player has the topic already. Raises `PermissionDenied`.
-        """
+        """Play a young topic until its players know of it, for a process that sends to it and takes no part. Raises `PermissionDenied`."""
         clock, backoff = self._lake.runtime.clock, Backoff(_PAUSE_S)
         players = Players(coordination.cells, self._lake.runtime)
         part = OfferedRole(role=TIMERS, topics=self.topics, play=self.play)
@@ -132,7 +128,7 @@ class Timers:
                 return
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
-        """Deliver what is due until ``stop`` is set, or the topic was deleted; play it again, as it may be made anew."""
+        """Deliver until ``stop`` is set, or the topic was deleted."""
         sent_to = self._sent_to[topic] = asyncio.Event()
         try:
             with suppress(TopicDeleted):
@@ -159,10 +155,7 @@ class Timers:
             await self._awake()
 
     async def _let_others(self, coordination: Coordination, stop: asyncio.Event, on_error: OnError) -> None:
-        """Keep a process that opens the lake for a moment from taking part while others play.
-
-        Their heartbeats are watched from the first moment: without players a message sent now may be due in a second.
-        """
+        """Keep a short-lived process from taking part while others play, whose heartbeats are watched from the first moment."""
         clock, watch = self._lake.runtime.clock, coordination.watch
         players = Players(coordination.cells, self._lake.runtime)
         until_s = clock.monotonic_s() + _PATIENCE_S

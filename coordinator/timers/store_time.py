@@ -1,7 +1,6 @@
 """A lower bound of the store's time: messages delivered by it are never early, whatever this machine's clock shows.
 
-Every answer of the store counts from its arrival, since the store's clock had shown it before. Of several the best is as close as the
-quickest.
+An answer counts from its arrival, as the store's clock had shown it before.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ log = logging.getLogger("penstock.coordinator")
 
 ASK_EVERY_S = 60.0
 _KEEP_S = 300.0
-"""The age above which answers count only without newer ones: the store's clock may be set back."""
+"""The age above which answers count only without newer ones, as the store's clock may be set back."""
 _FIRST_ASKS = 4
 _ODD_PAUSE_S = 0.27
 """The pause between the first requests, which meet different parts of a second."""
 _DRIFT_MAX = 0.0005
-"""The most by which a machine's clock may run faster than the store's."""
+"""The most by which a machine's clock runs faster than the store's."""
 _CUT_MS = 500
-"""Subtracted from times cut to the second: such a store gives the middle of it."""
+"""Subtracted from times cut to the second, given as its middle."""
 
 
 class StoreTimeBound(NamedTuple):
-    """A time that the store's clock had shown when its answer arrived."""
+    """A time that the store's clock had shown at the answer's arrival."""
 
     store_ms: int
     arrived_s: float
@@ -56,10 +55,7 @@ class StoreTime:
         self._answers: list[StoreTimeBound] = []
 
     async def now_us(self) -> int:
-        """Microseconds since the epoch that the store's clock has certainly reached. Asks the store once a minute.
-
-        Raises the store's errors until its first answer.
-        """
+        """Microseconds since the epoch that the store's clock has reached. Asks the store once a minute. Raises its errors until the first answer."""
         now_s = self._clock.monotonic_s()
         if not self._answers:
             await self._ask_first()

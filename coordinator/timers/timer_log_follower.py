@@ -15,14 +15,13 @@ _AGAIN_S = 0.1
 
 
 class TimerLogFollower:
-    """Reads a timer log from an offset on, while there is room in memory."""
+    """Reads a timer log as it grows, while there is room in memory."""
 
     def __init__(self, reader: Reader, start: int, *, rows_max: int, bytes_max: int) -> None:
         self.rows = TimedRows()
         self.known = start
         """The next offset to be read."""
         self.wakeup = asyncio.Event()
-        """Set when messages were read, or reading has ended."""
         self._reader = reader
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._wanted = 0

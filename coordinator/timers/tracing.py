@@ -23,10 +23,10 @@ class DelayState(StrEnum):
     ON_ITS_WAY = "on its way"
     """The message is due, and is being appended to its topic."""
     RECALLED = "recalled"
-    """The message was recalled, and its time is not over."""
+    """The message was recalled before its time."""
     DELIVERED = "delivered"
     OVER = "over"
-    """Its time is over, and it is not in its topic: retention has taken it, or it was recalled."""
+    """Its time is over, and it is not in its topic: expired, or recalled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,7 @@ class DelayTrace:
 
 
 async def delay_of(lake: LogLake, log: Topic, message: MessageView, *, delivered: bool) -> DelayTrace | None:
-    """The trace of ``message``, which is in the timer log ``log``; None without a delivery time. ``delivered``: it was seen in its topic.
-
-    Raises `DataDamaged`.
-    """
+    """The trace of a ``message`` in the timer log; None without a delivery time. ``delivered``: it is in its topic. Raises `DataDamaged`."""
     due = message.delivery_timestamp
     if due is None:
         return None

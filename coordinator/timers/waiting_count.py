@@ -13,7 +13,7 @@ from .runs.memtable import due_times
 from .waiting_messages import read_timer_state, waiting
 
 READ_ROWS_MAX = 1_000
-"""The most rows that are read for counting, or for the next message."""
+"""The rows read for counting, or for the next message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,11 @@ class WaitingCount:
     exact: bool = True
     """Otherwise the count includes recalled messages whose time is over."""
     next_due_us: int | None = None
-    """The due time of the first since the epoch; None without any, or if too much was sent lately."""
+    """The due time of the first, in microseconds since the epoch; None without any, or if too much was sent lately."""
 
 
 async def sent_and_waiting(lake: LogLake, cells: Cells, topic: str) -> int:
-    """The waiting messages by the timers' cell and the end of the timer log: two requests.
-
-    Includes recalled messages whose time is over. Raises `TopicNotFound` and `DataDamaged`.
-    """
+    """The waiting messages, in two requests; includes recalled messages whose time is over. Raises `TopicNotFound` and `DataDamaged`."""
     _, log = await lake.timer_log(topic)
     await log.tail.catch_up()
     if not log.is_current:
@@ -41,9 +38,8 @@ async def sent_and_waiting(lake: LogLake, cells: Cells, topic: str) -> int:
 
 
 async def count_waiting(lake: LogLake, cells: Cells, topic: str) -> WaitingCount:
-    """Count the waiting messages of a topic of type DELAY; more than `READ_ROWS_MAX` by numbers in the cell.
-
-    Raises `TopicNotFound` and `DataDamaged`.
+    """Count the waiting messages of a topic of type DELAY; more than `READ_ROWS_MAX` by numbers in the cell. Raises `TopicNotFound` and
+    `DataDamaged`.
     """
     try:
         _, log = await lake.timer_log(topic)

@@ -1,4 +1,4 @@
-"""Lists and recalls the waiting messages of a topic's timers, in any process, without a player."""
+"""Lists and recalls the waiting messages of a topic's timers, in any process."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ async def read_timer_state(cells: Cells, clock: Clock, topic: str, log_incarnati
 async def recall(
     cells: Cells, clock: Clock, topic: str, log_incarnation: str, due: DuePosition, *, lake: LogLake | None = None
 ) -> None:
-    """Recall a message that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
-
-    The caller checks that the message exists. With ``lake`` a recall of long ago is recognised too.
+    """Recall a message that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again. The caller checks
+    that the message exists. With ``lake`` an old recall is recognised too.
     """
     cell = TimerCell(cells, clock, topic, log_incarnation)
     gone = None if lake is None else RecallObjects(lake.store, lake.runtime, topic, log_incarnation)
@@ -73,8 +72,8 @@ async def waiting(
 ) -> pa.Table:
     """The waiting rows of the timer log, in delivery order: those due from ``from_us`` on, before ``until_us``.
 
-    ``limit`` takes the first ones, ``message_id`` those with this id. Messages delivered, on their way or recalled are not included. Some
-    may have gone when the result is returned. Raises `TopicNotFound` and `DataDamaged`.
+    ``limit`` takes the first ones, ``message_id`` those with this id. Messages on their way or recalled are not included. Raises `TopicNotFound` and
+    `DataDamaged`.
     """
     _, log = await lake.timer_log(topic)
     life = log.record.incarnation

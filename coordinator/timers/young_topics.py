@@ -1,7 +1,6 @@
 """Spreads the news of young topics.
 
-Players list the topics once a minute. A process that uses a younger one names it in the record of the role's players, which all read some
-three times a lease.
+Players list the topics once a minute. A process that uses a younger one names it in the players' record, which all read some three times a lease.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..rebalance.roles import Players
 YOUNG_S = 120.0
 """The age at which every player knows a topic."""
 _TOLD_MAX = 64
-"""The most topics that the record names: the youngest, as hints."""
+"""The youngest topics that the record names, as hints."""
 _AGAIN_S = 5.0
 
 
@@ -33,12 +32,12 @@ def seconds_until_known(made_ms: int, now_ms: int) -> float:
 
 
 def young_topics_of(record: GroupRecord, now_ms: int) -> dict[str, int]:
-    """The young topics in the record, with the times when they were made."""
+    """The record's young topics, with the times of their making."""
     return {topic: position.life for topic, position in record.positions.items() if is_young(position.life, now_ms)}
 
 
 def with_young_topics(record: GroupRecord, made_ms: Mapping[str, int], now_ms: int) -> GroupRecord:
-    """Topics are positions without queues, whose life is the time when the topic was made."""
+    """Topics are positions without queues, whose life is the time of their making."""
     if all(topic in record.positions and record.positions[topic].life >= made for topic, made in made_ms.items()):
         return record
     known = young_topics_of(record, now_ms)
@@ -53,7 +52,7 @@ class YoungTopics:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._announced: dict[str, int] = {}
-        """The topics, with the times when they were made, that all players know now or soon."""
+        """The topics that all players know now or soon."""
         self._unannounced: dict[str, int] = {}
         self._soon = asyncio.Event()
 
@@ -81,9 +80,8 @@ class YoungTopics:
         ready: Callable[[], Awaitable[None]],
         report: Callable[[PenstockError], None],
     ) -> None:
-        """Announce the noticed topics to the players of a role until ``stop`` is set.
-
-        ``ready`` is awaited before anything is written. A failure is reported, and repeated while the topic is young.
+        """Announce the noticed topics to a role's players until ``stop`` is set. ``ready`` is awaited before anything is written. Failures are
+        reported, and repeated while the topic is young.
         """
         while not stop.is_set() or self._unannounced:
             await wait_for(None, stop, self._soon)

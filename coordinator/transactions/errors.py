@@ -18,13 +18,13 @@ class TransactionRolledBack(TransactionEnded):
 
 
 class TransactionExpired(TransactionRolledBack):
-    """The transaction was rolled back because it was open for too long, or its checker never knew."""
+    """The transaction was rolled back: it was open for too long, or its checker never knew."""
 
     kind = "transaction_expired"
 
 
 class TransactionCommitted(TransactionEnded):
-    """The transaction was committed: its messages are visible, or will be soon."""
+    """The transaction was committed: its messages are visible or will be."""
 
     kind = "transaction_committed"
 
@@ -48,12 +48,12 @@ class TransactionFailed(ReopenError):
 
 
 class CommittedNotVisible(RetryError):
-    """The transaction is committed for good, but not all of its messages are visible yet. All will be."""
+    """The transaction is committed for good, but not all messages are visible yet."""
 
     kind = "committed_not_visible"
 
 
 class HalfMessagesMissing(RetryError):
-    """Messages are not on the store, as their sender was interrupted: the transaction cannot be committed so."""
+    """Messages are not on the store, as their sender was interrupted: the transaction cannot be committed."""
 
     kind = "half_messages_missing"

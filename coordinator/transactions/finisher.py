@@ -1,6 +1,6 @@
-"""The role ``transactions`` of a producer group: its player ends transactions of processes that died, or lost their network.
+"""The role ``transactions`` of a producer group: its player finishes transactions of processes that died, or lost their network.
 
-Live processes go first: only what was pending at the look before is done. Doing it twice is harmless.
+Live processes go first: only work pending at the look before is done.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ TRANSACTIONS = "transactions"
 LOOK_S = 15.0
 """The interval between two looks."""
 _GROUPS_S = 60.0
-"""The interval between two looks while there is no producer group."""
+"""The interval between looks without producer groups."""
 TIDY_S = 600.0
 """The interval between two removals of what is old."""
 END_AFTER_MS = 600_000
-"""The time after which a due delivery is ended here, if its owner has not."""
+"""The age after which a due delivery is ended here, not by its owner."""
 
 Report = Callable[[str, PenstockError], None]
 """A callback with the transaction or producer group, and the error."""
 OnLook = Callable[[str, Sequence[MemberCell] | None], None]
-"""A callback with the present cells of a producer group, or None when this process stops looking."""
+"""A callback with a producer group's cells, or None at the end of looks."""
 
 
 class Finisher:
-    """Plays the role, for any producer group."""
+    """Plays the role for any producer group."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class Finisher:
             self._on_look(group, None)
 
     async def once(self, group: str) -> int:
-        """Do all pending work once. Returns how many transactions were not finished before."""
+        """Do all pending work once. Returns how many transactions were unfinished."""
         found = await self.look(group, spare=None)
         await self._transactions.tidy(group)
         return len(found)
 
     async def look(self, group: str, *, spare: frozenset[str] | None) -> frozenset[str]:
-        """Do the work already pending at the look before (``spare`` None: all). Returns what is pending now."""
+        """Do the work pending at the look before (``spare`` None: all). Returns the pending work."""
         await self._transactions.keep_time()  # a machine that is hours ahead must not roll everything back
         read = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         cells = [cell for cell in read if cell is not None and cell.group == group]
@@ -110,7 +110,6 @@ class Finisher:
         return [*cell.to_finish(), *cell.to_judge(), *cell.aged(self._clock.wall_ms())]
 
     async def _end_safely(self, row: TransactionRow) -> None:
-        """Errors must not keep other transactions waiting."""
         try:
             await self.end(row)
         except (TransactionEnded, TransactionNotFound):
@@ -119,7 +118,7 @@ class Finisher:
             self._report(f"transaction {row.id}", error)
 
     async def end(self, row: TransactionRow) -> None:
-        """Raises the error that prevents it, and `TransactionEnded` or `TransactionNotFound` when another was quicker."""
+        """Raises the error that prevents it, `TransactionEnded` or `TransactionNotFound`."""
         if row.is_open and row.acks is not None:
             await self._queues.end(row.acks, now_ms=self._clock.wall_ms() - END_AFTER_MS)
             if await self._queues.note(row) is Verdict.OPEN:

@@ -12,9 +12,8 @@ from .members.codec import decode_member
 
 
 async def held_jobs(cells: Cells, jobs: Collection[str]) -> frozenset[str]:
-    """The uploads, of these, of open and committed transactions. Raises what the table raises, and `DataDamaged`.
-
-    An upload without a row was never begun, or is finished: its age decides.
+    """The uploads, of these, of open and committed transactions, which the collector must leave alone. Raises what the table raises, and
+    `DataDamaged`.
     """
     by_member: dict[str, dict[str, str]] = {}
     for job in sorted(jobs):

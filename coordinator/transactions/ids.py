@@ -1,4 +1,4 @@
-"""Names of transactions and their objects. All follow from a transaction's id."""
+"""Names that follow from a transaction's id."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new_transaction(member: str, runtime: Runtime) -> str:
 
 
 def member_of(transaction: str) -> str:
-    """Raises `InvalidArgument` for text that is no transaction's id."""
+    """Raises `InvalidArgument` for text that is no id."""
     if not isinstance(transaction, str) or len(transaction) != _ID_CHARS or not set(transaction) <= set("0123456789abcdef"):
         raise InvalidArgument(
             "not a transaction's id", operation="transaction", expected=f"{_ID_CHARS} hexadecimal digits", observed=transaction

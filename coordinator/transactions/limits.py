@@ -10,6 +10,6 @@ BYTES_MAX = 64 * MIB
 """The most bytes of bodies, properties, tags and keys together."""
 TOPICS_MAX = 32
 PARTS_MAX = 64
-"""The most sends to one topic. A send of more than 16 MiB counts for several."""
+"""The most sends to one topic; more than 16 MiB count as several."""
 ROOM_BYTES = 32 * KIB
-"""The size of a process's cell above which its next transaction begins in another."""
+"""The size of a process's cell above which its next transaction has another."""

@@ -54,7 +54,7 @@ CATALOGUE = (
 
 
 def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
-    """The metrics of transactions that this process wrote, asked about or looks after."""
+    """The metrics of transactions that this process wrote, asked about or watches."""
     for group, one in statistics.groups.items():
         yield Sample(TRANSACTIONS_BEGUN, (group,), one.begun)
         yield Sample(TRANSACTIONS_ENDED, (group, "committed"), one.committed)

@@ -51,7 +51,7 @@ LEAVE_S = 5.0
 
 
 class Transactions:
-    """The transactions of one lake. Any process may decide and finish those of any other."""
+    """The transactions of one lake. Any process may decide and finish any."""
 
     def __init__(self, lake: LogLake, coordination: Coordination) -> None:
         self.lake = lake
@@ -81,15 +81,13 @@ class Transactions:
         return {name: cell for name, cell in cells if cell is not None}
 
     async def rows(self, group: str) -> list[TransactionRow]:
-        """The unfinished transactions of a producer group, and those finished lately by others than their senders; oldest first."""
+        """A producer group's unfinished transactions, and those finished lately by others than their senders; oldest first."""
         rows = [row for cell in (await self.members(group)).values() for row in cell.rows.values()]
         return sorted(rows, key=lambda row: (row.created_ms, row.id))
 
     async def messages(self, transaction: str) -> list[MessageView]:
-        """The messages of an unfinished transaction, by topic, in sending order within each queue. Their offset is -1.
-
-        Messages to a deleted topic are left out once they are gone or cannot be read without its schema. Raises `HalfMessagesMissing`,
-        `DataDamaged`, `TransactionNotFound`.
+        """The messages of an unfinished transaction, by topic, in sending order within each queue. Their offset is -1. Unreadable messages to a
+        deleted topic are left out. Raises `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
         """
         _, row = await self.find(transaction)
         found: list[MessageView] = []
@@ -127,10 +125,9 @@ class Transactions:
     async def decide(self, transaction: str, decision: Decision, by: Decider) -> TransactionRow:
         """The row, once this decision is durable. For all but the transaction's sender.
 
-        Raises the other outcome when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`).
-        Raises `HalfMessagesMissing` when an interrupted sender makes a commit impossible, `TransactionNotFound`, or `UnknownOutcome` (ask
-        again). Only an operator may decide a transaction that settles messages, and only roll it back, which hands them out again.
-        Otherwise it raises `AcksDecide`.
+        Raises the other outcome when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`). Raises
+        `HalfMessagesMissing` when an interrupted sender makes a commit impossible, `TransactionNotFound`, or `UnknownOutcome` (ask again). Raises
+        `AcksDecide` for a transaction that settles messages, unless an operator rolls it back, which hands them out again.
         """
         await self.keep_time()
         looked_at = await self._looked_at(transaction, decision, by)
@@ -172,7 +169,7 @@ class Transactions:
         return row
 
     async def check_staged(self, row: TransactionRow) -> None:
-        """Raise `HalfMessagesMissing` unless all staged parts are on the store. The sender may have been interrupted."""
+        """Raise `HalfMessagesMissing` unless all staged parts are on the store."""
         missing = []
         for one in row.destinations:
             paths = TopicPaths.of(one.topic)
@@ -183,24 +180,21 @@ class Transactions:
             raise _missing(row.id, missing)
 
     async def gone(self, row: TransactionRow) -> frozenset[str]:
-        """The topics deleted, and perhaps made anew, since messages were sent to them."""
+        """The topics deleted, perhaps remade, since messages were sent to them."""
         if row.is_finished:
             return frozenset(one.topic for one in row.destinations if one.linked is not None and one.linked.gone)
         lives = await asyncio.gather(*map(self._lives, row.destinations))
         return frozenset(one.topic for one, lives_on in zip(row.destinations, lives, strict=True) if not lives_on)
 
     async def _lives(self, destination: Destination) -> bool:
-        """Whether the topic is, by its settings, still in this life. They change after its log has ended it."""
+        """Whether the topic's settings, which change after its log's end, are still of this life."""
         found = await read_record(self.lake.store, TopicPaths.of(destination.topic))
         return found is not None and not found[0].deleted and found[0].incarnation == destination.incarnation
 
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
     async def finish(self, transaction: str) -> TransactionRow:
-        """Link a decided transaction's messages, or delete what was staged. Any process may do so at any time.
-
-        Raises `TransactionNotFound`, `DataDamaged`, what the stores raise.
-        """
+        """Link a decided transaction's messages, or delete what was staged. Raises `TransactionNotFound`, `DataDamaged`, what the stores raise."""
         await self.keep_time()
         clock = self.lake.runtime.clock
         member, asked_s = member_of(transaction), clock.monotonic_s()
@@ -214,7 +208,6 @@ class Transactions:
         return cell.rows.get(transaction, row)
 
     async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkResult]:
-        """Returns the outcome for each topic."""
         if row.decision is Decision.ROLLED_BACK:
             await self.discard(row.id, [one.topic for one in row.destinations if not await self._is_linked(row.id, one.topic)])
             return {}
@@ -223,15 +216,13 @@ class Transactions:
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
     async def discard(self, transaction: str, topics: Iterable[str]) -> None:
-        """Delete what a rolled-back transaction staged for these topics."""
         for topic in topics:
             staged = await staged_sizes(self.lake.store, TopicPaths.of(topic), job_of(transaction))
             self.counting.deleted(topic, await delete_all(self.lake.store, staged))
 
     async def _is_linked(self, transaction: str, topic: str) -> bool:
-        """Whether a transaction to be rolled back was linked before, and its row restored from a backup.
-
-        Visible messages must then be left to the collector.
+        """Whether a transaction to be rolled back was linked before its row was restored from a backup; visible messages are then left to the
+        collector.
         """
         try:
             opened = await self.lake.topic(topic)
@@ -251,7 +242,7 @@ class Transactions:
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 
     async def tidy(self, group: str) -> None:
-        """Forget what was finished long ago, and take idle members and empty groups off the lists. Raises what the table raises."""
+        """Forget old finished transactions, and take idle members and empty groups off the lists. Raises what the table raises."""
         await self.keep_time()
         clock = self.lake.runtime.clock
         members = await self.groups.members(group)
@@ -270,7 +261,7 @@ class Transactions:
             await self.groups.forget(group)
 
     async def close(self) -> None:
-        """Write pending notes, and leave the producer groups. Open transactions are left to be checked."""
+        """Write pending notes, and leave the producer groups."""
         await self.cells.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
@@ -278,7 +269,7 @@ class Transactions:
 
 
 def gives_up(row: TransactionRow, decision: Decision, by: Decider) -> bool:
-    """Whether an operator is about to end the deliveries that a transaction settles."""
+    """Whether an operator is ending the deliveries that a transaction settles."""
     return row.is_open and row.acks is not None and decision is Decision.ROLLED_BACK and by is Decider.OPERATOR
 
 
@@ -288,13 +279,12 @@ def parts_missing(destination: Destination, paths: TopicPaths, transaction: str,
 
 
 def check_same(row: TransactionRow, checked: Sequence[Destination]) -> None:
-    """Raise `HalfMessagesMissing` when more was sent since the staged parts were checked."""
+    """Raise `HalfMessagesMissing` when more was sent since the check of staged parts."""
     if row.destinations != tuple(checked):
         raise HalfMessagesMissing("the transaction's sender is sending", operation="commit", object=row.id, hint="try again")
 
 
 async def side_by_side(links: Sequence[TransactionLinker]) -> list[LinkResult]:
-    """The links' outcomes, once all have ended. Raises the first error."""
     done = await asyncio.gather(*(link.run() for link in links), return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):

@@ -20,7 +20,7 @@ from .members.state import Decider, Decision, TransactionRow, check_decidable
 
 
 class SettlementCells:
-    """Handles the cells beside the queues' owners."""
+    """Changes the cells of queues whose messages transactions settle, beside the queues' owners."""
 
     def __init__(self, cells: Cells, members: MemberCells, runtime: Runtime) -> None:
         self._cells = cells
@@ -29,9 +29,8 @@ class SettlementCells:
         self._receipts = RemoteAcks(cells, runtime)
 
     async def note(self, row: TransactionRow) -> Verdict:
-        """Write the verdict of the queue's cell, if any, into the row of an open transaction.
-
-        Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionNotFound` when another was quicker, and what the table raises.
+        """Write the verdict of the queue's cell, if any, into an open transaction's row. Raises `TransactionRolledBack`, `TransactionCommitted` or
+        `TransactionNotFound` when another was quicker, and what the table raises.
         """
         if row.acks is None:
             raise InternalError("the transaction settles nothing", operation="judge", object=row.id)
@@ -49,22 +48,19 @@ class SettlementCells:
         return verdict(None if stored is None else decode_cell(stored.data, where=key), transaction, acks)
 
     async def end(self, acks: Acks, *, now_ms: int | None) -> None:
-        """End the deliveries due by then (None: all): an uncommitted transaction never will be committed."""
+        """End the deliveries due by then (None: all): the uncommitted transaction never will be committed."""
         with suppress(ForeignReceipt):  # there is no cell
             await self._receipts.change(_key(acks), partial(ended, acks=acks, now_ms=now_ms))
 
     async def give_up(self, row: TransactionRow) -> None:
-        """Roll back an open transaction, unless the queue's cell has it committed.
-
-        Raises `AcksDecide` without a verdict, and as `note` does.
-        """
+        """Roll back an open transaction, unless the queue's cell has it committed. Raises `AcksDecide` without a verdict, and as `note`."""
         if row.acks is not None:
             await self.end(row.acks, now_ms=None)
         if await self.note(row) is Verdict.OPEN:
             check_decidable(row, Decider.NOBODY)
 
     async def forget(self, transaction: str, acks: Acks) -> None:
-        """Let the queue's cell forget a transaction, once its own row is committed."""
+        """Let the queue's cell forget a transaction whose row is committed."""
         with suppress(ForeignReceipt):
             await self._receipts.change(_key(acks), partial(QueueCell.without_transactions, noted=(transaction,)))
 

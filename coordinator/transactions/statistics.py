@@ -17,26 +17,26 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactions:
-    """A producer group's open transactions at this process's last look."""
+    """A producer group's open transactions at the last look."""
 
     open: int = 0
     unfinished: int = 0
-    """Decided transactions that are not visible everywhere, or not noted as such."""
+    """Decided transactions not visible everywhere, or not noted so."""
     oldest_ms: int | None = None
     """The beginning of the oldest open one."""
     half_messages: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    """The open transactions' half messages, by topic."""
+    """The open transactions' messages, by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTransactions:
-    """One producer group's transactions whose rows this process wrote."""
+    """One producer group's transactions written by this process."""
 
     begun: int = 0
     committed: int = 0
     rolled_back: int = 0
     expired: int = 0
-    """Transactions rolled back by age, or because their checker never knew."""
+    """Transactions rolled back by age, or without a checker's answer."""
     asked: int = 0
     """The questions to this process's checker."""
     answers: Mapping[CheckOutcome, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class GroupTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTransactions:
-    """The messages of transactions to one topic."""
+    """One topic's messages of transactions."""
 
     committed_messages: int = 0
     rolled_back_messages: int = 0
@@ -56,7 +56,7 @@ class TopicTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatistics:
-    """One process's statistics since it opened the lake."""
+    """One process's transactions since it opened the lake."""
 
     at_ms: int = 0
     """The store's time, as far as known."""
@@ -75,7 +75,7 @@ class TransactionCounters:
         return TransactionStatistics(at_ms=now_ms, groups=dict(self._groups), topics=dict(self._topics))
 
     def written(self, before: MemberCell | None, after: MemberCell) -> None:
-        """Count a change of a member's cell by this process. Summed over processes, each change counts once."""
+        """Count a change of a member's cell; summed over processes, each counts once."""
         known = {} if before is None else before.rows
         for row in after.rows.values():
             was = known.get(row.id)
@@ -87,7 +87,6 @@ class TransactionCounters:
                 self._decided(after.group, row)
 
     def question(self, group: str, answer: CheckOutcome | None) -> None:
-        """Count a question to the checker (None), or its outcome."""
         known = self._group(group)
         if answer is None:
             self._groups[group] = replace(known, asked=known.asked + 1)
@@ -95,7 +94,6 @@ class TransactionCounters:
             self._groups[group] = replace(known, answers=_more(known.answers, answer, 1))
 
     def looked(self, group: str, cells: Iterable[MemberCell] | None) -> None:
-        """None: others look at the group from now on."""
         standing = None if cells is None else open_transactions_of(row for cell in cells for row in cell.rows.values())
         self._groups[group] = replace(self._group(group), standing=standing)
 
@@ -136,7 +134,7 @@ _NO_GROUP, _NO_TOPIC = GroupTransactions(), TopicTransactions()
 
 
 def open_transactions_of(rows: Iterable[TransactionRow], *, topic: str | None = None) -> OpenTransactions:
-    """The state of these transactions, or of those that send to a topic. Pure."""
+    """The state of these transactions, or of those that send to a topic."""
     half: Mapping[str, int] = _NONE
     opened, unfinished, oldest_ms = 0, 0, None
     for row in rows:

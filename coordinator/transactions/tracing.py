@@ -13,7 +13,7 @@ from .members.state import TransactionRow
 from .service import Transactions
 
 _PREFIX_CHARS = 16
-"""The part of a message id that comes from its transaction's id."""
+"""The part of a message id from its transaction's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class TransactionTrace:
     decision: str
     """``open``, ``committed`` or ``rolled_back``."""
     producer_group: str | None = None
-    """None, like the fields below, if the transaction's row is gone."""
+    """None, like the fields below, without the transaction's row."""
     by: str | None = None
     """The one who decided: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
     begun: datetime | None = None
@@ -37,7 +37,7 @@ class TransactionTrace:
 
 
 async def transaction_of_visible(transactions: Transactions, message: MessageView) -> TransactionTrace:
-    """The trace of a message in a topic of type TRANSACTION, whose ``producer`` is the transaction."""
+    """The trace of a visible message, whose ``producer`` is the transaction."""
     try:
         group, row = await transactions.find(message.producer)
     except (TransactionNotFound, InvalidArgument):
@@ -46,9 +46,8 @@ async def transaction_of_visible(transactions: Transactions, message: MessageVie
 
 
 async def transaction_of_half(transactions: Transactions, message_id: str) -> TransactionTrace | None:
-    """Searches all unfinished transactions of all producer groups for an invisible message.
-
-    Raises `HalfMessagesMissing` and `DataDamaged` for a transaction that was not wholly sent.
+    """Searches all unfinished transactions for an invisible message. Raises `HalfMessagesMissing` and `DataDamaged` for a transaction that was not
+    wholly sent.
     """
     prefix = message_id[:_PREFIX_CHARS]
     for group in sorted(await transactions.groups.groups()):

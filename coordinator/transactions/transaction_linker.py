@@ -1,7 +1,7 @@
 """Links a committed transaction's messages of one topic: in one entry, once, by any process.
 
-Every link is the same batch, and closes the transaction's upload: the first one counts, and all others are void. A closed upload means that
-the messages are there. Nothing else closes it while the row is committed, and the log does not forget that (`MemberCell.holds`).
+Every link is the same batch, and closes the transaction's upload: the first one counts, all others are void. Nothing else closes it while the row is
+committed, and the log does not forget that (`MemberCell.holds`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _QUEUES_TOLD_MAX = 64
 
 
 class TransactionLinker:
-    """Links one transaction's messages to one topic. Nothing leaves this process after ``deadline_s`` by the monotonic clock.
+    """Links one transaction's messages to one topic, before ``deadline_s`` of the monotonic clock.
 
-    ``parts`` are those that this process staged, with their `Batch.extended`; by default they are read from the store.
+    ``parts`` are those staged here, with their `Batch.extended`; by default they are read from the store.
     """
 
     def __init__(
@@ -90,10 +90,7 @@ class TransactionLinker:
         raise outcome
 
     async def _open(self, *, looks: bool) -> tuple[Topic | None, int]:
-        """The topic and its routing generation; None when the messages' life of it is over.
-
-        The open topic may be older, or have missed its end, so both are read anew.
-        """
+        """The topic, read anew, and its routing generation; None when the messages' life of it is over."""
         name, mine = self._destination.topic, self._destination.incarnation
         if not looks:
             topic = await self._lake.topic(name, writable=True)
@@ -132,7 +129,7 @@ class TransactionLinker:
         return await topic.appender.append_batch(batch, None, size_bytes=0, deadline_s=self._deadline_s)
 
     async def _found(self, topic: Topic, entry: int) -> LinkResult:
-        """The places by the entry that closed the upload, if it still exists."""
+        """The places by the entry that closed the upload, if kept."""
         header = await read_header_at(topic.store, topic.paths, entry)
         if header is None:
             return LinkResult()
@@ -160,7 +157,7 @@ class TransactionLinker:
 
 
 def is_of_life(topic: Topic, incarnation: str) -> bool:
-    """Whether the topic is still in this life. A repair of its log does not change that."""
+    """Whether the topic is still in this life, a repair of its log aside."""
     return topic.record.incarnation == incarnation
 
 

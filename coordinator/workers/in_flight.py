@@ -1,4 +1,4 @@
-"""Messages handed out by ``receive`` to this process's code, neither acknowledged nor expired.
+"""Received messages of this process, neither acknowledged nor expired.
 
 If one of them ends the process, others in flight must not be blamed.
 """
@@ -13,18 +13,15 @@ from ...log.runtime.runtime import Clock
 from .worker import Worker
 
 _LOOK_MS = 1_000
-"""The least time between two looks at all of them."""
 
 
 @dataclass(slots=True)
 class _Delivery:
-    """Messages that become visible again together."""
-
     due_ms: int
 
 
 class ReceivedInFlight:
-    """The held messages of one worker. For the event loop's thread."""
+    """One worker's received messages, on the event loop's thread."""
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
         self._worker = worker
@@ -34,7 +31,7 @@ class ReceivedInFlight:
         self._look_ms = 0
 
     def begin(self, receipts: Iterable[Sequence[str]], due_ms: int) -> None:
-        """Count these messages, each with those that become visible with it, before the write that hands them out."""
+        """Count these messages, each with those that become visible with it, before the granting write."""
         for together in receipts:
             self._worker.started(len(together))
             delivery = _Delivery(due_ms)

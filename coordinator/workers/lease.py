@@ -19,11 +19,10 @@ LEASE_ON_STORE_S = 15.0
 """The lease where heartbeats are requests to S3."""
 LEASE_IDLE_S = 60.0
 LEASE_MS_MAX = 7 * 24 * 3600 * 1000
-"""The longest lease: a damaged one must not keep queues for ever."""
+"""The longest lease, against damaged ones."""
 IDLE_AFTER_S = 600.0
-"""The idle time after which a worker takes the idle lease."""
 MARGIN = 0.25
-"""An observer's extra part of a lease, as clocks run at different rates."""
+"""The observer's extra part of a lease, as clocks run at different rates."""
 BEATS_PER_LEASE = 3
 
 
@@ -32,7 +31,7 @@ class ListedMember:
     """A live member in its worker's heartbeat."""
 
     number: int
-    """Counted from 1; never given twice within a worker."""
+    """From 1; never given twice within a worker."""
     group: str = ""
     """Empty for a member that only plays roles."""
     topics: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ class ListedMember:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
-    """A worker's own cell, which only the worker renews. A process that takes its queues fences it first."""
+    """A worker's own cell. A process that takes its queues fences it first."""
 
     worker: str
     lease_ms: int
@@ -51,14 +50,14 @@ class Heartbeat:
     fenced_ms: int = 0
     """The time of the fencing, by the fencing process's clock."""
     members: tuple[ListedMember, ...] = ()
-    """The members that live in it. A missing member is over, for ever."""
+    """The living members. A missing one is over, for ever."""
     label: str = ""
     """A name for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The time when a heartbeat was first seen as it is, by the observer's monotonic clock."""
+    """When a heartbeat was first seen as it is, by the observer's monotonic clock."""
 
     beat: int
     lease_ms: int
@@ -73,17 +72,17 @@ def sighted(before: Sighting | None, found: Heartbeat, now_s: float) -> Sighting
 
 
 def is_expired(sighting: Sighting, now_s: float) -> bool:
-    """Whether the heartbeat stood still for its stated lease and the margin."""
+    """Whether the heartbeat stood still for its lease and the margin."""
     return now_s - sighting.since_s > sighting.lease_ms / 1000 * (1 + MARGIN)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHold:
-    """The time for which a worker may believe in its own lease."""
+    """The time for which a worker may rely on its own lease."""
 
     lease_s: float
     sent_s: float
-    """When the last confirmed renewal was sent: its answer may have been long on its way."""
+    """When the last confirmed renewal was sent."""
 
     @property
     def until_s(self) -> float:
@@ -106,8 +105,6 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
 
 
 class _Form(Struct, frozen=True):
-    """Later versions may have more fields."""
-
     worker: str
     lease_ms: Annotated[int, Meta(ge=1, le=LEASE_MS_MAX)]
     beat: Number
@@ -118,7 +115,7 @@ class _Form(Struct, frozen=True):
 
 
 def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
-    """Accepts fields of later versions. Raises `DataDamaged`."""
+    """Raises `DataDamaged`."""
     try:
         form = decoded(data, _Form)
         members = tuple(_listed(*one) for one in form.members)

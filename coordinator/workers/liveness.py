@@ -1,4 +1,4 @@
-"""Finds out which workers live by watching their heartbeats, for operators."""
+"""Finds living workers by watching their heartbeats, for operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WorkerState(StrEnum):
     SILENT = "silent"
     """Its heart did not beat, and its lease may still run."""
     EXPIRED = "expired"
-    """Its heart did not beat for its lease and the margin: others take its queues."""
+    """Its heart did not beat for its lease and the margin: others take over."""
     FENCED = "fenced"
     """Others have taken it for dead."""
     LEFT = "left"
@@ -46,12 +46,12 @@ class WorkerStatus:
 
 
 async def workers(cells: Cells) -> list[str]:
-    """All workers with a heartbeat, dead ones included. May read the whole table."""
+    """All workers, dead ones included. May read the whole table."""
     return [key.removeprefix(WORKERS) for key in await cells.keys(WORKERS)]
 
 
 async def workers_of(cells: Cells, group: str) -> list[str]:
-    """The workers whose heartbeats list a consumer of this group, dead ones included."""
+    """The workers with a consumer of this group, dead ones included."""
     found: list[str] = []
     for key, stored in (await cells.read_all([WORKERS], {})).items():
         if isinstance(stored, PenstockError):
@@ -62,11 +62,7 @@ async def workers_of(cells: Cells, group: str) -> list[str]:
 
 
 async def forget_fenced(cells: Cells, runtime: Runtime) -> int:
-    """Remove the heartbeats of workers fenced more than a day ago. Returns their number. May read the whole table.
-
-    A missing heartbeat also means that the worker is over. Its own writes are conditional and end with its lease. The day is for a first
-    heartbeat that a network held up.
-    """
+    """Remove the heartbeats of workers fenced more than a day ago, for late first heartbeats. Returns their number. May read the whole table."""
     until_ms, forgotten = runtime.clock.wall_ms() - _REMEMBERED_MS, 0
     for name in await workers(cells):
         stored = await cells.read(worker_key(name))
@@ -85,9 +81,8 @@ async def watched(
     patience_s: float = math.inf,
     enough: Callable[[WorkerStatus], bool] = lambda _: False,
 ) -> list[WorkerStatus]:
-    """Watch these workers until each is known to live or not: for a dead one's lease and a quarter.
-
-    The watch ends after ``patience_s``, or when ``enough`` holds for one of them.
+    """Watch these workers until each is known to live or not (a lease and a quarter), at most for ``patience_s``, or until ``enough``
+    holds for one.
     """
     clock = runtime.clock
     until_s = clock.monotonic_s() + patience_s
@@ -110,7 +105,6 @@ async def watched(
 
 
 def state_of(found: Heartbeat | None, before: Sighting | None, now: Sighting | None, now_s: float) -> WorkerState:
-    """The state by two sightings, the last of them at ``now_s``."""
     if found is None:
         return WorkerState.LEFT
     if found.fenced:  # a worker that leaves fences itself once nobody lives in it

@@ -1,7 +1,6 @@
 """A worker's session: a heartbeat cell that lists its members, renewed until it has none or the lease is lost.
 
-A session never comes back. Every renewal is conditional on the last, so a process that fences the session ends it. It ends itself at its
-deadline, without asking. Later work has a new id.
+A session never comes back. Renewals are conditional, so fencing ends it. It ends itself at its deadline, without asking. Later work has a new id.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from ..limits import HEARTBEAT_BYTES_MAX
 from .lease import BEATS_PER_LEASE, Heartbeat, LeaseHold, ListedMember, decode_heartbeat, encode_heartbeat
 
 _ATTEMPTS_PER_LEASE = 6
-"""The number of tries within a lease: a request that hangs must not cost the lease."""
+"""The tries within a lease: a request that hangs must not cost the lease."""
 _PAUSE_S = 0.02
 
 
 class LeaseLost(ReopenError):
-    """Nothing more may be started: the worker may have been taken for dead."""
+    """Nothing more may be started: the worker may have been fenced."""
 
     kind = "lease_lost"
 
 
 class SessionMember:
-    """One live consumer, or holder of roles. Its `id` is the owner in its queues' cells."""
+    """One live consumer, or player of roles. Its `id` is the owner in cells."""
 
     def __init__(self, session: Session, listed: ListedMember, clock: Clock) -> None:
         self.id = f"{session.id}/{listed.number}"
@@ -41,7 +40,7 @@ class SessionMember:
         self.error: PenstockError | None = None
         """None when it left."""
         self.busy = False
-        """Whether it has work, or a loop, and so must call `progressed`."""
+        """Whether it has work or a loop, and so must call `progressed`."""
         self._session = session
         self._clock = clock
         self._over = False
@@ -53,7 +52,7 @@ class SessionMember:
         return -math.inf if self._over else self._session.until_s
 
     def may_start(self) -> bool:
-        """Whether a handler may be started now. Cheap; ask before every start, from any thread."""
+        """Whether a handler may be started now. Cheap; from any thread."""
         return not self._over and self._clock.monotonic_s() < self._session.until_s
 
     def progressed(self) -> None:
@@ -62,7 +61,7 @@ class SessionMember:
         self._beats_still = 0
 
     def follow(self, task: asyncio.Future[None]) -> None:
-        """End with the task of the consumer's loop: an error, unless by `leave`."""
+        """End with the consumer's loop: an error, unless by `leave`."""
         task.add_done_callback(lambda _: self.end(LeaseLost("the loop of the consumer ended", object=self.id)))
 
     def end(self, error: PenstockError | None) -> None:
@@ -73,21 +72,18 @@ class SessionMember:
             self._session.dropped(self)
 
     async def leave(self) -> None:
-        """Release queues before. Returns when the others can see the end, or the session is over."""
+        """Release queues before. Returns when others can see the end, or the session is over."""
         self.end(None)
         await self._session.stands(lambda heartbeat: self.listed not in heartbeat.members)
 
     def is_stuck(self, lease_s: float) -> bool:
-        """Whether a busy member made no progress for a lease.
-
-        Several heartbeats must have passed too: after a pause of the process every member would seem stuck.
-        """
+        """Whether a busy member made no progress for a lease and several heartbeats."""
         self._beats_still = self._beats_still + 1 if self.busy else 0
         return self._beats_still > BEATS_PER_LEASE and self._clock.monotonic_s() - self._progressed_s > lease_s
 
 
 class Session:
-    """One id, one heartbeat cell, one lease, whose length ``lease_s`` gives before each heartbeat."""
+    """One id, heartbeat cell and lease, of ``lease_s`` at each heartbeat."""
 
     def __init__(self, cells: Cells, runtime: Runtime, *, usual_s: float, lease_s: Callable[[], float], label: str) -> None:
         self.id = runtime.new_id()
@@ -96,7 +92,7 @@ class Session:
         self.over = False
         self.error: PenstockError | None = None
         self.lease_s = usual_s
-        """The longest lease that may be in the cell."""
+        """The longest lease perhaps in the cell."""
         self._cells = cells
         self._runtime = runtime
         self._clock = runtime.clock
@@ -109,7 +105,7 @@ class Session:
         self._leaving = False
         self._beat = 0
         self._sent_s: dict[int, float] = {}
-        """The times of sending, of heartbeats that may be in the cell."""
+        """The sending times of heartbeats perhaps in the cell."""
         self._stored: StoredCell | None = None
         self._standing: Heartbeat | None = None
         """The last confirmed heartbeat."""
@@ -125,7 +121,7 @@ class Session:
         return not self.over and not self._leaving
 
     def admit(self, group: str, topics: Sequence[str]) -> SessionMember:
-        """A new member, which may do nothing before a heartbeat lists it. Raises `LimitExceeded` for a consumer without room."""
+        """A new member, idle until a heartbeat lists it. Raises `LimitExceeded` for a consumer without room."""
         listed = ListedMember(self._numbers + 1, group, tuple(topics))
         if group:
             self._check_room(listed)
@@ -148,7 +144,7 @@ class Session:
         self._nudge.set()
 
     async def stands(self, condition: Callable[[Heartbeat], bool]) -> bool:
-        """Wait for a confirmed heartbeat that meets the condition. False when the session ended first."""
+        """Wait for a confirmed heartbeat with the condition. False when the session ended first."""
         while not self.over:
             if self._standing is not None and condition(self._standing):
                 return True
@@ -158,7 +154,6 @@ class Session:
         return False
 
     async def finished(self) -> None:
-        """Wait until the others can see the session without members, or the lease ran out."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -235,7 +230,7 @@ class Session:
             )
 
     def _adopt(self, stored: StoredCell | None) -> None:
-        """Go on from the heartbeat in the cell, unless fenced. It may not be the last one sent."""
+        """Go on from the heartbeat in the cell, perhaps an older one, unless fenced."""
         found = decode_heartbeat(stored.data, where=self._key) if stored is not None else None
         sent_s = self._sent_s.get(found.beat) if found is not None else None
         if found is None or (found.fenced and not self._leaving) or sent_s is None:
@@ -288,7 +283,6 @@ class Session:
 
 
 def _named(url: str) -> str:
-    """The table, and the usual reason why it does not answer: requests are given up before its own error."""
     if url.startswith("sqlite:"):
         return (
             f"{url}; does another process hold the file's lock, one that was stopped in the middle of a write, a shell, a backup?"

@@ -1,7 +1,4 @@
-"""Other workers by their heartbeats: which live, which are over, and which may be fenced.
-
-All consumers of a process share this knowledge.
-"""
+"""Other workers by their heartbeats: live, over, or to be fenced."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from .lease import (
 )
 
 _EARLY = 0.9
-"""The part of a heartbeat's interval after which the next may come: clocks run at different rates."""
+"""The part of a heartbeat's interval after which the next may come."""
 _LOOKS_PER_LEASE = 20
 _LOOKS_PER_IDLE_LEASE = 9
 _STEP_MAX_S = 0.5
@@ -47,7 +44,6 @@ class _Watched:
     """Whether it is fenced or gone."""
     members_over: set[str] = field(default_factory=set)
     looked_s: float = -math.inf
-    """The beginning of the last successful look."""
     look_s: float = -math.inf
     asked_s: float = 0.0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -58,14 +54,13 @@ class _Watched:
         )
 
     def must_be_looked_at(self, asked: Collection[str], now_s: float) -> bool:
-        """Whether the next heartbeat may have come, or the known one is not enough."""
         if self.over:
             return False
         return now_s >= self.look_s or not {*self.members_over, *self.alive()}.issuperset(asked)
 
 
 class LeaseWatch:
-    """This process's knowledge of others' leases."""
+    """This process's knowledge of others' leases, shared by its consumers."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -73,10 +68,7 @@ class LeaseWatch:
         self._workers: dict[str, _Watched] = {}
 
     async def look(self, owners: Collection[str]) -> None:
-        """Read the due heartbeats of these members' workers. Unreadable ones stay as known.
-
-        The names must be older than the call: a member missing in a later heartbeat is over.
-        """
+        """Read the due heartbeats of these members' workers, of names older than the call: a member missing in a later heartbeat is over."""
         now_s = self._clock.monotonic_s()
         self._forget(now_s)
         members: dict[str, list[str]] = {}
@@ -94,7 +86,7 @@ class LeaseWatch:
         return watched.sighting is not None and is_expired(watched.sighting, self._clock.monotonic_s())
 
     async def fence(self, owner: str) -> bool:
-        """Make sure that a dead member never comes back. False when its worker beat again, or the outcome is unknown."""
+        """Make sure that a dead member never comes back. False: its worker beat again, or the outcome is unknown."""
         watched = self._workers.get(worker_of(owner))
         if watched is None or not self.is_dead(owner):
             return False
@@ -126,7 +118,6 @@ class LeaseWatch:
         return watched.heartbeat.beat if watched is not None and watched.heartbeat is not None else None
 
     def due_s(self, owners: Iterable[str]) -> float:
-        """The monotonic time of the next look at them; infinite for those that are over."""
         watched = [self._workers.get(worker_of(owner)) for owner in owners]
         return min((-math.inf if one is None else math.inf if one.over else one.look_s for one in watched), default=math.inf)
 
@@ -175,7 +166,7 @@ class LeaseWatch:
 
 
 def _step_s(lease_s: float) -> float:
-    """The time between two looks at a due heartbeat; longer for an idle worker, which has nothing to take over."""
+    """The time between two looks at a due heartbeat; longer for an idle worker."""
     if lease_s >= LEASE_IDLE_S:
         return lease_s / _LOOKS_PER_IDLE_LEASE
     return min(lease_s / _LOOKS_PER_LEASE, _STEP_MAX_S)

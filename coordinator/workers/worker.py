@@ -16,28 +16,27 @@ __all__ = ["LeaseLost", "SessionMember", "Worker"]
 
 
 class Worker:
-    """The worker of one open lake. Its heartbeat begins with the first member and ends with the last.
-
-    For the event loop's thread. ``label`` is for people; ids are random, and new for every session.
+    """The worker of one open lake, on the event loop's thread. Its heartbeat begins with the first member and ends with the last. ``label`` is for
+    people; ids are new for every session.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, *, lease_s: float = LEASE_S, label: str = "") -> None:
         self.lease_s = lease_s
         """An idle worker takes a longer one."""
         self.in_flight = 0
-        """The messages granted in this process, also to past members."""
+        """The messages granted here, also to past members."""
         self._cells = cells
         self._runtime = runtime
         self._label = label
         self._session: Session | None = None
         self._traffic_s = runtime.clock.monotonic_s()
         self._alone: list[object] = []
-        """The one that runs alone, then those that wait to, in order."""
+        """The member that runs alone, then those that wait to, in order."""
         self._left: asyncio.TimerHandle | None = None
-        """Runs while the one alone has left, and its message is in flight."""
+        """Runs while the lone member has left, and its message is in flight."""
         self._moved = asyncio.Event()
         self.quiet_listeners: list[Callable[[], None]] = []
-        """Callbacks when a member wants to run alone, so that grants are taken back, and at its end."""
+        """Callbacks when a member wants to run alone, to take back grants, and at its end."""
         self._closed = False
 
     @property
@@ -45,9 +44,8 @@ class Worker:
         return self._session.id if self._session is not None and not self._session.over else ""
 
     async def join(self, group: str, topics: Sequence[str] = ()) -> SessionMember:
-        """A new member, which all others can see.
-
-        Raises `LeaseLost` when the table was out of reach for a lease, and `LimitExceeded` for a consumer without room in the heartbeat.
+        """A new member, which all others can see. Raises `LeaseLost` when the table was out of reach for a lease, and `LimitExceeded` for a consumer
+        without room in the heartbeat.
         """
         if self._closed:
             raise ClosedError("the worker was closed", operation="join", object=group)
@@ -77,7 +75,7 @@ class Worker:
     # --- Traffic ----------------------------------------------------------------------------------------------------------------
 
     async def awake(self) -> None:
-        """Return once the lease is not an idle worker's, or is lost. Call it before a grant."""
+        """Return once the lease is not an idle worker's, or lost, before a grant."""
         self._touch()
         session = self._session
         if session is not None and session.lease_s > self.lease_s:
@@ -85,14 +83,14 @@ class Worker:
             await session.stands(lambda _: session.lease_s <= self.lease_s)
 
     def started(self, messages: int) -> None:
-        """Count messages before their grant, unless the worker is `quiet` for another."""
+        """Count messages before their grant, unless the worker is `quiet`."""
         if messages and self._alone and self.in_flight + messages > 1:
             raise InternalError("a message must run alone", operation="grant", observed=self.in_flight + messages)
         self._touch()
         self.in_flight += messages
 
     def finished(self, messages: int) -> None:
-        """Count messages whose handlers have ended, or will never start."""
+        """Count messages whose handlers ended or never start."""
         self._touch()
         self.in_flight -= messages
         if self.in_flight < 0:
@@ -103,7 +101,7 @@ class Worker:
 
     @property
     def quiet(self) -> bool:
-        """Whether a member runs alone or waits to: no other may grant anything."""
+        """Whether a member runs alone or waits to: no other may grant."""
         return bool(self._alone)
 
     @asynccontextmanager
@@ -115,12 +113,12 @@ class Worker:
         unless: Callable[[], bool] = lambda: False,
         left_s: float = 0.0,
     ) -> AsyncIterator[bool]:
-        """Keep all others from starting anything, and wait until nothing is in flight in this process.
+        """Keep others from starting anything, and wait until nothing is in flight in this process.
 
-        Yields whether that succeeded. It fails when the member ended, when something still ran after ``patience_s`` (default: no limit), or
-        when ``unless`` holds, asked at each end of a message. Then the others go on.
+        Yields whether that succeeded. It fails when the member ended, when something still ran after ``patience_s`` (default: no limit), or when
+        ``unless`` holds, asked at each end of a message.
 
-        A member cancelled with its message in flight stays alone until that message is finished, for ``left_s`` at most.
+        A member cancelled with its message in flight stays alone until that is finished, for ``left_s`` at most.
         """
         mine = object()  # queues of one member run alone too, one after the other
         succeeded = stays = False

@@ -19,16 +19,16 @@ from .face import ClosableFace, TransactionFace
 class Transaction(TransactionFace[AsyncTransaction]):
     """Messages that become visible together, or never. ``lake.transaction`` makes it.
 
-    A ``with`` block left by an error rolls it back. Left without a decision, by Ctrl-C or a cancelled task, it stays open for the
-    checker to decide, with a warning: the local work may be done or not.
+    A ``with`` block left by an error rolls it back. Left without a decision, by Ctrl-C or a cancelled task, it stays open for the checker,
+    with a warning.
 
-    Begun with a consumer, it can settle messages too, and needs no checker. If it is not committed when the deliveries end, it never will
-    be. A block left in any way rolls it back.
+    Begun with a consumer, it can settle messages too, and needs no checker. If it is not committed when the deliveries end, it never will be. Leaving
+    the block in any way rolls it back.
     """
 
     @property
     def id(self) -> str | None:
-        """The id for checkers and operators, and the ``producer`` of its messages. None before the first send."""
+        """The id for checkers and operators, and its messages' ``producer``. None before the first send."""
         return self._core.id
 
     @property
@@ -39,40 +39,40 @@ class Transaction(TransactionFace[AsyncTransaction]):
     def send(self, topic: str, *messages: Message, queue: int | None = None) -> list[str]:
         """Return the messages' ids once they are durable and invisible. Several calls may be under way at once.
 
-        ``queue`` names the queue of them all; by default they take the queues in turn.
+        ``queue`` is the queue of them all; by default they take queues in turn.
 
-        Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time.
-        Raises `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier
-        send failed. Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error
-        later than those of the call itself, the transaction can only be rolled back.
+        Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time. Raises
+        `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier send failed. Raises
+        `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error of the store the transaction
+        can only be rolled back.
         """
         return self._portal.run(lambda: self._core.send(topic, *messages, queue=queue))
 
     def ack(self, *receipts: MessageView | str) -> None:
         """Settle messages, or those of receipt handles, if and when this commits: all of them, with all that it sends, or none.
 
-        They must be of one queue, and received by the transaction's consumer, or another of its group. Nothing is asked or written before
-        the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for more than 256.
+        They must be of one queue, received by the transaction's consumer or group. Nothing is written before the commit. Raises `InvalidArgument`,
+        `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for more than 256.
         """
         self._core.ack(*receipts)
 
     def commit(self) -> TransactionReceipt:
         """Return once the transaction is committed, and its messages are visible. A repeated call returns the same receipt.
 
-        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when this call can never commit
-        it. Raises `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it to the checker. Raises
-        `CommittedNotVisible` when it is committed for good: call again for the receipt, or leave it to the lake's maintenance. Raises
-        `ReceiptRefused` when it is not committed because a message could not be settled: roll it back, or leave it.
+        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when this call can never commit it. Raises
+        `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it to the checker. Raises `CommittedNotVisible` when it
+        is committed for good: call again for the receipt, or leave it to maintenance. Raises `ReceiptRefused` when a message could not be settled, so
+        that it is not committed: roll it back, or leave it.
         """
         return self._portal.run(self._core.commit)
 
     def rollback(self) -> None:
-        """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended.
+        """Return once it is durable that none of the messages ever becomes visible, and sends under way have ended.
 
-        Sends of which nothing was written yet raise `TransactionRolledBack`. Does nothing when called again, or after an expiry.
+        Sends without any write yet raise `TransactionRolledBack`. Does nothing when called again, or after an expiry.
 
-        Raises `TransactionCommitted` when it is committed, and `AcksDecide` when it may be, as its commit to settle messages has begun.
-        Raises what the table raises when the outcome is not known: call again.
+        Raises `TransactionCommitted`, `AcksDecide` when a commit to settle messages has begun, and what the table raises when the outcome is unknown:
+        call again.
         """
         self._portal.run(self._core.rollback)
 

@@ -14,7 +14,7 @@ from .state import TimerState
 
 
 def timer_cells(lake: LogLake) -> Cells:
-    """The cells of timers, always in the lake, wherever its groups' cells lie: two processes with different tables must not both deliver."""
+    """The cells of timers, always in the lake: two processes with different tables must not both deliver."""
     return Cells(ObjectStoreTable(lake.store, runtime=lake.runtime), lake.runtime)
 
 
@@ -25,7 +25,6 @@ class TimerCell(Document[TimerState]):
         key = timer_key(topic, log_incarnation)
         super().__init__(cells, clock, key, Codec(encode_timers, decode_timers), absent=TimerState(), write_s=LONG_WRITE_S)
         self.was_missing: bool | None = None
-        """Whether there was no cell at the first read."""
 
     @property
     def state(self) -> TimerState:
@@ -39,7 +38,7 @@ class TimerCell(Document[TimerState]):
         return state
 
     async def touch(self) -> TimerState:
-        """Write the cell again unchanged, if it exists, so that a write on the former version is refused. Raises as `write` does."""
+        """Write the cell again unchanged, if it exists, so that writes on the former version are refused. Raises as `write`."""
         state = await self.read()
         return state if self.stored is None else await self.change_known(lambda state: state, anew=True)
 

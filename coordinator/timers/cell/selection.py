@@ -25,7 +25,7 @@ class WaitingIndex:
 
     @property
     def is_by_due(self) -> bool:
-        """Whether the messages are in delivery order: by delivery time, then as sent."""
+        """Whether the messages are in delivery order."""
         later, sent_later = np.diff(self.time_us), np.diff(self.offset)
         return bool(np.all((later > 0) | ((later == 0) & (sent_later >= 0))))
 
@@ -33,7 +33,6 @@ class WaitingIndex:
         return WaitingIndex(self.time_us[chosen], self.offset[chosen])
 
     def within(self, bounds: DeliveredBounds) -> WaitingIndex:
-        """The messages within new bounds, in delivery order."""
         chosen = np.flatnonzero(within(self, bounds))
         chosen = chosen[np.lexsort((self.offset[chosen], self.time_us[chosen]))]
         return WaitingIndex(self.time_us[chosen], self.offset[chosen])
@@ -44,8 +43,7 @@ def next_bounds(
 ) -> DeliveredBounds:
     """The bounds with at most ``most`` more messages, due at ``now_us`` and sent below ``known``.
 
-    ``waiting`` has all messages due before ``horizon``, also outside the bounds before. No due message is left out for ever. No message
-    that is due later, or from the horizon on, is within.
+    ``waiting`` has all undelivered messages due before ``horizon``; no later message is within. No due message is left out for ever.
     """
     late = np.sort(waiting.offset[_before_or_at(waiting, before.due) & (waiting.offset < known)])
     if len(late) > most:
@@ -66,7 +64,7 @@ def without(waiting: WaitingIndex, some: Collection[DuePosition]) -> WaitingInde
 
 
 def _next_due(waiting: WaitingIndex, before: DuePosition, *, now_us: int, known: int, most: int) -> DuePosition:
-    """The due time of the last message that goes: a clock that was ahead once makes no later message early."""
+    """The due time of the last message that goes; a clock once ahead makes no later message early."""
     fresh = ~_before_or_at(waiting, before) & (waiting.time_us <= now_us) & (waiting.offset < known)
     due = waiting.only(fresh)
     if len(due) == 0 or most == 0:

@@ -1,10 +1,9 @@
 """The content of a topic's timer cell. Pure.
 
-Messages wait in the topic's timer log, as they were sent. Those delivered are within two bounds, which only rise: *known* (sent below an
-offset) and *due* (by delivery time, then offset, up to a message).
+Messages wait in the topic's timer log. Those delivered are within two bounds, which only rise: *known* (sent below an offset) and *due* (by delivery
+time, then offset).
 
-One step delivers what lies within the new bounds and not within the old ones. Every process with the same cell and timer log finds the same
-messages, in the same order.
+One step delivers the messages within the new bounds and not within the old ones: the same, in the same order, in every process.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NEVER = DuePosition(-1, -1)
 
 
 class DeliveredBounds(NamedTuple):
-    """The bounds of the delivered messages: below offset ``known`` of the timer log, and not due after ``due``."""
+    """The bounds of the delivered messages: below offset ``known``, and not due after ``due``."""
 
     known: int = 0
     due: DuePosition = NEVER
@@ -41,11 +40,11 @@ class DeliveredBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Messages on their way into the topic: those within ``bounds`` and not within the bounds before."""
+    """Messages on their way into the topic, within ``bounds`` and not within the former ones."""
 
     bounds: DeliveredBounds
     sequence: int
-    """The sequence of the first message in delivery order; the others follow without a gap."""
+    """The sequence of the first message in delivery order; others follow without a gap."""
     count: int
 
 
@@ -67,7 +66,6 @@ class NotRecallable(CallError):
 
 
 def not_recallable(*, again: bool) -> NotRecallable:
-    """The error for a message recalled before (``again``), or whose time is over."""
     return NotRecallable(
         "the message cannot be recalled any more",
         operation="recall",
@@ -82,17 +80,17 @@ class TimerState:
     """The state of one topic's timers."""
 
     settled: DeliveredBounds = field(default_factory=DeliveredBounds)
-    """The bounds within which every message is in the topic, or recalled."""
+    """The bounds within which every message is in the topic or recalled."""
     claim: Claim | None = None
     next_sequence: int = 0
     """The first sequence that was not given yet."""
     gathered: int = 0
-    """The offset of the timer log below which waiting messages are in runs."""
+    """The timer log's offset below which waiting messages are in runs."""
     runs: tuple[TimerRun, ...] = ()
     recalled: frozenset[DuePosition] = frozenset()
     """Recalled messages, listed until they are settled."""
     recalls: tuple[TimerRun, ...] = ()
-    """Objects with more recalled messages, which were known at the objects' writing."""
+    """Objects with more recalled messages, known at their writing."""
 
     @property
     def bounds(self) -> DeliveredBounds:
@@ -138,19 +136,19 @@ class TimerState:
         return replace(self, recalled=self.recalled | {due})
 
     def with_spilled(self, recalled: frozenset[DuePosition], absorbed: frozenset[str], run: TimerRun) -> TimerState:
-        """An object takes the place of recalled messages and of ``absorbed`` objects."""
+        """An object replaces recalled messages and ``absorbed`` objects."""
         kept = tuple(one for one in self.recalls if one.name not in absorbed)
         more = (run,) if run.last > self.settled.due else ()
         return replace(self, recalled=self.recalled - recalled, recalls=(*kept, *more))
 
     def with_run(self, run: TimerRun | None, gathered: int) -> TimerState:
-        """Messages below an offset of the timer log are in a run; None if none waited."""
+        """Messages below an offset are in a run; None if none waited."""
         if not self.gathered <= gathered <= self.settled.known:
             raise ValueError(f"only what is known is gathered: {self.gathered} to {gathered}, of {self.settled.known}")
         return replace(self, gathered=gathered, runs=self.runs if run is None else (*self.runs, run))
 
     def with_merged(self, merged: frozenset[str], run: TimerRun | None) -> TimerState:
-        """Runs gone meanwhile held no waiting message any more."""
+        """Runs gone meanwhile held no waiting message."""
         kept = tuple(one for one in self.runs if one.name not in merged)
         more = () if run is None or run.last <= self.settled.due else (run,)
         return replace(self, runs=(*kept, *more))

@@ -15,7 +15,6 @@ from ..cell.selection import WaitingIndex, within
 from ..cell.state import DeliveredBounds
 
 _ROW_BYTES = 300
-"""The memory of a row beside its sender's content."""
 _LOOSE_ROWS = 10_000
 _LOOSE_BYTES = 8 * MIB
 
@@ -28,7 +27,7 @@ class TimedRows:
         self._firsts: list[int] = []
         self._count = 0
         self.held_bytes = 0
-        """The size of the rows in memory, including dropped rows that are still held."""
+        """The rows in memory, dropped rows that are still held included."""
         self._time_us = np.empty(0, np.int64)
         self._offset = np.empty(0, np.int64)
         self._size = np.empty(0, np.int64)
@@ -59,7 +58,7 @@ class TimedRows:
         return self._size[self._find(chosen)]
 
     def take(self, chosen: WaitingIndex) -> pa.Table:
-        """The chosen rows, all held here, in that order."""
+        """The chosen rows, in that order."""
         places = self._place[self._find(chosen)]
         of_batch = np.searchsorted(self._firsts, places, side="right") - 1
         pieces, order = [], []
@@ -105,7 +104,7 @@ class TimedRows:
 
 
 class CombinedRows:
-    """Rows that lie in several places, each row in one of them."""
+    """Rows in several places, each row in one."""
 
     def __init__(self, places: Sequence[TimedRows]) -> None:
         self._places = [rows for rows in places if len(rows)]
@@ -132,7 +131,7 @@ class CombinedRows:
 
 
 def due_times(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
-    """Microseconds since the epoch."""
+    """The time, in milliseconds since the epoch, when the first row was due and sent."""
     column = rows.column("delivery_timestamp").cast(pa.int64())
     return np.asarray(column.fill_null(0).to_numpy() if column.null_count else column.to_numpy())
 
@@ -159,12 +158,10 @@ def _sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
-    """The lengths of texts or bytes; 0 for null."""
     return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _sums(column: pa.ListArray | pa.MapArray, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The sums over each list's elements. The column may be a slice of the array that ``lengths`` are of."""
     if not len(column):
         return np.empty(0, np.int64)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[column.offsets.to_numpy()]

@@ -1,7 +1,4 @@
-"""Objects with recalled messages for which the cell has no room.
-
-Each is larger than the next, so there are few.
-"""
+"""Objects with recalled messages for which the cell has no room, each larger than the next."""
 
 from __future__ import annotations
 
@@ -31,11 +28,10 @@ def recalls_key(topic: str, log_incarnation: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecallSpill:
-    """Recalled messages in an object that the cell does not name yet."""
+    """Recalled messages in an object that the cell does not name."""
 
     recalled: frozenset[DuePosition]
     absorbed: tuple[TimerRun, ...]
-    """The objects that it includes and replaces."""
     run: TimerRun
     begun_s: float
 
@@ -52,7 +48,7 @@ class RecallObjects:
         self._offsets: npt.NDArray[np.int64] = _NONE.offset
 
     async def keep_to(self, runs: tuple[TimerRun, ...]) -> None:
-        """Read the objects that the cell names, and forget the others. Raises `ObjectMissing` and `DataDamaged`."""
+        """Read the objects that the cell names, and forget others. Raises `ObjectMissing` and `DataDamaged`."""
         if {run.name for run in runs} == self._read.keys():
             return
         self._read = {run.name: self._read[run.name] if run.name in self._read else await self._get(run) for run in runs}
@@ -66,10 +62,7 @@ class RecallObjects:
         return bool(np.isin(due.offset, self._offsets))
 
     def spill(self, state: TimerState) -> Coroutine[Any, Any, RecallSpill] | None:
-        """A coroutine that writes the cell's recalls of known messages, and smaller objects, to an object; None without any.
-
-        The recall of a late message stays in the cell until that is known.
-        """
+        """A coroutine that writes the cell's recalls of known messages, and smaller objects, to an object; None without any."""
         recalled = frozenset(due for due in state.recalled if due.offset < state.settled.known)
         if not recalled:
             return None
@@ -116,7 +109,7 @@ class RecallObjects:
 
 
 def _is_of(waiting: WaitingIndex, run: TimerRun) -> bool:
-    """Whether an object has the cell's number of messages, their order, and the last."""
+    """Whether an object is as the cell says."""
     if len(waiting) != run.rows or not run.rows or int(waiting.offset.min()) < 0:
         return False
     return waiting.is_by_due and DuePosition(int(waiting.time_us[-1]), int(waiting.offset[-1])) == run.last

@@ -1,6 +1,6 @@
-"""Runs: Parquet objects, written once, of messages that wait long, by delivery time.
+"""Runs: immutable Parquet objects of messages that wait long, by delivery time.
 
-Row groups are read when their time comes. The footer has their bounds, so a successor reads little more than footers.
+Row groups are read when their time comes; the footer has their bounds.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ class OpenRun:
     def __init__(self, run: TimerRun, reader: SegmentReader, groups: Sequence[RunRowGroup], runtime: Runtime) -> None:
         self.run = run
         self.rows = TimedRows()
-        """The loaded rows, except dropped ones."""
         self._reader = reader
         self._groups = list(groups)
         self._runtime = runtime
@@ -162,7 +161,6 @@ def _check_rows(table: pa.Table, group: RunRowGroup, key: str) -> None:
 
 
 def next_unloaded(runs: Iterable[OpenRun]) -> OpenRun | None:
-    """The run whose next row group begins first."""
     left = [run for run in runs if run.next is not None]
     return min(left, key=lambda run: run.next or run.run.last, default=None)
 

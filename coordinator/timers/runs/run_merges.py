@@ -15,19 +15,18 @@ from .recalls import RecallSpill
 from .run_files import OpenRun, RunWriter, next_unloaded, run_key
 
 _RUNS_MANY = 64
-"""The number of runs from which larger ones are allowed: the cell has room for some 200."""
+"""The runs from which larger ones are allowed: the cell has room for some 200."""
 _NAMED_WITHIN_S = 3600.0
 """The time after which an unnamed run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnnamedRun:
-    """A written run that the cell does not name yet."""
+    """A written run that the cell does not name."""
 
     run: TimerRun | None
-    """None: none of its messages waits any more."""
     merged: tuple[TimerRun, ...]
-    """The runs that it replaces; none for a run gathered from memory."""
+    """The runs that it replaces."""
     start: int
     """The first gathered offset of the timer log."""
     limit: int
@@ -37,7 +36,7 @@ class UnnamedRun:
 
 
 def may_name(state: TimerState, gathered: UnnamedRun | RecallSpill, *, now_s: float) -> bool:
-    """Whether the cell may name a run: its messages are not gathered or merged yet, and it is no orphan."""
+    """Whether the cell may name a run, not gathered or merged yet and no orphan."""
     if now_s - gathered.begun_s > _NAMED_WITHIN_S:
         return False
     if isinstance(gathered, RecallSpill):
@@ -57,7 +56,7 @@ def named(state: TimerState, gathered: UnnamedRun | RecallSpill) -> TimerState:
 
 
 def to_merge(runs: Sequence[TimerRun], options: TimerOptions) -> tuple[TimerRun, ...]:
-    """Runs of about one size, as many as are merged at once, the smallest first."""
+    """The runs of about one size to merge, the smallest first."""
     count = options.merge_runs
     bytes_max = options.run_bytes * max(1, len(runs) // _RUNS_MANY)
     by_size = sorted(runs, key=lambda run: run.size_bytes)
@@ -84,7 +83,7 @@ class Gatherer:
         return await OpenRun.open(self._store, self._runtime, key, run, whole_bytes_max=self._options.group_bytes)
 
     async def flush(self, rows: TimedRows, *, start: int, limit: int, settled: DeliveredBounds) -> UnnamedRun:
-        """Write a run of waiting rows in memory, whose offsets are from ``start`` to ``limit``."""
+        """Write a run of rows in memory, whose offsets are from ``start`` to ``limit``."""
         begun_s = self._runtime.clock.monotonic_s()
         waiting = rows.waiting
         below = waiting.only((waiting.offset >= start) & (waiting.offset < limit))
@@ -100,7 +99,7 @@ class Gatherer:
         return UnnamedRun(await self._put(await self._runtime.offload(build)), (), start, limit, begun_s)
 
     async def merge(self, runs: tuple[TimerRun, ...], *, settled: DeliveredBounds) -> UnnamedRun:
-        """Write one run of the messages that still wait in these, with a few row groups of each in memory."""
+        """Write one run of the messages that still wait in these, with bounded memory."""
         begun_s = self._runtime.clock.monotonic_s()
         opened = [await self.open(run) for run in runs]
         writer = RunWriter(group_bytes=self._options.group_bytes)

@@ -1,7 +1,6 @@
 """The role ``checks`` of a producer group: its player asks its own checker about undecided transactions.
 
-A check is counted in the transaction's row before the checker is asked, so of two players one asks. The answer is carried out like the
-sender's, unless another was quicker.
+A check is counted in the transaction's row before the checker is asked, so of two players one asks.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ log = logging.getLogger("penstock.transactions")
 
 CHECKS = "checks"
 CHECKS_MAX = 15
-"""The most checks of one transaction before it is rolled back. RocketMQ's number."""
+"""The checks of one transaction before it is rolled back; RocketMQ's number."""
 CHECK_EVERY_MS = 60_000
 LOOK_S = 5.0
 """The interval between two looks."""
@@ -72,7 +71,7 @@ class CheckBackRole:
         self._reading = asyncio.Lock()
 
     async def play(self, group: str, stop: asyncio.Event) -> None:
-        """Check what is due until ``stop`` is set. Open questions are then left to the next player."""
+        """Check due transactions until ``stop`` is set. Open questions are left to the next player."""
         try:
             while not stop.is_set():
                 try:
@@ -86,7 +85,7 @@ class CheckBackRole:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def look(self, group: str) -> None:
-        """Begin the due checks for which there is room, the longest due first."""
+        """Begin the due checks that have room, the longest due first."""
         await self._transactions.keep_time()  # a machine that is hours ahead must not use up the checks
         cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         now_ms = self._clock.wall_ms()
@@ -108,7 +107,6 @@ class CheckBackRole:
         await asyncio.gather(*self._running.values())
 
     async def _check_safely(self, group: str, row: TransactionRow) -> None:
-        """Errors must not keep other transactions waiting."""
         try:
             await self.check(group, row)
         except (TransactionEnded, TransactionNotFound, AcksDecide):
@@ -119,9 +117,8 @@ class CheckBackRole:
             log.exception("transaction %s of producer group %s", row.id, group, exc_info=unforeseen(error, operation="check"))
 
     async def check(self, group: str, row: TransactionRow) -> None:
-        """Ask about one transaction, or roll it back.
-
-        Raises the error that prevents it, and `TransactionEnded` or `TransactionNotFound` when another was quicker.
+        """Ask about one transaction, or roll it back. Raises the error that prevents it, and `TransactionEnded` or `TransactionNotFound` when another
+        was quicker.
         """
         if is_given_up(row):
             log.error(
@@ -141,7 +138,7 @@ class CheckBackRole:
                 log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, row.checks + 1)
 
     async def _answer(self, group: str, row: TransactionRow) -> TransactionResolution | None:
-        """The checker's answer, once the question is counted; None when it was not asked."""
+        """The checker's answer, once the question is counted; None when not asked."""
         async with self._reading:  # one at a time, so that messages that were read have their room before others are read
             # The messages are read before the check is counted: a store that does not answer must not count as a check.
             messages = await self._messages(group, row)
@@ -164,7 +161,7 @@ class CheckBackRole:
         return await self._asked.ask(transaction, held_bytes=held_bytes)
 
     async def _messages(self, group: str, row: TransactionRow) -> Sequence[MessageView] | None:
-        """None when messages are missing, as the sender died or is still sending."""
+        """None when messages are missing: the sender died or is still sending."""
         try:
             return await self._transactions.messages(row.id)
         except HalfMessagesMissing as error:

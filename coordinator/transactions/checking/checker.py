@@ -1,4 +1,4 @@
-"""Asks a checker about a transaction. A checker may raise, hang or answer nonsense."""
+"""Asks checkers, which may raise, hang or answer nonsense."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logging.getLogger("penstock.transactions")
 ANSWER_S = 15.0
 """The timeout of an answer."""
 AT_ONCE_MAX = 16
-"""The most questions that one checker has at a time, late ones included."""
+"""The questions that one checker has at a time, late ones included."""
 HELD_BYTES_MAX = 256 * MIB
-"""The most bytes of messages with one checker. One transaction's may be larger."""
+"""The bytes of messages with one checker; a single transaction may exceed them."""
 _MESSAGE_BYTES, _TEXT_BYTES = 512, 64
-"""Python's approximate memory for a message, and for each key, property name and value."""
+"""Python's memory for a message, and for each key, property name and value."""
 
 
 class TransactionResolution(Enum):
@@ -35,9 +35,9 @@ class TransactionResolution(Enum):
     COMMIT = "commit"
     """The local work is done: the messages become visible."""
     ROLLBACK = "rollback"
-    """The local work is not done, and never will be: none of the messages becomes visible."""
+    """The local work never will be done: no message becomes visible."""
     UNKNOWN = "unknown"
-    """The local work may still be under way. The checker is asked again later."""
+    """The local work may be under way. The checker is asked again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class CheckedTransaction:
     checks: int
     """The number of checks, this one included."""
     messages: tuple[MessageView, ...]
-    """All messages to be sent, without those to a deleted topic. Their offset is -1."""
+    """All messages to be sent, without those to a deleted topic; their offset is -1."""
 
 
 Checker: TypeAlias = Callable[[CheckedTransaction], object]
-"""Answers a `TransactionResolution`. An ordinary function runs in a thread; a coroutine function is awaited."""
+"""Returns a `TransactionResolution`. A function runs in a thread; a coroutine function is awaited."""
 
 
 class CheckOutcome(StrEnum):
@@ -74,7 +74,7 @@ class RegisteredChecker:
     def __init__(
         self, checker: Checker, *, group: str, on_question: Callable[[str, CheckOutcome | None], None] = lambda group, answer: None
     ) -> None:
-        """``on_question`` is called when a question is asked (None), and with its outcome."""
+        """``on_question`` is called with None at a question, and with its outcome."""
         self._checker = checker
         self._group = group
         self._on_question = on_question
@@ -87,11 +87,11 @@ class RegisteredChecker:
 
     @property
     def late(self) -> int:
-        """The number of questions still worked on after their time."""
+        """The questions worked on after their time."""
         return len(self._late)
 
     async def take_room(self, size_bytes: int) -> None:
-        """Return once messages of this size have room, and count them. One caller at a time may wait."""
+        """Return once messages of this size have room, and count them, for one caller at a time."""
         if not self._fits(size_bytes):
             log.warning(
                 "the checker of producer group %s has messages of %d MiB before it, and is asked no more for now",
@@ -111,9 +111,8 @@ class RegisteredChecker:
         return not self._held_bytes or self._held_bytes + size_bytes <= HELD_BYTES_MAX
 
     async def ask(self, transaction: CheckedTransaction, *, held_bytes: int = 0) -> TransactionResolution:
-        """The checker's answer. UNKNOWN, logged, if it raises, takes too long, or answers something else.
-
-        ``held_bytes`` are given back once the question has ended, however late.
+        """The checker's answer; UNKNOWN, logged, if it raises, takes too long, or answers something else. ``held_bytes`` are given back at the
+        question's end.
         """
         self._on_question(self._group, None)
         question = self._begin(transaction)
@@ -182,7 +181,7 @@ def size_bytes(messages: Iterable[MessageView]) -> int:
 
 
 def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[object]:
-    """The call's result, from a thread for which an ending process does not wait."""
+    """The call's result, from a thread that does not hold up the process's end."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[object] = loop.create_future()
 
@@ -203,12 +202,10 @@ def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[objec
 
 
 def _passed_on(error: BaseException) -> Exception:
-    """The error in a form that a future accepts."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return RuntimeError(f"the checker raised {error!r}")
 
 
 def is_coroutine_function(checker: Callable[..., Any]) -> bool:
-    """Whether a checker is to be awaited."""
     return inspect.iscoroutinefunction(checker) or inspect.iscoroutinefunction(getattr(checker, "__call__", None))  # noqa: B004

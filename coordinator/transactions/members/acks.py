@@ -1,10 +1,9 @@
 """Messages that a transaction settles. The write of their queue's cell decides the transaction. Pure.
 
-One write settles all of them and adds the transaction's id, or does nothing. With the id in the cell the transaction is committed. Without
-it, and with a message that its handle can never settle again, it never will be. Otherwise it is open until the deliveries end.
+One write settles all of them and adds the transaction's id. With the id in the cell the transaction is committed. Without it, once a handle can never
+settle its message again, it never will be. Otherwise it is open until the deliveries end.
 
-Ids leave the cell once the transaction's own row is committed. So the row is asked first, and the cell's verdict only goes into an
-undecided row.
+Ids leave the cell once the transaction's row is committed. So the row is asked first, and the cell's verdict only goes into an undecided row.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from ...queues.invisibility import acknowledged
 from ...queues.receipt_handle import AlreadySettled, ReceiptAhead, ReceiptHandle, ReceiptOutdated, ReceiptRefused
 
 ACKED_MAX = 256
-"""The most messages that one transaction settles: eight usual receives, some 3 KiB."""
+"""The messages that one transaction settles: eight usual receives, some 3 KiB."""
 UNNOTED_MAX = 512
-"""The most transactions in a queue's cell. Only crashes leave any there."""
+"""The transactions in a queue's cell. Only crashes leave any there."""
 
 
 class SettledElsewhere(ReceiptRefused):
-    """A message that the transaction was to settle was settled by another, or given up."""
+    """A message to be settled was settled by another, or given up."""
 
     kind = "settled_elsewhere"
 
 
 class TooManyUnnoted(ReceiptRefused):
-    """The queue's cell has no room: transactions of dead processes were not finished."""
+    """The queue's cell has no room: dead processes' transactions were not finished."""
 
     kind = "too_many_unnoted"
 
@@ -58,7 +57,7 @@ class Acks:
 
 
 class Verdict(Enum):
-    """A queue's cell's verdict on a transaction."""
+    """A cell's verdict on a transaction."""
 
     COMMITTED = "committed"
     LOST = "lost"
@@ -101,14 +100,13 @@ def acks_of(handles: Sequence[ReceiptHandle]) -> Acks:
 
 
 def in_order(handles: Iterable[ReceiptHandle]) -> list[ReceiptHandle]:
-    """The distinct handles by offset, as those of one message group have to be settled in order."""
+    """The distinct handles by offset."""
     return sorted(set(handles), key=lambda handle: (handle.offset, handle.attempt))
 
 
 def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandle], *, now_ms: int) -> QueueCell:
-    """The cell with all these messages settled and the transaction committed. The same cell if it was committed before.
-
-    Raises what `acknowledged` raises, `TooManyUnnoted`, and `SettledElsewhere` where the cell shows that another settled a message.
+    """The cell with these messages settled and the transaction committed, the same if it was before. Raises as `acknowledged`, `TooManyUnnoted`, and
+    `SettledElsewhere`.
     """
     if transaction in cell.transactions:
         return cell
@@ -143,7 +141,7 @@ def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
 
 
 def can_be_settled(cell: QueueCell, acks: Acks, one: AckedDelivery) -> bool:
-    """Whether the delivery is the current one, whatever its time: an explicit write ends it."""
+    """Whether the delivery is the current one, whatever its time."""
     handle = ReceiptHandle(
         group=acks.group,
         topic=acks.topic,
@@ -163,9 +161,8 @@ def can_be_settled(cell: QueueCell, acks: Acks, one: AckedDelivery) -> bool:
 
 
 def ended(cell: QueueCell, acks: Acks, *, now_ms: int | None) -> QueueCell:
-    """The cell without the deliveries due by ``now_ms`` (None: all), whose messages are handed out again without a strike.
-
-    The transaction can never be committed then. For queues without an owner.
+    """The cell without the deliveries due by ``now_ms`` (None: all), whose messages are handed out again without a strike. The transaction can then
+    never be committed. For queues without an owner.
     """
     if cell.generation != acks.generation:
         return cell

@@ -20,22 +20,19 @@ from .codec import decode_member, encode_member
 from .state import MemberCell
 
 NOTE_S = 1.0
-"""The time for which a note waits for another write to go with."""
 
 Change = Callable[[MemberCell], MemberCell]
-"""A change of a cell, perhaps repeated on its own result. It raises the error that forbids the change."""
+"""A change of a cell, perhaps repeated on its own result. Raises the error that forbids it."""
 
 OnWrite = Callable[[MemberCell | None, MemberCell], None]
-"""A callback for every durable write of this process: the cell before, and after."""
+"""A callback for this process's durable writes: the cell before, and after."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _MemberChange(Request[MemberCell, MemberCell]):
     until_s: float
     group: str | None
-    """The group of a cell to be made if missing."""
     grows: bool
-    """Whether a full cell may refuse the change."""
 
     def apply(self, cell: MemberCell | None, *, member: str, now_s: float) -> MemberCell | None:
         """The cell, unchanged when the change is refused."""
@@ -75,20 +72,19 @@ class MemberCells:
     def change(
         self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf, grows: bool = False
     ) -> asyncio.Future[MemberCell]:
-        """The cell with the change, once durable. Changes of one cell keep the order of calls.
+        """The cell with the change, once durable, in the order of calls.
 
-        A full cell refuses a change that ``grows``; those that end transactions find room. ``group`` makes a missing cell. No first write
-        is later than ``until_s``, by the monotonic clock.
+        A full cell refuses a change that ``grows``. ``group`` makes a missing cell. No first write is later than ``until_s``, by the monotonic clock.
 
-        Raises what ``change`` raises, `TransactionNotFound` for a missing cell, `LimitExceeded` for a full one, `NotWritten` when too late,
-        what the table raises, and `UnknownOutcome`.
+        Raises what ``change`` raises, `TransactionNotFound` for a missing cell, `LimitExceeded` for a full one, `NotWritten` when too late, what the
+        table raises, and `UnknownOutcome`.
         """
         asked = self._ask(member, change, group, until_s, grows=grows)
         self._begin(member)
         return asyncio.shield(asked.done)
 
     def note(self, member: str, change: Change) -> None:
-        """Make a change with the next write, or alone after a while, without waiting."""
+        """Make a change with the next write, or alone after a while."""
         self._ask(member, change, None, math.inf, grows=False)
         if member not in self._later and not self._writes.is_writing(member):
             self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
@@ -100,7 +96,6 @@ class MemberCells:
             await self._cells.drop(transactions_key(member), on=known.stored)
 
     async def close(self) -> None:
-        """Write the pending notes, and let all writes end."""
         for member in list(self._later):
             self._begin(member)
         await self._writes.ended()
@@ -193,7 +188,7 @@ _CELL = Codec[MemberCell | None](_encode, decode_member)
 
 
 def check_in_time(now_s: float, until_s: float) -> None:
-    """Raise `NotWritten` when it is too late: an upload begun so long ago may have been given up."""
+    """Raise `NotWritten` when it is too late: so old an upload may have been given up."""
     if now_s > until_s:
         raise NotWritten("the transaction's messages were not staged in time", operation="send", hint="begin another transaction")
 

@@ -17,7 +17,7 @@ from .member_cells import MemberCells
 from .producer_groups import ProducerGroups
 
 IDLE_S = 3600.0
-"""The idle time after which a member is replaced: others may take it off its group's list after a day."""
+"""The idle time after which a member is replaced; others may remove it after a day."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Member:
 
 
 class OwnMembers:
-    """Makes fresh members as needed. No other process begins anything in their cells."""
+    """This process's members in its producer groups. No other process begins anything in their cells."""
 
     def __init__(self, cells: MemberCells, groups: ProducerGroups, runtime: Runtime, ready: Callable[[], Awaitable[None]]) -> None:
         self._cells = cells
@@ -58,7 +58,6 @@ class OwnMembers:
                 await asyncio.shield(one.joined)
 
     def used(self, group: str, member: str, at_s: float) -> None:
-        """Note that a send begun at ``at_s`` was the first of something durable in its cell."""
         for one in self._members.get(group, ()):
             if one.id == member:
                 one.used_s = max(one.used_s, at_s)
@@ -69,7 +68,7 @@ class OwnMembers:
                 one.used_s = -math.inf
 
     async def leave(self) -> None:
-        """Begin nothing more. Members left on lists by a failure are taken off a day later."""
+        """Begin nothing more. Members left on lists are removed a day later."""
         await asyncio.gather(*(self._leave(one) for members in self._members.values() for one in members))
         self._members.clear()
 
@@ -88,10 +87,8 @@ class OwnMembers:
 
 
 async def retire(cells: MemberCells, groups: ProducerGroups, group: str, member: str) -> None:
-    """Take a member without transactions off its group's list.
-
-    The member's cell is first marked as left, so that a living process cannot begin something there unnoticed. The member must have been
-    idle for a day: no write of its own can land any more.
+    """Take a member without transactions off its group's list, after marking its cell as left. It must have been idle for a day: none of its writes
+    can land.
     """
     await cells.change(member, lambda cell: cell.as_left())
     await groups.leave(group, member)

@@ -17,7 +17,9 @@ _FORMAT = 1
 
 
 class ProducerGroups:
-    """Finds groups and members without listing: a group is named before its first member, and a member before its first transaction."""
+    """The names of the producer groups, and of each one's members: a group is named before its first member, a member before its first
+    transaction.
+    """
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -30,7 +32,7 @@ class ProducerGroups:
         return await self._names(producers_key(group)).read()
 
     async def join(self, group: str, member: str) -> None:
-        """Call it before the member's first transaction is durable."""
+        """Call it before the member's first durable transaction."""
         members = self._names(producers_key(group))
         deadline_s = members.deadline_s()
         await members.read()
@@ -47,8 +49,8 @@ class ProducerGroups:
     async def forget(self, group: str) -> None:
         """Take a group without members off the list, unless a member joins meanwhile.
 
-        The group's empty list is written anew between reading all groups and writing them. So a joining member either wrote the list
-        before, and that write conflicts, or reads it after. Then it names the group after that reading, and the last write conflicts.
+        The group's empty list is written anew between reading and writing the list of groups. So a joining member wrote before, and that write
+        conflicts, or names the group again, and the last write conflicts.
         """
         members, groups = self._names(producers_key(group)), self._names(PRODUCER_GROUPS)
         deadline_s = members.deadline_s()
@@ -59,7 +61,7 @@ class ProducerGroups:
             await groups.write(groups.value - {group}, deadline_s=deadline_s)
 
     async def _name(self, group: str) -> None:
-        """Name a group, by a write even where it is named: an earlier decision to forget the group then fails."""
+        """Name a group by a write even where it is named: a decision to forget it then fails."""
         await self._names(PRODUCER_GROUPS).change(lambda groups: groups | {group}, anew=True)
 
     def _names(self, key: str) -> Document[frozenset[str]]:

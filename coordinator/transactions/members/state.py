@@ -1,7 +1,6 @@
-"""The content of the cell of a member of a producer group: one process's unfinished transactions. Pure.
+"""The cell of a producer group's member: one process's unfinished transactions. Pure.
 
-A row is made by the transaction's first send, decided once, and removed when every process that could act on it knows the outcome. Changes
-may be repeated.
+A row is made by the first send, decided once, and removed when every process that could act on it knows the outcome. Changes may be repeated.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from .acks import Acks
 AGE_MAX_MS = 4 * 3600 * 1000
 """The age at which an open transaction is rolled back; RocketMQ's."""
 KEPT_MS = 24 * 3600 * 1000
-"""The time that a transaction finished by others stays: a late link is still refused."""
+"""The time that a transaction finished by others is kept, to refuse late links."""
 LINK_S = 3600.0
-"""The time, after the row was seen as committed, in which a link may leave its process; far below `KEPT_MS`."""
+"""The time, after the row was seen as committed, in which a link may leave; far below `KEPT_MS`."""
 SEND_S = 3600.0
 """The time, after a first send began, in which it may be written; far below a lost upload's age."""
 
@@ -59,7 +58,7 @@ class HalfPart:
 
 @dataclass(frozen=True, slots=True)
 class LinkResult:
-    """The outcome of a committed transaction's messages of one topic."""
+    """The outcome of a committed transaction on one topic."""
 
     entry: int | None = None
     """None: nothing was linked, or it is not known."""
@@ -85,7 +84,6 @@ class Destination:
         return sum(part.messages for part in self.parts)
 
     def as_linked(self, linked: LinkResult | None) -> Destination:
-        """The part that may be asked for later."""
         return replace(self, linked=linked, parts=tuple(replace(part, messages=self.messages) for part in self.parts[:1]))
 
 
@@ -104,7 +102,7 @@ class TransactionRow:
     finished_ms: int = 0
     destinations: tuple[Destination, ...] = ()
     acks: Acks | None = None
-    """The messages that it settles: their queue's cell decides, and this row records."""
+    """The messages that it settles: their queue's cell decides."""
 
     @property
     def is_open(self) -> bool:
@@ -131,9 +129,9 @@ class MemberCell:
 
     group: str
     used_ms: int = 0
-    """The last time when its process began something here."""
+    """The last time when a transaction began here."""
     left: bool = False
-    """Whether nothing begins here any more, as the member leaves its group's list."""
+    """Whether nothing begins here any more."""
     rows: Mapping[str, TransactionRow] = field(default_factory=lambda: _NONE)
 
     # --- Questions --------------------------------------------------------------------------------------------------------------
@@ -161,7 +159,7 @@ class MemberCell:
         return [row for row in self.rows.values() if row.is_open and row.acks is not None]
 
     def holds(self, id: str) -> bool:
-        """Whether staged messages, and the log's memory of uploads, must not be touched."""
+        """Whether staged messages, and the log's memory of uploads, must stay."""
         row = self.rows.get(id)
         return row is not None and row.decision is not Decision.ROLLED_BACK
 
@@ -179,9 +177,8 @@ class MemberCell:
         first_check_ms: int | None,
         first: bool,
     ) -> MemberCell:
-        """The cell with one more part for a topic; ``first``: the transaction's first.
-
-        Raises the outcome of a decided transaction, `TransactionNotFound`, and `TopicDeleted`.
+        """The cell with one more part for a topic; ``first``: the transaction's first. Raises the outcome of a decided transaction,
+        `TransactionNotFound`, and `TopicDeleted`.
         """
         row = self.rows.get(id)
         if row is None and first:
@@ -213,9 +210,8 @@ class MemberCell:
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
     def with_acks(self, id: str, acks: Acks, *, now_ms: int) -> MemberCell:
-        """The cell with the messages that a transaction settles. A late commit rolls it back.
-
-        Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided.
+        """The cell with the messages that a transaction settles; too late, it is rolled back. Raises `TransactionRolledBack`, `TransactionExpired` or
+        `TransactionCommitted` when it is decided.
         """
         row = self.row(id)
         if row.acks == acks:
@@ -228,9 +224,8 @@ class MemberCell:
         return self._with(replace(row, acks=acks, next_check_ms=None))
 
     def decided(self, id: str, decision: Decision, by: Decider, *, now_ms: int) -> MemberCell:
-        """The cell with a transaction decided; the same cell when it is so decided. A late commit rolls it back, if this row decides.
-
-        Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided otherwise, and `AcksDecide`.
+        """The cell with a transaction decided, the same if it is so decided; a late commit rolls it back, if this row decides. Raises
+        `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` for another decision, and `AcksDecide`.
         """
         row = self.row(id)
         if row.decision is decision:
@@ -242,9 +237,8 @@ class MemberCell:
         return self._with(replace(row, decision=decision, by=by))
 
     def with_check(self, id: str, *, checks: int, now_ms: int, every_ms: int) -> MemberCell:
-        """The cell with the ``checks``-th check counted, and the next one scheduled.
-
-        Raises the outcome of a decided transaction, and `TransactionNotFound` when another process asked before.
+        """The cell with the ``checks``-th check counted, and the next scheduled. Raises the outcome of a decided transaction, and
+        `TransactionNotFound` when another process asked.
         """
         row = self.row(id)
         check_open(row, operation="check")
@@ -257,7 +251,7 @@ class MemberCell:
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
     def with_claim(self, id: str) -> MemberCell:
-        """The finishing by others has begun, and the row is kept for long."""
+        """Finishing by others has begun, and the row is kept."""
         row = self.row(id)
         return self if row.claimed or row.is_finished else self._with(replace(row, claimed=True))
 
@@ -279,20 +273,18 @@ class MemberCell:
         return self._without(old) if old else self
 
     def as_seen(self, now_ms: int) -> MemberCell:
-        """The cell with a time from which its idleness counts."""
         return self if self.used_ms else replace(self, used_ms=max(1, now_ms))
 
     def withdrawn(self, id: str, *, now_ms: int) -> MemberCell:
-        """The cell with a transaction rolled back by its sender, whose first write may not have arrived.
-
-        No write that was sent before can count after this one. Raises `TransactionCommitted`.
+        """The cell with a transaction rolled back by its sender, whose first write may not have arrived and cannot count after this one. Raises
+        `TransactionCommitted`.
         """
         if id in self.rows:
             return self.decided(id, Decision.ROLLED_BACK, Decider.OWNER, now_ms=now_ms)
         return replace(self, used_ms=max(self.used_ms + 1, now_ms))
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing began for so long that the process goes on as another member."""
+        """Whether nothing began for so long that the member is replaced."""
         return not self.rows and self.used_ms > 0 and now_ms - self.used_ms >= KEPT_MS
 
     def as_left(self) -> MemberCell:
@@ -335,10 +327,7 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
 
 
 def check_decidable(row: TransactionRow, by: Decider, decision: Decision = Decision.ROLLED_BACK) -> None:
-    """Raise `AcksDecide` where the cell of a queue decides, whose write may be on its way.
-
-    Only its sender may commit a transaction without checker, as what it will settle is not known before.
-    """
+    """Raise `AcksDecide` where a queue's cell decides. Only its sender may commit a transaction without checker."""
     alone = decision is Decision.COMMITTED and row.next_check_ms is None and by in (Decider.CHECKER, Decider.OPERATOR)
     if alone or (row.acks is not None and by is not Decider.ACKS):
         raise AcksDecide(
@@ -364,7 +353,7 @@ def is_aged(row: TransactionRow, now_ms: int) -> bool:
 
 
 def may_leave_at_once(row: TransactionRow) -> bool:
-    """Whether a finished transaction need not be remembered: its owner decided it, has the answer, and alone links it."""
+    """Whether a finished transaction need not be kept: its owner decided it, has the answer, and alone links it."""
     return row.by in (Decider.OWNER, Decider.ACKS) and not row.claimed
 
 

@@ -1,4 +1,4 @@
-"""Sends half messages: named in the transaction's row and uploaded, side by side."""
+"""Sends half messages: named in the transaction's row and uploaded."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ..members.own_members import OwnMembers
 from ..members.state import SEND_S, HalfPart, MemberCell
 
 TIMEOUT = timedelta(minutes=2)
-"""The timeout of each send, and of making the messages visible."""
+"""The timeout of each send, and of linking."""
 _PUT_LARGE_BYTES = 8 * MIB
 
 
 @dataclass(slots=True)
 class StagedHalves:
-    """One topic's objects staged by this process."""
+    """One topic's objects staged here."""
 
     topic: Topic
     router: Router
@@ -94,8 +94,8 @@ class HalfMessageSender:
         started_s: float,
         typed: pa.Table | None = None,
     ) -> None:
-        """Return once the messages are durable. ``typed`` is as for `half_rows`. Raises `TransactionRolledBack`, with nothing written, when
-        the rollback has begun meanwhile.
+        """Return once the messages are durable. ``typed`` is as for `half_rows`. Raises `TransactionRolledBack`, with nothing written, after a
+        rollback.
         """
         assert self.id is not None, "given by the first send"
         born_us = 1000 * self._runtime.clock.wall_ms()
@@ -121,7 +121,6 @@ class HalfMessageSender:
     def _name(
         self, sent: StagedHalves, number: int, files: Sequence[HalfFile], parts: Sequence[Part], started_s: float
     ) -> Awaitable[object]:
-        """Name the upload in the row, which the first such write makes."""
         assert self.id is not None
         first, self.begun = not self.begun, True
         transaction, topic, incarnation = self.id, sent.topic.paths.topic, sent.topic.record.incarnation
@@ -168,7 +167,7 @@ def rolled_back(operation: str, transaction: str | None) -> TransactionRolledBac
 
 
 async def _all_of(waits: Sequence[Awaitable[object]]) -> None:
-    """Return once all have ended, so that the state of a send is known. Raises the first error."""
+    """Return once all have ended. Raises the first error."""
     done = await asyncio.gather(*waits, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):

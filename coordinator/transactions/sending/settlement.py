@@ -21,7 +21,7 @@ from ..settlement_cells import SettlementCells
 
 
 class Settler(Protocol):
-    """A SimpleConsumer of the group that received the messages."""
+    """A SimpleConsumer of the receiving group."""
 
     @property
     def group(self) -> str: ...
@@ -48,7 +48,7 @@ class Settlement:
         return bool(self._handles)
 
     def add(self, receipts: Sequence[MessageView | str]) -> None:
-        """Settle these messages too. Adds all or, raising what `handles_of` and `acks_of` raise, none."""
+        """Settle these messages too: all or, raising as `handles_of` and `acks_of`, none."""
         if not receipts:
             raise InvalidArgument("nothing to acknowledge", operation="ack in a transaction")
         handles = [*self._handles, *self._settler.handles_of(receipts, "ack in a transaction")]
@@ -57,14 +57,14 @@ class Settlement:
         self._receipts += receipts
 
     async def settle_alone(self) -> None:
-        """Settle the messages of a transaction that sent nothing. Raises as `SimpleConsumer.ack` does."""
+        """Settle the messages of a transaction without sends. Raises as `SimpleConsumer.ack`."""
         await self._settler.ack(*self._receipts)
 
     async def commit(self, transaction: str) -> TransactionRow:
-        """The row, once it is durable that the settling write has committed the transaction.
+        """The row, once the settling write has durably committed the transaction.
 
-        Raises `ReceiptRefused` when the messages cannot be settled: it is rolled back, at the latest when their deliveries end. Raises the
-        other outcome of a decided transaction. After other errors it may be either: call again.
+        Raises `ReceiptRefused` when the messages cannot be settled: it is rolled back, at the latest at their deliveries' end. Raises the other
+        outcome of a decided transaction. After other errors call again.
         """
         acks, member = acks_of(self._handles), member_of(transaction)
         now_ms = self._clock.wall_ms()
@@ -84,12 +84,12 @@ class Settlement:
         return cell.row(transaction)
 
     async def _settle(self, transaction: str, acks: Acks) -> None:
-        """Commit by the write that settles the messages. Raises what `settled_by` and ``settle_by`` raise."""
+        """Commit by the settling write. Raises as `settled_by` and ``settle_by``."""
         change = partial(settled_by, transaction=transaction, handles=self._handles, now_ms=self._clock.wall_ms())
         await self._settler.settle_by(acks.topic, acks.queue, self._handles, change)
 
     async def _was_committed(self, row: TransactionRow, acks: Acks) -> bool:
-        """Whether a transaction has settled its messages before. If not, it is rolled back, as far as possible."""
+        """Whether a transaction has settled its messages; if not, it is rolled back where possible."""
         await self._queues.end(acks, now_ms=self._clock.wall_ms())
         try:
             return await self._queues.note(row) is Verdict.COMMITTED
@@ -97,10 +97,7 @@ class Settlement:
             return True
 
     async def give_up(self, transaction: str) -> None:
-        """End the deliveries of a transaction whose commit has begun, unless it is committed.
-
-        Raises `TransactionCommitted`, `AcksDecide`, and what the table raises.
-        """
+        """End the deliveries of an uncommitted transaction. Raises `TransactionCommitted`, `AcksDecide`, and what the table raises."""
         cell = await self._members.read(member_of(transaction))
         row = None if cell is None else cell.rows.get(transaction)
         if row is not None and row.is_open and row.acks is not None:

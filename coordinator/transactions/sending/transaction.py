@@ -40,15 +40,15 @@ from .typed_halves import typed_halves
 
 @dataclass(frozen=True, slots=True)
 class TopicReceipt:
-    """The outcome of a committed transaction's messages of one topic."""
+    """The outcome of a committed transaction on one topic."""
 
     messages: int
     entry: int | None
     """The entry that made them visible, if known."""
     offsets: Mapping[int, tuple[int, int]] | None
-    """The first offset and the one after the last of every queue. None: not known any more, or very many queues."""
+    """The first offset and the one after the last of every queue. None: not known, or very many queues."""
     gone: bool = False
-    """Whether the topic was deleted, and the messages with it."""
+    """Whether the topic, with the messages, was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ log = logging.getLogger("penstock.transactions")
 class Transaction:
     """Messages that become visible together, or never. ``lake.transaction`` makes it.
 
-    An ``async with`` block left by an error rolls it back. Left without a decision, by Ctrl-C or a cancelled task, it stays open for the
-    checker to decide, with a warning: the local work may be done or not.
+    An ``async with`` block left by an error rolls it back. Left without a decision, by Ctrl-C or a cancelled task, it stays open for the checker,
+    with a warning.
 
-    Begun with a consumer, it can settle messages too, and needs no checker. If it is not committed when the deliveries end, it never will
-    be. A block left in any way rolls it back.
+    Begun with a consumer, it can settle messages too, and needs no checker. If it is not committed when the deliveries end, it never will be. Leaving
+    the block in any way rolls it back.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Transaction:
 
     @property
     def id(self) -> str | None:
-        """The id for checkers and operators, and the ``producer`` of its messages. None before the first send."""
+        """The id for checkers and operators, and its messages' ``producer``. None before the first send."""
         return self._half.id
 
     @property
@@ -118,12 +118,12 @@ class Transaction:
     async def send(self, topic: str, *messages: Message, queue: int | None = None) -> list[str]:
         """Return the messages' ids once they are durable and invisible. Several calls may be under way at once.
 
-        ``queue`` names the queue of them all; by default they take the queues in turn.
+        ``queue`` is the queue of them all; by default they take queues in turn.
 
-        Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time.
-        Raises `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier
-        send failed. Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error
-        later than those of the call itself, the transaction can only be rolled back.
+        Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time. Raises
+        `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier send failed. Raises
+        `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error of the store the transaction
+        can only be rolled back.
         """
         self._check_usable("send in a transaction")
         if not messages:
@@ -156,8 +156,8 @@ class Transaction:
     def ack(self, *receipts: MessageView | str) -> None:
         """Settle messages, or those of receipt handles, if and when this commits: all of them, with all that it sends, or none.
 
-        They must be of one queue, and received by the transaction's consumer, or another of its group. Nothing is asked or written before
-        the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for more than 256.
+        They must be of one queue, received by the transaction's consumer or group. Nothing is written before the commit. Raises `InvalidArgument`,
+        `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for more than 256.
         """
         self._check_usable("ack in a transaction")
         if self._settlement is None:
@@ -173,10 +173,10 @@ class Transaction:
     async def commit(self) -> TransactionReceipt:
         """Return once the transaction is committed, and its messages are visible. A repeated call returns the same receipt.
 
-        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when this call can never commit
-        it. Raises `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it to the checker. Raises
-        `CommittedNotVisible` when it is committed for good: call again for the receipt, or leave it to the lake's maintenance. Raises
-        `ReceiptRefused` when it is not committed because a message could not be settled: roll it back, or leave it.
+        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when this call can never commit it. Raises
+        `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it to the checker. Raises `CommittedNotVisible` when it
+        is committed for good: call again for the receipt, or leave it to maintenance. Raises `ReceiptRefused` when a message could not be settled, so
+        that it is not committed: roll it back, or leave it.
         """
         async with self._ending:
             if self._receipt is None:
@@ -234,7 +234,6 @@ class Transaction:
         return row
 
     async def _withdraw(self) -> TransactionRow | None:
-        """The row, once the rollback is durable. None: there is no row, and there will not be one."""
         transaction, clock = self._known_id, self._runtime.clock
         cell = await self._transactions.cells.change(
             self._half.member, lambda cell: cell.withdrawn(transaction, now_ms=clock.wall_ms()), group=self._group
@@ -269,7 +268,6 @@ class Transaction:
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
     async def _forgotten(self, row: TransactionRow) -> bool:
-        """Whether the cell of the queue whose messages the transaction settled has nothing of it left."""
         try:
             if self._settlement:
                 await self._settlement.forget(row)
@@ -294,12 +292,12 @@ class Transaction:
     # --- Rolling back -----------------------------------------------------------------------------------------------------------
 
     async def rollback(self) -> None:
-        """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended.
+        """Return once it is durable that none of the messages ever becomes visible, and sends under way have ended.
 
-        Sends of which nothing was written yet raise `TransactionRolledBack`. Does nothing when called again, or after an expiry.
+        Sends without any write yet raise `TransactionRolledBack`. Does nothing when called again, or after an expiry.
 
-        Raises `TransactionCommitted` when it is committed, and `AcksDecide` when it may be, as its commit to settle messages has begun.
-        Raises what the table raises when the outcome is not known: call again.
+        Raises `TransactionCommitted`, `AcksDecide` when a commit to settle messages has begun, and what the table raises when the outcome is unknown:
+        call again.
         """
         self._half.given_up = True  # from here on nothing more of it is begun
         async with self._ending:
@@ -317,7 +315,6 @@ class Transaction:
                 self._rolled_back = True
 
     async def _sends_ended(self) -> None:
-        """Return once all that sends have left is known."""
         await self._sent.wait()
 
     async def _roll_back(self) -> None:
@@ -356,7 +353,7 @@ class Transaction:
             ) from self._failure
 
     async def leave(self, error: BaseException | None) -> None:
-        """End a ``with`` block. A failed rollback is left to the checker, and the block's error goes on."""
+        """End a ``with`` block. A failed rollback is left to the checker, and the block's error raised."""
         if self._receipt is not None or self._rolled_back:
             return
         if self._tried:

@@ -1,4 +1,4 @@
-"""Rows of typed topics that are sent in a transaction: checked at the send, so that a commit never meets a bad one."""
+"""Rows of typed topics in a transaction, checked at the send."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from ....log.topic.topics import Topic
 
 
 async def typed_halves(topic: Topic, messages: Sequence[Message], queue: int | None) -> pa.Table | None:
-    """The messages in the columns of `SEND_SCHEMA` and ``value``; None where the topic has no schema.
-
-    Raises `InvalidArgument` for rows that do not fit the schema, rows without a schema, and bodies with one.
+    """The messages in the columns of `SEND_SCHEMA` and ``value``; None without a schema. Raises `InvalidArgument` for rows that do not fit the
+    schema, rows without a schema, and bodies with one.
     """
     is_typed = topic.settings.schema is not None
     rules = rules_of(topic.settings, topic.schema) if is_typed else None
