@@ -17,14 +17,13 @@ from .handlers.missing_result import REMEDY, is_annotated_to_return_none, name_o
 from .membership import Subscription
 
 Topics: TypeAlias = str | Mapping[str, str | None]
-"""A topic, or several with the tags of each."""
 Queues: TypeAlias = Sequence[int] | Mapping[str, Sequence[int]]
 
 _OPERATION = "subscribe"
 
 
 def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
-    """The requested queues by topic, unknown to the topics so far. Raises `InvalidArgument`."""
+    """The requested queues by topic, unchecked. Raises `InvalidArgument`."""
     by_topic = {topics[0]: queues} if isinstance(queues, Sequence) and len(topics) == 1 else queues
     if not isinstance(by_topic, Mapping) or not by_topic or not by_topic.keys() <= set(topics):
         raise InvalidArgument(
@@ -47,7 +46,7 @@ def settings_stated(
     max_attempts: int | EllipsisType | None = ...,
     dead_letter_policy: DeadLetterPolicy | str | None = None,
 ) -> dict[str, object]:
-    """The settings that a member states of its group: only these are compared. Raises `InvalidArgument`."""
+    """The settings that a member states of its group. Raises `InvalidArgument`."""
     given = {"delivery_order": delivery_order, "retry": retry, "dead_letter_policy": dead_letter_policy}
     stated: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if not isinstance(max_attempts, EllipsisType):
@@ -80,7 +79,7 @@ def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str,
 
 
 def check_start(start: object) -> None:
-    """Raise `InvalidArgument` unless a group can begin there: a begun group would not look at it."""
+    """Raise `InvalidArgument` unless a group can begin there."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidArgument(
@@ -91,7 +90,7 @@ def check_start(start: object) -> None:
 
 
 def check_listener(listener: object, *, batch: bool) -> None:
-    """Raise `InvalidArgument` unless the listener takes one message, or one list of them, and may return something."""
+    """Raise `InvalidArgument` unless the listener takes one message, or one list, and may return something."""
     if not callable(listener):
         raise InvalidArgument(
             "the listener cannot be called", operation=_OPERATION, expected="a function of a message", observed=repr(listener)

@@ -42,7 +42,7 @@ log = logging.getLogger("penstock.consumers")
 
 SAVE_EVERY = timedelta(seconds=1)
 HANDLERS_MAX = 256
-"""The most handlers at once; otherwise one for each queue."""
+"""The handlers at once, at most one for each queue."""
 _MEMBER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FETCH_ROWS_MAX = 500
 _FETCH_BYTES_MAX = 4 * 1024 * 1024
@@ -70,9 +70,8 @@ class BroadcastConsumer(Consumer):
     Use it in an ``async with`` block, or close it: that lets running handlers end, and saves its progress.
 
     Messages of one queue come one after the other, different queues side by side. A listener that fails, raises or runs longer than
-    ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the
-    messages of the last second come again, as do messages whose handlers outlast the close. A later consumer of the same name
-    fences this one, which ends with `FencedError`.
+    ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the messages of the last
+    second come again, as do messages whose handlers outlast the close. A later consumer of the name ends this one with `FencedError`.
     """
 
     _OPERATION: ClassVar[str] = "broadcast"

@@ -46,11 +46,10 @@ class Consumer:
         self._loop = asyncio.ensure_future(self._run())
 
     async def close(self, timeout: Duration | None = None) -> None:
-        """Stop taking messages and leave in good order. Running handlers come to their end (within ``timeout``, a `timedelta` or
-        seconds), and queues are handed over.
+        """Stop taking messages, let running handlers end (within ``timeout``, a `timedelta` or seconds), and hand queues over.
 
-        A second call waits for the same end, within its own ``timeout``. Raises the error that ended the consumer before, and
-        `InvalidArgument` inside one of its handlers.
+        A second call waits for the same end, within its own ``timeout``. Raises the error that ended the consumer before, and `InvalidArgument`
+        inside one of its handlers.
         """
         self.check_outside()
         wait = optional_duration("timeout", timeout, most=WAIT_MAX, operation="close")
@@ -78,14 +77,14 @@ class Consumer:
         return self._loop is not None and self._loop.done()
 
     async def ended(self) -> None:
-        """Wait until the consumer was closed or ended by itself. Raises the error that ended it."""
+        """Wait until the consumer was closed or ended by itself. Raises its error."""
         assert self._loop is not None, "it was started"
         await asyncio.wait((self._loop,))
         if self.error is not None:
             raise self.error
 
     def check_outside(self) -> None:
-        """Raise `InvalidArgument` inside a handler of this consumer, which would wait for itself."""
+        """Raise `InvalidArgument` inside a handler of this consumer."""
         if self._handles_here():
             raise InvalidArgument(
                 "a listener cannot close its own consumer: that waits for the listener's end",

@@ -1,4 +1,4 @@
-"""How much a consumer takes on at once."""
+"""A consumer's limits."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ MOST = {
     "waiting": WINDOW_MAX,
 }
 HUNG_MAX = 100
-"""The most handlers that were given up and still run. With more, a consumer ends."""
+"""The given-up handlers that still run, above which a consumer ends."""
 ROUNDS_PER_TIMEOUT = 4
-"""The looks for handlers that run too long within the timeout; at least one a second."""
+"""The checks for overdue handlers within the timeout; at least one a second."""
 
 
 def check_counts(options: object, *names: str, operation: str) -> None:
-    """Raise `InvalidArgument` for a value that is no count, `LimitExceeded` for one above `MOST`."""
+    """Raise `InvalidArgument` for no count, `LimitExceeded` above `MOST`."""
     for name in names:
         check_count(name, getattr(options, name), most=MOST[name], operation=operation)
 
 
 class QueueMode(Enum):
-    """What a queue may do at the moment."""
+    """What a queue may do now."""
 
     USUAL = auto()
     QUIET = auto()
@@ -48,39 +48,40 @@ class QueueMode(Enum):
     SOLO = auto()
     """Start one suspect, with nothing else in flight."""
     DRAIN = auto()
-    """Give back what was not started: the queue goes to another owner."""
+    """Give back unstarted messages: the queue goes to another owner."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueLimits:
-    """The amount that one queue takes on."""
+    """The limits of one queue."""
 
     run_messages: int = 64
-    """The most messages of one lane given to the executor at once, so that other lanes get their turn; also the most in a batch."""
+    """The most messages of one lane given to the executor at once, for other lanes' sake; also the most in a batch."""
     threads: int = 1
-    """Handlers at once. Messages that may run side by side are divided among them."""
+    """Handlers at once, among which independent messages are divided."""
     few_lanes: int = 8
     """The number of lanes below which a lane may take this many times as much."""
     batch_of: Literal["group", "queue"] | None = None
     """The grouping of messages into lists for the listener. None: one message at a time."""
     retained: int = 1_000
-    """Messages behind markers, and waiting ones, kept in memory. Others are read again."""
+    """Messages behind markers, and waiting ones, kept in memory."""
     window: int = 10_000
     """The most offsets from the floor up to the last granted message."""
     waiting: int | None = 1_000
-    """The number of waiting messages in the queue's cell, those due next. With half as many more, those due last go into objects.
-    None: all are in the cell."""
+    """The most waiting messages in the queue's cell, those due next; with half as many more, those due last go into objects. None: all are in the
+    cell.
+    """
     letters: int = LETTERS_MAX
-    """The most dead letters to be written. Above, messages stay as if their handlers still ran."""
+    """The most unwritten dead letters. Above, messages stay as if their handlers still ran."""
     tracked: int = 2_000
-    """The most blocked groups and messages tracked by themselves. Above, fetching pauses."""
+    """The most blocked groups and tracked messages. Above, fetching pauses."""
 
     @property
     def objects(self) -> int:
-        """The most objects beside the cell. With more, several small ones become one."""
+        """The most objects beside the cell, above which small ones are merged."""
         return min(32, max(2, (self.waiting or 0) // 4))
 
     @property
     def full(self) -> int:
-        """The entries for which the cell has room. Above, failed messages stay in the window until others are done."""
+        """The entries for which the cell has room. Above, failed messages stay in the window."""
         return self.tracked * 9 // 8

@@ -33,16 +33,16 @@ _TROUBLE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A consumer's statement about one topic."""
+    """A consumer's subscription to a topic."""
 
     filter: str | None = None
-    """Tags; None: whatever the group takes."""
+    """Tags; None: all that the group takes."""
     start: Position = "earliest"
-    """The group's beginning if none of its members has consumed the topic before."""
+    """The group's beginning if it has not consumed the topic before."""
 
 
 async def check_subscribed(topic: Topic, filter: str | None) -> None:
-    """Raise `InvalidArgument` for a filter on a field that the topic does not have now."""
+    """Raise `InvalidArgument` for a filter on a missing field."""
     keep = parse_filter(filter)
     try:
         check_filter(keep, topic.tail.state.schema)
@@ -62,7 +62,7 @@ class MembershipChange:
 
 
 class Membership:
-    """Joins a group, and joins it again when the lease was lost."""
+    """A consumer's place in its group, rejoined after a lost lease."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Membership:
         stated: Mapping[str, object],
         assigned: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """``assigned``: only these queues, by topic, instead of an even share of all."""
+        """``assigned``: only these queues, by topic, instead of an even share."""
         check_group_name(group)
         self._assigned = assigned
         self._lake = lake
@@ -93,7 +93,7 @@ class Membership:
         self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
         self._awaited: dict[Queue, asyncio.Task[None]] = {}
-        """Queues that this member may own soon, whose new rows are kept for it."""
+        """Queues that this member may own soon, whose new rows are kept."""
         self._failure: PenstockError | None = None
         self.leaving = False
         self._pause = Backoff(_TROUBLE_S)
@@ -104,13 +104,13 @@ class Membership:
         return self._member
 
     def generation(self, topic: str, queue: int) -> int:
-        """The generation of the group's position on a queue; 0 where there is none."""
+        """The generation of the group's position on a queue; 0 without one."""
         position = None if self._record is None else self._record.positions.get(topic)
         return 0 if position is None or queue >= len(position.generations) else position.generations[queue]
 
     @property
     def refused_s(self) -> float:
-        """The time for which the store or the table has refused what it allowed before; 0 when neither does."""
+        """The seconds for which the store or the table has refused what it allowed before, or 0."""
         return max(self._lake.refusals.refusing_s, self._coordination.refusals.refusing_s)
 
     @property
@@ -126,19 +126,15 @@ class Membership:
         return self._feeds[topic]
 
     async def open(self) -> None:
-        """Open the topics: these are meant from now on, whatever becomes of their names. Raises `InvalidArgument` for a filter on a
-        missing field.
-        """
+        """Open the topics, whose later lives do not count. Raises `InvalidArgument` for a filter on a missing field."""
         for name, subscribed in self._subscriptions.items():
             topic = await self._lake.topic(name)
             await check_subscribed(topic, subscribed.filter)
             self._topics[name] = topic
 
     async def begin(self) -> GroupRecord:
-        """Open the topics, ensure that group and positions exist, and join. Raises when settings do not fit.
-
-        Raises `ClockSkewError`. Once the group is deleted, every later call raises `GroupDeleted`, even when a group of its name
-        was made meanwhile.
+        """Open the topics, ensure group and positions, and join. Raises when settings do not fit, `ClockSkewError`, and `GroupDeleted` in every call
+        after the group's deletion, even when it was remade.
         """
         if not self._topics:
             await self.open()
@@ -154,12 +150,12 @@ class Membership:
         return record
 
     async def update(self, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Change the record. Raises `GroupDeleted` or `TopicDeleted` when it is not of the joined group and the opened topics."""
+        """Change the record. Raises `GroupDeleted` or `TopicDeleted` for another life of group or topics."""
         assert self._joined is not None, "it has begun"
         return await self._joined.update(self._group, change)
 
     def follow(self, loop: asyncio.Future[None]) -> None:
-        """End when ``loop``, which does the rounds, ends. Other members learn of it with the next heartbeat."""
+        """End when ``loop``, which does the rounds, ends."""
         self._loop = loop
         self.member.follow(loop)
 
@@ -197,7 +193,7 @@ class Membership:
         return Assignment(context, [(topic, queue) for topic, numbers in self._assigned.items() for queue in numbers])
 
     async def round(self) -> MembershipChange | None:
-        """Look around once. None: that failed and is to be tried again. Raises errors that make going on impossible."""
+        """Look around once. None: to be tried again. Raises permanent errors."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -223,7 +219,6 @@ class Membership:
         return None
 
     async def _await_queues(self, expected: Collection[Queue]) -> None:
-        """Keep the new rows of these queues."""
         for queue in [queue for queue in self._awaited if queue not in expected]:
             following = self._awaited.pop(queue)
             following.cancel()
@@ -273,18 +268,14 @@ class Membership:
 
 
 async def _follow(feed: Feed, queue: int) -> None:
-    """Follow the log as long as the queue is awaited. The next owner meets any error of the log."""
+    """Follow the log as long as the queue is awaited."""
     with suppress(PenstockError):
         while True:
             await feed.arrived(queue, feed.next_offset(queue))
 
 
 class _Joined:
-    """The group that a member joined, and the topics that it opened.
-
-    One that is made anew under the name is another one: the member stated nothing for that group, and the same offsets are of other
-    messages.
-    """
+    """The group that a member joined, and the topics that it opened. A remade group or topic is another one."""
 
     def __init__(self, groups: GroupRecords, lives: int, topics: Mapping[str, int]) -> None:
         """``topics``: the life of each."""
@@ -305,7 +296,7 @@ class _Joined:
             raise _deleted(group) from error
 
     def check(self, group: str, record: GroupRecord) -> GroupRecord:
-        """Raises unless the record is of the joined group, which has begun on no later topic than the opened ones."""
+        """Raises unless the record is of the joined group, on the opened topics."""
         if record.lives != self._lives:
             raise _deleted(group)
         for topic, life in self._topics.items():

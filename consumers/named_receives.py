@@ -1,4 +1,4 @@
-"""Receives that their callers named: what is out to them, and giving it once more."""
+"""Receives with names: what is out to them, and its repetition."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .queues.receive_replay import replayed_messages
 from .schedule.handles import ReceiptHandles
 
 NAME_CHARS_MAX = 1_024
-"""The longest attempt id or holder. Only its hash is stored."""
+"""The longest attempt id or holder; only its hash is stored."""
 _REMEMBERED = 1_024
-"""The remembered attempt ids from which some are forgotten."""
+"""The remembered attempt ids, above which some are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutstandingDelivery:
-    """Messages that one receive gave to a holder and that are still out."""
+    """Messages of one receive that are out to a holder."""
 
     messages: tuple[MessageView, ...]
     """Messages with the receive's handles and attempts; by topic, queue and offset."""
@@ -55,7 +55,7 @@ class _Found:
 
 
 class NamedReceives:
-    """The named receives of one consumer, and those of others by the cells."""
+    """The named receives of one consumer, and of others by the cells."""
 
     def __init__(
         self, group: str, membership: Membership, cells: Cells, clock: Clock, queues: Mapping[Queue, ReceiveProcessor]
@@ -66,7 +66,7 @@ class NamedReceives:
         self._clock = clock
         self._queues = queues
         self._handed: dict[int, dict[Queue, int]] = {}
-        """The queues that were asked for each hashed attempt id, and until when their messages are out."""
+        """The queues that were asked for each hashed attempt id, and when their messages are due."""
         self._room = _REMEMBERED
         self._turns: dict[int, _Turn] = {}
 
@@ -105,7 +105,7 @@ class NamedReceives:
                 del self._turns[receive.attempt]
 
     def note(self, receive: Receive, queue: Queue, due_ms: int) -> None:
-        """Note that a queue is asked for a receive, before anything is given."""
+        """Note that a queue is asked, before anything is given."""
         if not receive.attempt:
             return
         handed = self._handed.setdefault(receive.attempt, {})
@@ -120,7 +120,7 @@ class NamedReceives:
                 del self._handed[receive.attempt]
 
     def _forget(self) -> None:
-        """Forget attempt ids to which nothing is out. What is out of others' queues is forgotten once it should be due."""
+        """Forget attempt ids to which nothing is out, or should be."""
         out = {queue: attempts_out(processor.keeper.cell) for queue, processor in self._queues.items()}
         now_ms = self._clock.wall_ms()
         for attempt, queues in list(self._handed.items()):
@@ -134,9 +134,7 @@ class NamedReceives:
         self._room = max(_REMEMBERED, 2 * len(self._handed))
 
     async def again(self, receive: Receive | None) -> tuple[list[MessageView], int]:
-        """The messages that are out to this attempt id and known here, and when the last of them is due. Raises what table and log
-        raise.
-        """
+        """The messages out to this attempt id and known here, and when the last is due. Raises what table and log raise."""
         if receive is None or not receive.attempt:
             return [], 0
         attempt = receive.attempt
@@ -168,7 +166,7 @@ class NamedReceives:
         ]
 
     async def _found(self, queues: Iterable[Queue], is_meant: Callable[[Receive], bool]) -> list[_Found]:
-        """The cells are read even where this consumer owns the queue: others may have acknowledged."""
+        """The cells are read even of own queues: others may have acknowledged."""
         queues = list(queues)
         cells = await asyncio.gather(*(self._cell(queue) for queue in queues))
         now_ms = self._clock.wall_ms()

@@ -47,23 +47,19 @@ class GroupMixed(CallError):
 
 @dataclass(slots=True)
 class _Owned:
-    """A queue while it is read."""
-
     keeper: QueueKeeper
     position: int
-    """The next offset to be handed out."""
+    """The next offset."""
     generation: int
-    """The generation of ``position``. After a reset the position no longer counts."""
+    """The generation of ``position``, which a reset voids."""
     obeyed: GroupRecord
     keep: Filter
     uncommitted: bool = False
-    """Whether something handed out is not committed."""
+    """Whether some messages handed out are not committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows of one queue that may be handed out."""
-
     queue: Queue
     owned: _Owned
     start: int
@@ -74,10 +70,9 @@ class _Part:
 class PullConsumer(GroupMember):
     """A member of a consumer group that asks for messages itself. ``lake.pull_consumer`` makes it.
 
-    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out.
-    Messages that were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller
-    goes back with `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use it in an
-    ``async with`` block, or close it: that gives its queues back, and commits nothing.
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that were not
+    committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with `seek`. Queues are shared
+    evenly among the members (subscribe), or given (assign). Use it in an ``async with`` block, or close it, which commits nothing.
     """
 
     _OPERATION: ClassVar[str] = "pull"
@@ -97,9 +92,9 @@ class PullConsumer(GroupMember):
         self._assigned = queues
         self._owned: dict[Queue, _Owned] = {}
         self._taken_away: set[Queue] = set()
-        """Queues lost before their messages were committed, of which the caller does not know yet."""
+        """Queues lost before their messages were committed, not yet reported."""
         self._ahead: dict[Queue, GroupRecord] = {}
-        """Queues whose cells were of a later generation than the record read before."""
+        """Queues whose cells have a later generation than the record read before."""
         self._turn: deque[Queue] = deque()
         self._moved = asyncio.Event()
         self._committing = asyncio.Lock()
@@ -166,7 +161,7 @@ class PullConsumer(GroupMember):
         self._moved.set()
 
     async def _fits(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> bool:
-        """Whether log and record fit the cell, or the group was reset since. False: not known now. Raises `InconsistentRestore`."""
+        """Whether log and record fit the cell, or the group was reset since. Raises `InconsistentRestore`."""
         (topic, number), cell, position = queue, keeper.cell, record.positions[queue[0]]
         if is_ahead(cell, position, number):
             if (known := self._ahead.get(queue)) is not None and known is not record:
@@ -219,7 +214,7 @@ class PullConsumer(GroupMember):
 
     @property
     def assignment(self) -> list[tuple[str, int]]:
-        """The (topic, queue) that it reads now. They may come and go with the group's other members."""
+        """The (topic, queue) that it reads now."""
         return sorted(self._owned)
 
     async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)) -> list[MessageView]:
@@ -252,7 +247,7 @@ class PullConsumer(GroupMember):
                 return []
 
     async def _look(self, left: int) -> list[_Part]:
-        """The messages there now, beginning behind the queue that was served last."""
+        """The messages there, beginning behind the queue served last."""
         found: list[_Part] = []
         for _ in range(len(self._turn)):
             if left <= 0 or not self._turn:
@@ -279,7 +274,7 @@ class PullConsumer(GroupMember):
         return found
 
     def _handed_out(self, found: list[_Part]) -> list[_Part]:
-        """The parts that `commit` settles from here on: nothing waits between this and the caller."""
+        """The parts that `commit` settles from here on."""
         handed = []
         for part in found:
             owned = part.owned
@@ -305,17 +300,16 @@ class PullConsumer(GroupMember):
             await asyncio.gather(*waiting, return_exceptions=True)
 
     def position(self, topic: str, queue: int) -> int:
-        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue that is not this consumer's now."""
+        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue of others."""
         return self._own_queue(topic, queue).position
 
     def committed(self, topic: str, queue: int) -> int:
-        """The offset up to which the group has settled a queue of this consumer. Raises as `position` does."""
+        """The offset up to which the group has settled a queue. Raises as `position`."""
         return self._own_queue(topic, queue).keeper.cell.settled.floor
 
     async def seek(self, topic: str, queue: int, to: Position) -> int:
-        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``. Returns the offset. Commits nothing.
-
-        Raises `InvalidArgument` for a queue that is not this consumer's now, `OffsetOutOfRange` for an offset that is not kept.
+        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``. Returns the offset. Commits nothing. Raises `InvalidArgument` for a queue
+        of others, `OffsetOutOfRange` for an offset that is not kept.
         """
         self._own_queue(topic, queue)
         offset = (await Reader(self._membership.feed(topic).topic).resolve(to, queues=[queue]))[queue]
@@ -396,5 +390,5 @@ def _filter_of(record: GroupRecord, queue: Queue) -> Filter:
 
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:
-    """Settled below ``position``, unless the cell was reset meanwhile."""
+    """Settled below ``position``, unless the cell was reset."""
     return cell if cell.generation != generation else replace(cell, settled=SettledOffsets(max(position, cell.settled.floor)))

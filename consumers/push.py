@@ -1,4 +1,4 @@
-"""PushConsumer: hands messages to a listener as they come, and settles them by the listener's answers."""
+"""PushConsumer: hands messages to a listener, and settles them by its results."""
 
 from __future__ import annotations
 
@@ -68,10 +68,7 @@ class PushConsumer(GroupMember):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Begin to close without waiting for the end: messages that were not started go back.
-
-        Handlers of messages already on their way may still begin.
-        """
+        """Begin to close without waiting for the end: messages that were not started go back."""
         await self._give_up()
         self._owner.drain()
 

@@ -18,25 +18,25 @@ BATCH_MESSAGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
-    """How a PushConsumer works. Raises `InvalidArgument` for values that make no sense."""
+    """A PushConsumer's settings. Raises `InvalidArgument`."""
 
     threads: int = THREADS
     """Handlers at once: threads, or tasks of a coroutine function."""
     cache_messages: int = CACHE_MESSAGES
-    """The most messages fetched and not settled, over all queues."""
+    """The most messages fetched and not settled."""
     cache_bytes: int = CACHE_BYTES
     on_expired: Literal["skip", "stop"] = "skip"
-    """What to do when retention removed messages before the group had them: pass over them and log an error, or end with `OffsetOutOfRange`."""
+    """The action when retention removed messages before: pass over them and log an error, or end with `OffsetOutOfRange`."""
     consume_timeout: DurationField = field_default(CONSUME_TIMEOUT)
     """A handler that runs longer is a failed attempt; its later result no longer counts."""
     batch: Literal["group", "queue"] | None = None
-    """Hand the listener lists of messages: of one message group, or of one queue."""
+    """Whether the listener gets lists of messages: of one message group, or of one queue."""
     batch_messages: int = BATCH_MESSAGES
     """The most messages in a list."""
     window: int = 10_000
-    """The most messages of a queue from the first unsettled one to the last handed out; at the cap fetching stops."""
+    """The most messages of a queue from the first unsettled to the last handed out; at the cap fetching stops."""
     waiting: int = 1_000
-    """CONCURRENT: how many failed messages of a queue wait in its cell. Of more, those due last wait in objects of the lake's store."""
+    """CONCURRENT: the failed messages that wait in a queue's cell. More, those due last, wait in objects of the lake's store."""
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:

@@ -46,12 +46,12 @@ _Change: TypeAlias = tuple[str, int, Sequence[ReceiptHandle], Change]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleOptions:
-    """How a SimpleConsumer works. Raises `InvalidArgument` for values that make no sense."""
+    """A SimpleConsumer's settings. Raises `InvalidArgument`."""
 
     receive_max: int = RECEIVE_MESSAGES_MAX
     """The limit of one receive."""
     cache_messages: int = 1_024
-    """Messages fetched and not handed out, over all queues."""
+    """Messages fetched and not handed out."""
     cache_bytes: int = 64 * MIB
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
@@ -106,7 +106,6 @@ class SimpleConsumer(GroupMember):
         self._arrived = asyncio.Event()
         self._waiting = 0
         self._turn: Queue = ("", 0)
-        """The last queue: the next receive begins behind it."""
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
@@ -149,14 +148,14 @@ class SimpleConsumer(GroupMember):
     ) -> list[MessageView]:
         """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for ``await_duration``.
 
-        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable before
-        this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` is the number of the delivery.
+        They are invisible to all others for ``invisible_duration`` (10 s to 12 h) from the hand-out, which is durable before this returns. Both
+        durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` is the number of the delivery.
 
         Several receives may wait at once. A cancelled receive gives back its messages, unless it has an attempt id: they stay out to that.
 
-        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages are out
-        to it, the receive gives just these again, with the same handles, delivery attempts and times, however many they are. It holds for messages
-        that this consumer gave, those of queues that it owns, and those that `deliveries` found. ``holder`` names the recipient, for `deliveries`.
+        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. While messages are out to it,
+        the receive gives just these again, with the same handles, delivery attempts and times, however many: those that this consumer gave, those of
+        queues that it owns, and those that `deliveries` found. ``holder`` names the recipient, for `deliveries`.
 
         Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the consumer. With
         an attempt id raises a retry error when the table or the store does not answer.
@@ -198,8 +197,8 @@ class SimpleConsumer(GroupMember):
     async def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
         """All messages of the consumer's topics that are out to these holders, over all queues and whichever process owns them.
 
-        For gateways: another one goes on for a holder by these handles, and repeats a receive by its attempt id. Reads every queue's cell once, for
-        all holders. Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not answer.
+        For gateways that go on for a holder. Reads every queue's cell once. Raises `InvalidArgument`, `ClosedError`, and a retry error when the table
+        or the store does not answer.
         """
         self._check_open("deliveries")
         return await self._receives.deliveries(holders)
@@ -244,8 +243,7 @@ class SimpleConsumer(GroupMember):
     async def ack(self, *receipts: MessageView | str) -> None:
         """Settle messages, given as such or by their receipt handles. Returns once that is durable.
 
-        Any process may acknowledge, whichever received and whichever owns the queue. Messages acknowledged at the same time are written together. The
-        first of several refusals is raised, and the other messages are settled.
+        Any process may acknowledge. The first of several refusals is raised, and the other messages are settled.
 
         Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead` of an
         earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for a bad receipt
@@ -330,11 +328,11 @@ class SimpleConsumer(GroupMember):
         return receipt
 
     async def dead_letter(self, receipt: MessageView | str) -> None:
-        """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.
+        """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable. Any process may
+        do so.
 
-        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy ``park`` an
-        ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from the same receive stay
-        out, unless the group is parked.
+        The queue's owner writes the dead letter, at once or within some ten seconds. With the dead-letter policy ``park`` an ORDERLY group's message
+        group is parked instead. Other messages of its message group from the same receive stay out, unless the group is parked.
 
         Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises `DeadLettersWait`
         when 1,000 dead letters of the queue wait to be written: the message is out as before.
@@ -384,11 +382,10 @@ class SimpleConsumer(GroupMember):
         return handle
 
     def _known(self, handle: ReceiptHandle) -> int:
-        """The group's generation, which the cell may lack yet."""
         return self._membership.generation(handle.topic, handle.queue)
 
     async def _settle(self, changes: Sequence[_Change]) -> list[BaseException | None]:
-        """Carry out changes through the queues' owners here, or beside them. Returns each one's error, or None."""
+        """Carry out changes through this process's queues, or beside owners. Returns each one's error, or None."""
         queues = self._owner.queues
         asked = [
             processor.settle(handles, change) if (processor := queues.get((topic, queue))) is not None else None

@@ -1,7 +1,7 @@
-"""Operators' records of consumers, and the metrics that hold the same for monitoring systems.
+"""Operators' records of consumers, and the same as metrics.
 
-Names and units (latencies in milliseconds) are RocketMQ's where it has the metric. Other metrics are named ``penstock_…``. Only
-gauges have a topic's queues as labels, which keeps the number of series small.
+Names and units (latencies in milliseconds) are RocketMQ's where it has the metric, others are ``penstock_…``. Only gauges have queues as labels,
+which keeps series few.
 """
 
 from __future__ import annotations
@@ -218,17 +218,17 @@ CATALOGUE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStatistics:
-    """One queue of a consumer group, as its owner sees it."""
+    """One queue of a consumer group."""
 
     topic: str
     queue: int
     lag_messages: int
-    """Messages not settled, up to the end of the queue: fresh, in flight, waiting, blocked and parked ones."""
+    """Messages not settled: fresh, in flight, waiting, blocked and parked."""
     inflight_messages: int
     ready_messages: int
     """Messages that were not handed out yet."""
     oldest_unsettled_ms: int | None = None
-    """The store time of the first message that is not settled."""
+    """The store time of the first unsettled message."""
     oldest_ready_ms: int | None = None
     """The store time of the first fresh message."""
     cached_messages: int = 0
@@ -248,11 +248,10 @@ class ConsumerStatistics:
     queues: tuple[QueueStatistics, ...] = ()
     """The queues it owns."""
     topic_queues: tuple[tuple[str, int], ...] = ()
-    """The name of every topic it subscribes to, and its number of queues."""
+    """The subscribed topics, with the number of queues of each."""
 
 
 def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator[Sample]:
-    """Gauges by the clock that store times are compared with."""
     group = statistics.group
     yield Sample(CONSUMER_CONNECTIONS, (group,), 1)
     for topic, count in statistics.topic_queues:
@@ -278,7 +277,7 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
 
 
 def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
-    """The metrics of all groups and timers of a lake, under the names that owners and players use."""
+    """The metrics of all groups and timers of a lake, named as owners' and players'."""
     for group in seen.groups:
         labels = (group.topic, group.group)
         yield Sample(TOPIC_QUEUES, labels, len(group.queues))
@@ -302,7 +301,7 @@ def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCounters:
-    """The counters of one topic in one consumer group."""
+    """The counters of one topic in one group."""
 
     messages_out: Counter
     bytes_out: Counter

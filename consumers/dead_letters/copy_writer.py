@@ -1,8 +1,7 @@
-"""Copying messages from one topic to another without changing them: each once and in order, however often a copy is tried.
+"""Copies messages from one topic to another: each once and in order, however often a copy is tried.
 
-Every copy has its sequence before anything is written, under one producer name. After an unknown outcome the name is opened again:
-what is not above the last accepted sequence is there. Only a name that was unused for 30 days has left the state of its topic; then
-copies are looked for by message id and mark.
+Every copy has its sequence beforehand, under one producer name. After an unknown outcome the name is opened again: copies up to the last accepted
+sequence are there. For a name that has left the topic's state after 30 unused days, copies are looked up by message id and mark.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from ...log.schema.value_json import value_json
 Place = TypeVar("Place")
 _ROW_BYTES = 1024
 ATTEMPTS_MAX = 5
-"""The number of tries without any progress before a write ends with the last error."""
+"""The tries without any progress before a write ends with the last error."""
 _AGAIN_S = 0.1
 _BATCH_BYTES = 4 * MIB
 _BATCH_COPIES = 1000
 _OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
 _CLOCKS_DIFFER = timedelta(days=5)
-"""The most that the store times of two topics are taken to differ: each moves by a day at most with every entry of a wrong clock."""
+"""The most that the store times of two topics differ: each moves by a day at most with every entry of a wrong clock."""
 _NAME_KEPT = timedelta(milliseconds=NAMED_ROW_MS) - _CLOCKS_DIFFER
 
 
@@ -58,9 +57,9 @@ class Copy(NamedTuple):
 
     sequence: int
     message: MessageView
-    """Topic, queue, offset and store time are the copy's origin; all else is kept."""
+    """Topic, queue, offset and store time are the copy's origin."""
     properties: dict[str, str]
-    """Properties that replace the message's own. Some, the same for all copies of a writer, distinguish copies of one message."""
+    """Properties that replace the message's own. Some, alike for all copies of a writer, distinguish copies of one message."""
 
 
 class CopyResult(NamedTuple):
@@ -73,19 +72,17 @@ class CopyResult(NamedTuple):
 
 
 class SequencesTaken(CallError):
-    """Other messages stand under sequences of these copies; nothing more was written. The record of sequences was lost, or is a
-    backup.
-    """
+    """Other messages stand under sequences of these copies, as their record was lost or is a backup; nothing more was written."""
 
     kind = "sequences_taken"
     last_sequence: int = -1
-    """The last sequence under the name. Those behind are free."""
+    """The last sequence under the name; those behind are free."""
     written: frozenset[int] = frozenset()
     """The sequences under which these very messages stand."""
 
 
 def name_of(*parts: object) -> str:
-    """A producer's name made of parts; a hash replaces all after the first where it would be too long."""
+    """A producer's name of these parts, all but the first hashed where it would be too long."""
     name = "/".join(map(str, parts))
     return (
         name
@@ -95,10 +92,10 @@ def name_of(*parts: object) -> str:
 
 
 class CopyWriter:
-    """Writes copies to one topic under one name. Another writer under that name is fenced, and later sees what was written.
+    """Writes copies to one topic under one name. Another writer under that name is fenced.
 
-    ``marks`` names the properties that, with the message id, identify one copy. ``prepare`` is called before the name is opened,
-    ``may_write`` before every request.
+    ``marks`` names the properties that, with the message id, identify one copy. ``prepare`` is called before the name is opened, ``may_write`` before
+    every request.
     """
 
     def __init__(
@@ -126,10 +123,7 @@ class CopyWriter:
         self._turn = asyncio.Lock()
 
     async def last_sequence(self, known: int = -1) -> int:
-        """The last sequence written under the name, -1 for nothing. Fences any other writer.
-
-        ``known`` is a sequence that was written or is no longer needed.
-        """
+        """The last sequence written under the name, -1 for none, at least ``known``. Fences other writers."""
         await self._close_dropped()
         if self._producer is None:
             self._check_may_write()
@@ -143,8 +137,8 @@ class CopyWriter:
     async def write(self, copies: Sequence[Copy]) -> CopyResult:
         """Return when all copies, at least one, are durable. Their sequences rise; all below the first are written or not needed.
 
-        A failed write is looked up and tried again. Raises `OwnershipLost` once ``may_write`` is False, `SequencesTaken`, the error
-        of the last of five tries without progress, or at once an error that trying again does not help.
+        Raises `OwnershipLost` once ``may_write`` is False, `SequencesTaken`, the last error of five tries without progress, or at once a permanent
+        error.
         """
         async with self._turn:
             left, duplicates = list(copies), None
@@ -208,10 +202,7 @@ class CopyWriter:
         return pa.Table.from_pylist(rows, COPY_SCHEMA)
 
     async def _unwritten(self, copies: list[Copy]) -> list[Copy]:
-        """The copies without those that were written under this name before it left the state.
-
-        Copies younger than 30 days are covered by the name's last sequence, and a copy is younger than its message.
-        """
+        """The copies not written under this name before it left the state. Those younger than 30 days are covered by the last sequence."""
         topic = await self._lake.topic(self._topic)
         forgotten_until = from_ms(topic.tail.state.store_time_ms) - _NAME_KEPT
         old = [copy for copy in copies if copy.message.store_timestamp < forgotten_until]
@@ -221,10 +212,7 @@ class CopyWriter:
         return [copy for copy in copies if self._mark_of(copy) not in found]
 
     async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
-        """Raise `SequencesTaken` unless each of these up to the ``last`` sequence stands under the name.
-
-        The messages are looked at only for copies whose writer died before the write was noted.
-        """
+        """Raise `SequencesTaken` unless each of these up to the ``last`` sequence stands under the name."""
         believed = {
             self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
         }
@@ -253,8 +241,7 @@ class CopyWriter:
     ) -> set[Place]:
         """The part of ``wanted`` that stands under the name, looked for in one span after another.
 
-        ``place`` makes one of a message's id and properties. Raises `DataDamaged` when some are not found, and rows among which
-        they may be cannot be read.
+        ``place`` makes one of a message's id and properties. Raises `DataDamaged` when some are not found, perhaps among unreadable rows.
         """
         left, found = {*wanted}, set[Place]()
         columns = ["message_id", "producer", "properties"]
@@ -297,7 +284,7 @@ class CopyWriter:
 
 
 def _not_before(copies: Sequence[Copy]) -> datetime:
-    """The earliest time at which a copy can stand: a copy is younger than its message."""
+    """The earliest store time of a copy, which is younger than its message."""
     return min(copy.message.store_timestamp for copy in copies) - _CLOCKS_DIFFER
 
 

@@ -1,4 +1,4 @@
-"""The names of a row's fields in its dead letter. They may be other fields' names by the time it goes back."""
+"""The names of a row's fields in its dead letter, as they may change before a redrive."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def names_text(schema: TopicSchema) -> str | None:
 
 
 def by_stored_names(body: bytes, said: str | None, schema: TopicSchema) -> bytes:
-    """The body of a dead letter by stored names. ``said`` is its `names_text`, ``schema`` that version or a later one. Raises
-    `InvalidArgument` for what is no row.
-    """
+    """The body of a dead letter by stored names. ``said`` is its `names_text`, ``schema`` that version or a later one. Raises `InvalidArgument`."""
     named = with_stored_names(schema, {} if said is None else _names(said))
     converted = convert([value_of_json(body, named)], named)
     for fault in converted.bad.values():

@@ -1,7 +1,7 @@
 """Redrive: sending dead letters back to the topics they came from.
 
-Each letter is given a sequence in a cell (`redrive_cell`) before it is sent with that sequence under the name of its group. So each
-goes back once, however often a redrive is repeated, broken off or run twice at once.
+Each letter is given a sequence in a cell (`redrive_cell`) before it is sent under the name of its group. So each goes back once, however often a
+redrive is repeated, broken off or run twice at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNREADABLE = "it could not be read when the redrive began"
 
 @dataclass(frozen=True, slots=True)
 class RedriveReport:
-    """The outcome of the dead letters that one redrive went through."""
+    """The outcome of one redrive."""
 
     sent: int = 0
     """Messages durable in their topics."""
@@ -67,15 +67,13 @@ async def redrive(
 ) -> RedriveReport:
     """Send the dead letters of a group back to their topics, oldest first, at most ``limit``. Consumers may run meanwhile.
 
-    Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, is routed anew, and goes
-    to every group that reads the topic. A repeated redrive, also after a crash or with another choice, sends only letters that no
-    other has sent. Letters that ``where`` leaves out may go back later, as may those that cannot be read now, or whose topic is
-    gone, or takes another message type or schema now.
+    Each is sent as the original message, routed anew, to every group that reads the topic, and once, however often a redrive is repeated. Letters
+    that ``where`` leaves out may go back later, as may unreadable ones, and those whose topic is gone or takes another message type or schema.
 
     With ``dry_run`` nothing is sent or written.
 
-    Raises `TopicNotFound` when the group has no dead-letter queue, `DataDamaged` at a dead letter that cannot be read
-    (``damaged="skip"`` leaves it out), and errors of sending.
+    Raises `TopicNotFound` when the group has no dead-letter queue, `DataDamaged` at a dead letter that cannot be read (``damaged="skip"`` leaves it
+    out), and errors of sending.
     """
     if limit is not None and not is_positive(limit):
         raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
@@ -119,7 +117,7 @@ class _Redrive:
         self._refused: Counter[str] = Counter()
         self._topics: Counter[str] = Counter()
         self._kept: dict[tuple[int, int], str] = {}
-        """Reasons, by (offset, sequence), why letters cannot be written now."""
+        """Reasons, by (offset, sequence), why letters cannot be written."""
         self._earliest = self._sent = self._skipped = self._duplicates = 0
         self._last: int | None = None
 
@@ -128,7 +126,6 @@ class _Redrive:
         return self._sent + len(self._chosen)
 
     async def begin(self) -> None:
-        """Finish the letters that another redrive has begun."""
         await self._redriven.read()
         self._earliest, _ = (await self._reader.offsets())[QUEUE]
         if self._dry_run:
@@ -174,11 +171,7 @@ class _Redrive:
         await self._redriven.close()
 
     async def _send_assigned(self, known: Mapping[int, MessageView]) -> None:
-        """Write all letters that have a sequence and are not known to be durable, whichever redrive gave it. ``known`` are letters
-        by offset.
-
-        The rest keep their sequences in the cell, to be compared later.
-        """
+        """Write all letters with a sequence that are not known to be durable. Unwritable ones keep their sequences in the cell."""
         ready, gone = await self._ready(known)
         if not ready:
             if gone:
@@ -212,7 +205,7 @@ class _Redrive:
         await self._send_assigned(known)
 
     async def _ready(self, known: Mapping[int, MessageView]) -> tuple[dict[tuple[int, int], MessageView], set[tuple[int, int]]]:
-        """The letters that can be written now, and those that retention has taken."""
+        """The letters that can be written, and those that retention has taken."""
         assigned = [pair for pair in self._redriven.cell.dead_letters.sequences() if pair not in self._kept]
         gone = {pair for pair in assigned if pair[0] < self._earliest}
         letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
@@ -269,7 +262,7 @@ class _Way:
     schema: TopicSchema | None
 
     def stored(self, letter: MessageView) -> MessageView:
-        """A letter whose row, if any, has stored names. Raises `InvalidArgument`."""
+        """A letter with stored names. Raises `InvalidArgument`."""
         if self.schema is None or letter.body is None:
             return letter
         return letter._replace(body=by_stored_names(letter.body, letter.properties.get(FIELD_NAMES), self.schema))

@@ -1,7 +1,7 @@
-"""The record of which letters of a dead-letter queue have gone back: a cell in the lake itself, of the form of a queue's cell.
+"""The record of redriven dead letters: a cell in the form of a queue's cell.
 
-*Settled* dead letters were given a sequence to go back with. *Assigned* ones are not known to be there yet. *Kept* ones could not
-be read or were refused: they have their sequences until they are compared with what is there.
+*Settled* dead letters have a sequence. *Assigned* ones are not known to be durable. *Kept* ones could not be read or were refused: they keep their
+sequences for a comparison.
 """
 
 from __future__ import annotations
@@ -21,14 +21,11 @@ from .copy_writer import SequencesTaken
 
 REDRIVES = "redrives/"
 _WRITE_S = 60.0
-"""The time for the lake's answer: a redrive that is given up is begun again by hand."""
+"""The time for the lake's answer."""
 
 
 class RedriveCell:
-    """The cell of one life of a group's dead-letter queue.
-
-    It lies in the lake, wherever the group's other cells are: two redrives with different tables must not send everything twice.
-    """
+    """The cell of one life of a group's dead-letter queue, always in the lake: redrives with different tables must not send twice."""
 
     def __init__(self, lake: LogLake, group: str, life: int) -> None:
         self._table = ObjectStoreTable(lake.store, runtime=lake.runtime)
@@ -43,7 +40,7 @@ class RedriveCell:
         await self._document.read()
 
     async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
-        """Give a sequence to each of these that has none. Returns their offsets. Raises `LimitExceeded`."""
+        """Give sequences to those without one. Returns their offsets. Raises `LimitExceeded`."""
         given: list[int] = []
 
         def change(cell: QueueCell) -> QueueCell:
@@ -56,7 +53,7 @@ class RedriveCell:
         return given
 
     async def bury(self, done: Collection[tuple[int, int]]) -> None:
-        """Note that these (offset, sequence) are durable, or that retention took the letters."""
+        """Note that these (offset, sequence) are durable or expired."""
 
         def change(cell: QueueCell) -> QueueCell:
             letters = cell.dead_letters
@@ -66,7 +63,7 @@ class RedriveCell:
         await self._change(change)
 
     async def renumber(self, taken: SequencesTaken, compared: Collection[tuple[int, int]]) -> None:
-        """Put those of the ``compared`` letters that do not stand there behind all others."""
+        """Move the ``compared`` letters that do not stand there behind all others."""
 
         def change(cell: QueueCell) -> QueueCell:
             letters = cell.dead_letters
@@ -110,7 +107,7 @@ class RedriveStates:
 
 
 def _check_room(cell: QueueCell, key: str) -> None:
-    """Raise `LimitExceeded` unless the cell can be read again, and written once more."""
+    """Raise `LimitExceeded` unless the cell has room for reading and one more write."""
     data = encode_cell(cell)
     observed = f"{len(data)} bytes"
     if len(data) <= ROOM_BYTES:

@@ -1,7 +1,7 @@
-"""Dead letters: messages that a consumer group gave up, kept as messages of the topic ``%DLQ%<group>``.
+"""Dead letters: messages of the topic ``%DLQ%<group>`` that a consumer group gave up.
 
-The cell of a queue gives every dead letter a sequence, never twice, before it is written under the name of that queue. So the owner
-writes only what is missing, and a former owner adds nothing.
+A queue's cell gives every dead letter a sequence, never twice, before it is written under the queue's name. So the owner writes only what is missing,
+and a former owner adds nothing.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ RECONSUME_TIMES = "RECONSUME_TIMES"
 REASON = "DLQ_REASON"
 SEQUENCE = "DLQ_SEQUENCE"
 FIELD_NAMES = "DLQ_FIELD_NAMES"
-"""Names in the body of a row, by field number, that the origin does not store."""
+"""Names of fields in a row's body, by number, that the origin does not store."""
 REDRIVE_OFFSET = "REDRIVE_OFFSET"
-"""The offset of the dead letter, as the mark of a message that was sent back."""
+"""The offset of a redriven message's dead letter."""
 REDRIVE = "redrive"
-"""The beginning of redrives' producer names."""
+"""The prefix of redrives' producer names."""
 _OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES})
 _PREFIX = "DLQ_"
 _MARK_LIKE = re.compile(f"({_PREFIX})*{REDRIVE_OFFSET}")
 
 REASON_CHARS_MAX = 256
 QUEUE = 0
-"""The queue of all dead letters, however many the topic has."""
+"""The queue of all dead letters."""
 _MORE_PROPERTIES_BYTES = 4 * KIB
 
 
@@ -53,11 +53,11 @@ class DeadLetter(NamedTuple):
     attempts: int
     """Deliveries; 0 for a message that was skipped."""
     reason: str
-    """The reason of the last failure, or of giving up, cut to 256 characters."""
+    """The reason of the last failure, or of giving up; 256 characters at most."""
 
 
 class Origin(NamedTuple):
-    """The origin of a dead letter, and why it is one."""
+    """A dead letter's origin and reason."""
 
     topic: str
     queue: int
@@ -69,8 +69,7 @@ class Origin(NamedTuple):
 class DeadLetterWriter:
     """Writes the dead letters of one queue of a topic for the group that gave them up.
 
-    The first dead letter makes the topic ``%DLQ%<group>``: NORMAL, one queue, kept for three days, with limits that fit every
-    message of the origin. ``may_write`` only saves work: a former owner doubles nothing.
+    The first dead letter makes the topic ``%DLQ%<group>``: NORMAL, one queue, kept for three days, with limits that fit the origin's messages.
     """
 
     def __init__(self, lake: LogLake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
@@ -93,13 +92,11 @@ class DeadLetterWriter:
     ) -> list[int]:
         """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
 
-        ``letters`` are the first that the cell has assigned and does not know to be durable, by sequence, but the ``lost`` ones, of
-        which only (offset, sequence) is left. Returns the sequences for which no dead letter is known to be there. ``given`` is the
-        last sequence that the cell has assigned; None: that of the last of these.
+        ``letters`` are the cell's first assigned ones, by sequence, except ``lost`` ones, of which only (offset, sequence) is left. Returns the
+        sequences without a known dead letter. ``given`` is the last sequence that the cell has assigned; None: that of the last of these.
 
-        Raises `OwnershipLost` once ``may_write`` is False. Raises `SequencesTaken` when other messages stand there: the cell was
-        lost or put back (`renumbered`), or another owner has gone on. After a retry error or an unknown outcome the same call may
-        be made again.
+        Raises `OwnershipLost` once ``may_write`` is False. Raises `SequencesTaken` when other messages stand there: the cell was lost or put back
+        (`renumbered`), or another owner has gone on. After a retry error or an unknown outcome the same call may be made again.
         """
         assigned = sorted([*(letter.sequence for letter in letters), *(sequence for _, sequence in lost)])
         if not assigned:
@@ -192,8 +189,8 @@ def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
 def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> QueueCell:
     """The cell with its assigned letters numbered anew, behind what the dead-letter queue holds, without those that stand there.
 
-    ``seen`` holds the (offset, sequence) pairs that were assigned at the error; letters assigned since come last. Returns the same
-    cell if no seen pair is assigned any more: then others went on.
+    ``seen`` has the (offset, sequence) pairs assigned at the error; later ones come last. Returns the same cell if none of them is assigned: others
+    went on.
     """
     letters = cell.dead_letters
     assigned = letters.sequences()
@@ -207,10 +204,8 @@ def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int,
 
 
 def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
-    """The message's properties, then its origin and history.
-
-    The message's own names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless.
-    `REDRIVE_OFFSET` gets it unless it is the mark.
+    """The message's properties, then its origin and history. Own names with ``DLQ_`` get that prefix once more, so that a dead letter of a dead
+    letter is lossless; so does `REDRIVE_OFFSET`, unless it is the mark.
     """
     message = letter.message
     mark = REDRIVE_OFFSET if is_redriven(message) else None
@@ -236,10 +231,7 @@ def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def redriven_properties(properties: Mapping[str, str], offset: int) -> dict[str, str]:
-    """The original properties, and the mark of the dead letter at ``offset``.
-
-    The message's own property of the mark's name gets the prefix ``DLQ_``, once, however often it goes back.
-    """
+    """The original properties, and the mark of the dead letter at ``offset``. An own property of the mark's name gets the prefix ``DLQ_``, once."""
     mine = original_properties(properties)
     if REDRIVE_OFFSET not in properties:
         mine = {_PREFIX + name if _MARK_LIKE.fullmatch(name) else name: value for name, value in mine.items()}
@@ -251,7 +243,7 @@ def is_redriven(message: MessageView) -> bool:
 
 
 def origin_of(properties: Mapping[str, str]) -> Origin | None:
-    """None for a message that is no dead letter: anybody may send to the topic."""
+    """None for a message that is no dead letter."""
     queue, offset, times = (whole_number(properties.get(name, "")) for name in (ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES))
     topic, reason = properties.get(ORIGIN_TOPIC), properties.get(REASON)
     if queue is None or offset is None or times is None or topic is None or reason is None:
@@ -264,5 +256,5 @@ def _kept(name: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """One line without characters that a property may not hold."""
+    """One line without characters that properties refuse."""
     return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Reads what a feed's live window lacks: the table queue by queue, and the log behind it once for all queues."""
+"""Reads rows before a feed's live window: the table queue by queue, and the log behind it once for all queues."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from .rows import cut
 from .window import ENTRIES_TOGETHER, Window
 
 _FAR_ENTRIES = 4
-"""The distance from the log's end at which entries are fetched side by side."""
 
 
 class CatchUpReader:
-    """Reads one queue from an offset on by the reader's way."""
+    """Reads one queue from an offset on by the reader."""
 
     def __init__(self, reader: Reader, queue: int, start: int, end: int | Literal["latest"]) -> None:
         self._source = reader.read(queue=queue, start=start, end=end)
@@ -44,9 +43,8 @@ class CatchUpReader:
 
 
 class Backlog:
-    """A window that moves from the table's end through the log as its queues ask for more.
-
-    It only saves work, and is `over` at the first oddity (entries damaged, missing or trimmed).
+    """A window that moves from the table's end through the log as its queues ask for more. It is `over` at the first entry damaged, missing or
+    trimmed.
     """
 
     def __init__(self, topic: Topic, size_bytes_max: int) -> None:
@@ -57,7 +55,6 @@ class Backlog:
         self._view.on_fold = self._folded
         self._view.on_jump = self._jumped
         self._wanted: dict[int, int] = {}
-        """Rows below these offsets, by queue, are not wanted."""
         self._moving = asyncio.Lock()
 
     async def open(self, published: int) -> None:
@@ -68,7 +65,7 @@ class Backlog:
             self.over = True
 
     def join(self, queue: int, start: int) -> None:
-        """Keep rows of this queue from the present place on, except those below ``start``."""
+        """Keep rows of this queue from here on, except those below ``start``."""
         if queue not in self.window.cache.queues:
             self.window.cache.begin(queue, self._following(queue))
         self._wanted[queue] = min(start, self._wanted.get(queue, start))
@@ -79,14 +76,14 @@ class Backlog:
             self.window.cache.drop_below(queue, start)
 
     def leave(self, queue: int) -> None:
-        """Keep nothing of this queue. The backlog is `over` when it was the last."""
+        """Keep nothing of this queue; without queues the backlog is `over`."""
         if queue in self.window.cache.queues:
             self.window.cache.leave(queue)
             del self._wanted[queue]
         self.over = self.over or not self._wanted
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows of a joined queue from ``start`` on. None when they cannot be had from here."""
+        """Rows of a joined queue from ``start`` on. None: not here."""
         async with self._moving:
             while not self.over and not self.window.cache.covering(queue, start, start + 1):
                 if not self._may_move(queue, start):
@@ -96,7 +93,7 @@ class Backlog:
         return await self.window.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
 
     async def _move(self) -> None:
-        """Fold the next entry, and fetch those behind it far from the log's end."""
+        """Fold the next entry; far from the log's end fetch ahead."""
         at = self._view.state.entry
         far = self._topic.tail.state.entry - at >= _FAR_ENTRIES
         try:
@@ -105,7 +102,7 @@ class Backlog:
             self.over = True
 
     async def _move_ahead(self, queue: int, limit: int) -> None:
-        """Fold on through entries in memory with a few rows each: the window decodes them together."""
+        """Fold on through cached small entries, which the window decodes together."""
         for _ in range(ENTRIES_TOGETHER - 1):
             following = self._following(queue)
             in_memory = self._topic.tail.cache.get(self._view.state.entry + 1) is not None
@@ -122,7 +119,7 @@ class Backlog:
         return state.next_offsets[queue] if state.incarnation == self._topic.record.incarnation else 0
 
     def _may_move(self, queue: int, start: int) -> bool:
-        """Whether few queues want the entry that would fall out of the window."""
+        """Whether few queues want the entry that would fall out."""
         cache = self.window.cache
         if queue not in cache.queues or self._view.state.entry >= self._topic.tail.state.entry or self._following(queue) > start:
             return False

@@ -32,23 +32,22 @@ class CachedRows:
 
 @dataclass(slots=True, eq=False)
 class CachedEntry:
-    """An entry as it was stored, until its rows are wanted."""
+    """A stored entry, until its rows are wanted."""
 
     number: int
     spans: dict[int, tuple[int, int]]
-    """The first offset and the one behind the last of each queue that may want them."""
+    """The first offset and the one behind the last of each queue."""
     stored: tuple[FoldedEntry, bytes] | None
     size_bytes: int
-    """The size in memory, until no queue wants the entry: all rows share it."""
+    """The size in memory, shared by all rows."""
     pieces: dict[int, CachedRows] | None = None
-    """The rows, without queues whose rows cannot be had from here."""
+    """The rows, without queues whose rows cannot be had here."""
     loading: asyncio.Task[Failures] | None = None
 
 
 class FeedCache:
-    """A run of consecutive offsets for each queue, in entries shared by all queues.
-
-    The oldest entries fall out first, for all queues alike, so a queue's rows never have a hole.
+    """A run of consecutive offsets for each queue, in entries shared by all queues. The oldest entries fall out first, for all queues, so a queue's
+    rows have no hole.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -56,7 +55,7 @@ class FeedCache:
         self._arrivals: dict[int, CachedEntry] = {}
         self._of_queue: dict[int, deque[CachedEntry]] = {}
         self._end: dict[int, int] = {}
-        """Offsets behind the last that was taken in or passed over, by queue."""
+        """Offsets behind the last one known, by queue."""
         self.size_bytes = 0
 
     @property
@@ -121,7 +120,7 @@ class FeedCache:
             self._void(queue, state.next_offsets[queue])
 
     def covering(self, queue: int, start: int, limit: int) -> list[CachedEntry]:
-        """The entries that hold offsets from ``start`` up to ``limit`` (exclusive); empty unless ``start`` is here."""
+        """The entries with offsets from ``start`` up to ``limit`` (exclusive); empty unless ``start`` is here."""
         arrivals = self._of_queue.get(queue)
         if not arrivals or start < arrivals[0].spans[queue][0]:
             return []
@@ -143,7 +142,6 @@ class FeedCache:
             self._drop_first(queue)
 
     def drop_through(self, queue: int, arrival: CachedEntry) -> None:
-        """Drop rows that cannot be had from here."""
         arrivals = self._of_queue.get(queue)
         while arrivals and arrivals[0].number <= arrival.number:
             self._drop_first(queue)

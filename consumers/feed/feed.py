@@ -1,7 +1,6 @@
 """Rows of one topic for the queues that this process consumes.
 
-Every live entry is kept as it came until one of its queues wants rows; then it is decoded once for all of them. Older rows, and
-rows that fell out of that cache, come by the reader's way.
+A live entry is kept until one of its queues wants rows, then decoded once for all. Other rows come by the reader.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ _PICK_GAP = 1024
 
 
 class Feed:
-    """Hands out the rows of attached queues from any offset on, in order and without a hole.
-
-    ``cache_bytes`` bounds the memory for entries that some attached queue has not taken yet.
+    """Hands out the rows of attached queues from any offset on, in order and without a hole. ``cache_bytes`` bounds the memory of entries not yet
+    taken.
     """
 
     def __init__(self, topic: Topic, *, cache_bytes: int = CACHE_BYTES) -> None:
@@ -51,7 +49,7 @@ class Feed:
         self._table = Snapshot(topic.record.table)
         self._attached: dict[int, int] = {}
         self._behind: dict[tuple[int, int], CatchUpReader] = {}
-        """Readers of older rows, by queue and the offset they come to next."""
+        """Readers of older rows, by queue and next offset."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
@@ -91,17 +89,15 @@ class Feed:
         await self._at_tail(queue)
 
     def next_offset(self, queue: int) -> int:
-        """The offset of the queue's next message, as far as is known. Raises `TopicDeleted`."""
+        """The known offset of the queue's next message. Raises `TopicDeleted`."""
         self._check_life()
         return self._tail.state.next_offsets[queue]
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
         """The rows of an attached queue from offset ``start`` on, dense, with `MESSAGE_SCHEMA`. None: there is nothing yet.
 
-        At most ``rows_max`` rows and ``bytes_max`` bytes, but one row at least. Rows in memory come without a request.
-
-        Raises `OffsetOutOfRange` when retention took the offset, `DataDamaged` when its row cannot be read any more,
-        `TopicDeleted`, and `StoreUnavailable`.
+        At most ``rows_max`` rows and ``bytes_max`` bytes, but one row at least. Raises `OffsetOutOfRange` when retention took the offset,
+        `DataDamaged` when its row cannot be read, `TopicDeleted`, and `StoreUnavailable`.
         """
         self._check_attached(queue)
         while start < self.next_offset(queue):
@@ -116,9 +112,8 @@ class Feed:
         return None
 
     async def arrived(self, queue: int, start: int) -> None:
-        """Return once the queue's next offset is above ``start``, polling the log.
-
-        Raises `TopicDeleted`, `ClosedError` when the feed is closed meanwhile, and errors that made reading the log impossible.
+        """Return once the queue's next offset is above ``start``, polling the log. Raises `TopicDeleted`, `ClosedError`, and the error that made
+        reading impossible.
         """
         while self.next_offset(queue) <= start:
             self._check_open()
@@ -133,7 +128,7 @@ class Feed:
                 self._forget(queue, entry)
 
     async def scan(self, queue: int, start: int, limit: int) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of a queue from ``start`` to ``limit`` (exclusive), read anew. Raises what `fetch` raises."""
+        """The rows of a queue from ``start`` to ``limit`` (exclusive), read anew. Raises as `fetch`."""
         async with aclosing(self._reader.read(queue=queue, start=start, end=limit)) as source:
             async for rows in source:
                 check_dense(rows, queue, start)
@@ -141,7 +136,7 @@ class Feed:
                 yield rows
 
     async def pick(self, queue: int, offsets: Sequence[int]) -> pa.RecordBatch:
-        """The rows of these few rising offsets, read anew. Raises what `fetch` raises."""
+        """The rows of these few rising offsets, read anew. Raises as `fetch`."""
         wanted = np.unique(np.asarray(offsets, np.int64))
         schema = self._tail.state.schema
         shown = projection_of(None, schema)
@@ -165,10 +160,7 @@ class Feed:
         return rows
 
     async def kept_from(self, queue: int, start: int) -> int:
-        """The first offset from ``start`` on that retention has left, or the queue's next offset.
-
-        A damaged row is not passed over: it may be put back.
-        """
+        """The first offset from ``start`` on that retention has left, or the next offset. A damaged row is not passed over."""
         earliest, following = (await self._reader.offsets())[queue]
         return min(max(start, earliest), following)
 
@@ -192,7 +184,7 @@ class Feed:
     # --- Where rows come from
 
     async def _next(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows from the first place that has them; None to look again."""
+        """Rows from the first place that has them; None: look again."""
         shared = self._attached[queue] > 1
         if not shared:
             self._live.cache.drop_below(queue, start)
@@ -229,7 +221,7 @@ class Feed:
             return self._backlog
 
     async def _older(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """None when the part that it was opened for has been read."""
+        """None after the part that it was opened for."""
         source = self._behind.pop((queue, start), None)
         is_new = source is None
         if source is None:
@@ -347,5 +339,5 @@ class Feed:
 
 
 def _runs(offsets: Offsets) -> list[Offsets]:
-    """Runs, between which so many offsets lie that they are better not read."""
+    """Runs with gaps that are better not read."""
     return np.split(offsets, np.flatnonzero(np.diff(offsets) > _PICK_GAP) + 1) if len(offsets) else []

@@ -1,8 +1,4 @@
-"""Fetched messages as columns, until a handler is about to get them.
-
-Python's garbage collector visits every object that refers to others, again and again; numbers, texts and bytes in a few long lists
-cost it next to nothing.
-"""
+"""Fetched messages as columns until a handler gets them, to spare the garbage collector."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from ...log.schema.value_column import ValueColumn
 _OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
 
 _FEW = 8
-"""The number of messages up to which it is faster to make them together with others."""
+"""The number of messages up to which making them together is faster."""
 
 Places: TypeAlias = "range | list[int]"
 """Ascending."""
@@ -39,7 +35,7 @@ class FetchedRows:
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> FetchedRows:
-        """The rows of a batch with `MESSAGE_SCHEMA`, of which nothing is kept in memory."""
+        """The rows of a batch with `MESSAGE_SCHEMA`, which is not kept."""
         value_bytes = batch.column(VALUE).nbytes / max(1, batch.num_rows) if VALUE in batch.schema.names else 0.0
         return FetchedRows(view_columns(topic, batch, epoch=epoch), value_bytes=value_bytes)
 
@@ -56,7 +52,7 @@ class FetchedRows:
         return dict(found)
 
     def only(self, places: Places) -> FetchedRows:
-        """The rows at some places, which keep no others in memory."""
+        """The rows at some places; no others are kept."""
         get = _getter(places)
 
         def some(column: Column | Sequence[Any]) -> Column | Sequence[Any]:
@@ -86,7 +82,7 @@ def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
 
 
 class LazyMessages(Sequence[MessageView]):
-    """Some messages of one queue, in order. All are made when one of them is first asked for."""
+    """Some messages of one queue, in order, all made at first use."""
 
     __slots__ = ("made", "offsets", "parts")
 

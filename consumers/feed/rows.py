@@ -16,10 +16,10 @@ _KNOWN_MAX = 1 << 16
 
 
 def group_hash(group: str | None, secret: str) -> int:
-    """The number by which a queue's cell knows a message group: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer
-    group's secret, never 0. 0 stands for messages without a group.
+    """A message group's number in a queue's cell: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer group's secret, never 0; 0: no
+    group.
 
-    Senders choose names, and cannot know which two have one hash. Such two are one group here, in order.
+    Senders cannot make two names collide. Two with one hash are one group here, in order.
     """
     if group is None:
         return 0
@@ -64,7 +64,7 @@ def gone(where: str, start: int, earliest: int) -> OffsetOutOfRange:
 
 
 def cut(batch: pa.RecordBatch, *, rows_max: int, bytes_max: int) -> pa.RecordBatch:
-    """The first rows, as many as both limits allow, and at least one."""
+    """The first rows within both limits, at least one."""
     batch = batch.slice(0, rows_max)
     if batch.num_rows <= 1 or (size_bytes := batch.nbytes) <= bytes_max:
         return batch
@@ -75,7 +75,7 @@ def cut(batch: pa.RecordBatch, *, rows_max: int, bytes_max: int) -> pa.RecordBat
 
 
 def check_dense(batch: pa.RecordBatch, queue: int, start: int) -> None:
-    """Raise `InternalError` unless these are the rows of ``queue`` from ``start`` on, none missing and none twice."""
+    """Raise `InternalError` unless these are all rows of ``queue`` from ``start`` on, in order."""
     offsets = batch.column("offset").to_numpy()
     of_queue = bool((batch.column("queue").to_numpy() == queue).all())
     if not of_queue or int(offsets[0]) != start or not bool((np.diff(offsets) == 1).all()):

@@ -1,4 +1,4 @@
-"""The places in the log of rows that the table lacks, so that a few can be read without a walk through all before them."""
+"""The places in the log of unpublished rows, so that a few can be read without a walk."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from ...log.topic.topics import Topic
 Offsets = npt.NDArray[np.int64]
 
 ENTRIES_MAX = 8_192
-"""The most entries, at some 2 KiB each, 4 KiB with batches in 16 queues. The first are forgotten."""
+"""The entries, at some 2 KiB each, 4 KiB with batches in 16 queues. The first are forgotten."""
 _TOGETHER = 16
 _TOGETHER_BYTES = 16 * MIB
-"""Entries that are decoded side by side; a larger one is left to the reader."""
+"""The bytes of entries decoded together; a larger one is left to the reader."""
 _WALK_ENTRIES = 16
 """The entries after which others get their turn."""
 
@@ -47,10 +47,7 @@ class _Entry:
 
 
 class UnpublishedEntries:
-    """The entries behind the table, each folded once, at the first pick of rows that the table lacks.
-
-    It only saves work: the reader decides what became of missing rows.
-    """
+    """The entries behind the table, each folded once, at the first pick. The reader decides about missing rows."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
@@ -59,10 +56,9 @@ class UnpublishedEntries:
         self._walking = asyncio.Lock()
 
     async def pick(self, published: int, queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
-        """The rows found for these rising offsets. ``published`` is the last entry that the table has.
+        """The rows found for these rising offsets; ``published`` is the table's last entry.
 
-        At most one request for each entry that has any of them, and one for what it links; none for entries in memory. Raises
-        `StoreUnavailable`.
+        At most one request for each entry outside of memory, and one for what it links. Raises `StoreUnavailable`.
         """
         await self._walk(published)
         found: list[pa.RecordBatch] = []
@@ -111,7 +107,7 @@ class UnpublishedEntries:
             del self._entries[: ENTRIES_MAX // 8]
 
     def _with_any(self, queue: int, offsets: Offsets) -> Iterator[_Entry]:
-        """The entries that have rows of these offsets. There may be one more, at whose place others were lost."""
+        """The entries with rows of these offsets, perhaps one more where others were lost."""
         at = 0
         while at < len(offsets):
             offset = int(offsets[at])
@@ -124,7 +120,7 @@ class UnpublishedEntries:
     # --- What they hold
 
     async def _stored(self, entry: _Entry, queue: int) -> _Stored | None:
-        """None if the entry is no longer there as it was folded."""
+        """None if the entry has changed."""
         topic, folded = self._topic, entry.folded
         where = topic.paths.entry(folded.number)
         data = topic.tail.cache.get(folded.number)
@@ -146,7 +142,6 @@ class _Stored:
 
 
 def _together(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
-    """The entries in order, as many at a time as may be in memory."""
     some: list[_Entry] = []
     size_bytes = 0
     for entry in entries:

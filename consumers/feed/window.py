@@ -25,7 +25,7 @@ from .rows import cut
 
 _ENTRIES_AHEAD = 4
 ENTRIES_TOGETHER = 16
-"""Small entries that are given together: each fetch costs more than a few rows do."""
+"""Small entries that are given together, as each fetch costs more than a few rows."""
 _TOGETHER_BYTES = 256 * KIB
 _TOGETHER_SHARE = 16
 """The inverse share of the window for small entries together."""
@@ -52,10 +52,7 @@ class Window:
         self._loads: set[asyncio.Task[Failures]] = set()
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows of a queue from ``start`` on. None when they cannot be had from here.
-
-        Raises `StoreUnavailable` when a staged object of an entry cannot be fetched now.
-        """
+        """Rows of a queue from ``start`` on. None: not here. Raises `StoreUnavailable` for an unreachable staged object."""
         arrivals = self.cache.covering(queue, start, start + rows_max)
         if not arrivals:
             return None
@@ -89,7 +86,7 @@ class Window:
             load.add_done_callback(self._loaded)
 
     def _loaded(self, load: asyncio.Task[Failures]) -> None:
-        """Drop a finished load. The fetch that comes to its entry tries a failed load again."""
+        """Drop a finished load; a failed one is tried again by the fetch that needs it."""
         self._loads.discard(load)
         if not load.cancelled():
             load.exception()
@@ -99,10 +96,7 @@ class Window:
         return self._topic.schema if found is not None and self._topic.is_current else found
 
     async def _load(self, arrivals: Sequence[CachedEntry]) -> Failures:
-        """Decode entries for all queues that want rows of them. Returns why some could not be fetched.
-
-        One thread decodes them: several would mostly wait for one another.
-        """
+        """Decode entries for all queues that want rows of them. Returns why some could not be fetched."""
         try:
             fetched = await asyncio.gather(*map(self._fetched, arrivals), return_exceptions=True)
             good = [one for one in fetched if isinstance(one, _Fetched)]
@@ -130,13 +124,12 @@ class Window:
 
 
 def _small(arrivals: Sequence[CachedEntry], bytes_max: int) -> int:
-    """The first entries, one at least, so small that they are waited for together."""
+    """The first entries, at least one, small enough to be waited for together."""
     sizes = accumulate(arrival.size_bytes for arrival in arrivals[:ENTRIES_TOGETHER])
     return max(1, sum(size_bytes <= bytes_max for size_bytes in sizes))
 
 
 def _taken(arrivals: list[CachedEntry], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-    """Rows of the first decoded entries that follow one another."""
     taken: list[pa.RecordBatch] = []
     at, left_rows, left_bytes = start, rows_max, bytes_max
     for arrival in arrivals:
@@ -170,7 +163,6 @@ def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[di
 
 
 def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, CachedRows], int]:
-    """Rows of each whole span by its schema, and the bytes of all."""
     folded, spans = fetched.folded, fetched.spans
     entry = decode_entry(paths, folded, fetched.data, fetched.parts, queues=spans.keys())
     whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
@@ -191,7 +183,7 @@ def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, CachedRows
 
 
 def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]], schema: TopicSchema | None, *, where: str) -> pa.RecordBatch:
-    """One batch by the ``schema``. Raises `InternalError` unless it has exactly the rows that the fold gave out."""
+    """One batch by the ``schema``. Raises `InternalError` unless it has exactly the fold's rows."""
     table = entry.table
     if entry.lost:
         table = table.filter(pc.is_in(table.column("queue"), value_set=pa.array(list(whole), pa.int32())))

@@ -24,17 +24,16 @@ Listener: TypeAlias = Callable[[MessageView], object]
 BatchListener: TypeAlias = Callable[[list[MessageView]], object]
 _REPORT_S = 0.05
 _LOOK_AGAIN_S = 0.02
-"""The time after a move until idle threads are looked for again, as a run may be at a slow message."""
+"""The time after a move until idle threads are looked for, as a run may be at a slow message."""
 
 
 class RunOwner(Protocol):
-    """The party that gave a run."""
+    """The owner of a run."""
 
     @property
     def until_s(self) -> float:
-        """The time, by the monotonic clock, until which handlers may be started. Asked in the handler's thread.
-
-        It moves back only when this process decides so, and then runs are cancelled too.
+        """The time, by the monotonic clock, until which handlers may be started. Called in the handler's thread. It moves back only with a
+        cancellation of runs.
         """
         ...
 
@@ -64,7 +63,7 @@ class Executor(Protocol):
 
     @property
     def hung(self) -> int:
-        """The number of handlers that were given up and still run."""
+        """The given-up handlers that still run."""
         ...
 
     @property
@@ -72,7 +71,7 @@ class Executor(Protocol):
 
 
 class ThreadExecutor:
-    """Runs a listener in threads of its own. A thread whose handler was given up is replaced."""
+    """Runs a listener in threads of its own; a given-up handler's thread is replaced."""
 
     def __init__(
         self,
@@ -392,14 +391,14 @@ class TaskExecutor:
 
 
 def apply(run: LaneRun, verdict: ListenerVerdict) -> None:
-    """Record the outcome of a batch, unless it was given up meanwhile."""
+    """Record a batch's outcome, unless it was given up."""
     if run.timed_out_at is None:
         run.failure = verdict.failure
         run.done = verdict.succeeded
 
 
 def is_coroutine_function(listener: Callable[..., Any]) -> bool:
-    """Whether the listener is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    """Whether the listener is ``async def``, or an object whose ``__call__`` is."""
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
@@ -412,10 +411,7 @@ def executor_of(
     group: str,
     idle: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """An executor of the kind that the listener needs. Call this on the event loop only.
-
-    ``idle`` is called when a handler has ended and nothing waits for its place.
-    """
+    """The listener's executor, to be made on the event loop. ``idle`` is called when a handler has ended and none waits."""
     if is_coroutine_function(listener):
         return TaskExecutor(listener, batches=batches, tasks=at_once, clock=clock, idle=idle)
     return ThreadExecutor(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}", idle=idle)

@@ -15,10 +15,7 @@ REMEDY = "end it with `return penstock.ConsumeResult.SUCCESS`"
 
 
 def is_annotated_to_return_none(listener: object) -> bool:
-    """Whether a listener is annotated to return None.
-
-    A decorator is not judged: `functools.wraps` copies the annotations, and the wrapper may return something else.
-    """
+    """Whether a listener is annotated to return None. A decorator is not judged, as `functools.wraps` copies annotations."""
     while isinstance(listener, partial):
         listener = listener.func
     if inspect.isclass(listener):
@@ -41,7 +38,7 @@ def name_of(listener: object) -> str:
 
 
 class MissingResultLog:
-    """Logs once that the listener of a consumer returned None."""
+    """Logs once that a listener returned None."""
 
     def __init__(self, group: str, listener: object, *, then: str) -> None:
         self._group, self._listener, self._then = group, listener, then

@@ -19,8 +19,7 @@ class ConsumeResult(Enum):
     SUCCESS = "success"
     """The message is done, and never handed out again."""
     FAILURE = "failure"
-    """The message is run again after the interval of the group's retry policy. At the end of its attempts the dead-letter policy
-    applies."""
+    """The message is run again after the retry policy's interval; at the end of its attempts the dead-letter policy applies."""
     DEAD_LETTER = "dead_letter"
     """The message can never succeed: the dead-letter policy applies at once."""
 
@@ -54,10 +53,7 @@ AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
 
 
 class MessagesDeclined(Exception):
-    """Raised by a listener that did not take what it was given: the messages are given back as if they had not been handed out.
-
-    Outside of a drain they are handed out again at once.
-    """
+    """Raised by a listener that declines messages: they are given back as if not handed out, and, outside of a drain, handed out again at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ LifeT = TypeVar("LifeT", bound=QueueProcessor[Any])
 
 
 class AssignedQueues(Generic[LifeT]):
-    """Runs a life of one kind for each queue, and counts the outcome."""
+    """The queues that one consumer owns, each run in a life of its own."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class AssignedQueues(Generic[LifeT]):
         self._lives: dict[asyncio.Task[None], Queue] = {}
 
     async def run(self) -> None:
-        """Take and give back queues until the member has left. Raises errors that make going on impossible."""
+        """Take and give back queues until the member has left. Raises permanent errors."""
         unwatch = self._metrics.watch(self._samples)
         try:
             await self._rounds()
@@ -113,7 +113,7 @@ class AssignedQueues(Generic[LifeT]):
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
     def room(self, life: QueueProcessor[Any]) -> tuple[int, int]:
-        """(messages, bytes) that a queue may fetch: its part of the caches, and half of what the others leave."""
+        """(messages, bytes) that a queue may fetch: its part of the caches, and half of the rest."""
         count = max(1, len(self.queues))
         messages = sum(one.schedule.in_memory for one in self.queues.values())
         size = sum(one.schedule.in_memory * one.bytes_per_message for one in self.queues.values())

@@ -24,7 +24,7 @@ log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
 _TOGETHER = 100
-"""The most letters before the cell notes them: a long backlog shrinks even where no owner lives long."""
+"""The most letters before the cell notes them, so that a backlog shrinks under short-lived owners."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 _REFUSED = "its receiver gave it up"
 _SKIPPED = "an operator skipped it"
@@ -33,7 +33,7 @@ _UNKNOWN = (0, "its last owner died, or an operator skipped it")
 
 
 class DeadLetterTask:
-    """The dead letters of one queue in its owner."""
+    """Writes the dead letters of one queue in its owner."""
 
     def __init__(
         self, writer: DeadLetterWriter, counters: TopicCounters, *, topic: str, queue: int, moved: Callable[[], None]
@@ -50,12 +50,12 @@ class DeadLetterTask:
         self._empty = asyncio.Event()
 
     def give_up(self, letters: Iterable[GivenUpMessage]) -> None:
-        """Take messages that the next write gives up, before it: they may be written as soon as it stands. `wake` follows it."""
+        """Take messages before the write that gives them up; `wake` follows it."""
         for letter in letters:
             self._letters[letter.message.offset] = letter
 
     def foresee(self, expiry: Expiry) -> Expiry:
-        """Note messages that the next write gives up unacknowledged, to be read again. Returns ``expiry``."""
+        """Note messages that the next write gives up unacknowledged, to be read again."""
         for lapse in expiry.lapses:
             if lapse.given_up:
                 self._known[lapse.offset] = (lapse.attempts, _NOT_ACKNOWLEDGED)
@@ -73,16 +73,15 @@ class DeadLetterTask:
         self._woken.set()
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait for the assigned letters. The next owner writes what is left after ``timeout_s``."""
+        """Wait for the assigned letters, at most ``timeout_s``; the next owner writes the rest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
 
     async def run(self, keeper: QueueKeeper, feed: Feed, since: Callable[[], int]) -> None:
-        """Write the assigned letters as long as the queue is owned. Raises `OwnershipLost`, and errors that trying again cannot
-        mend.
+        """Write the assigned letters as long as the queue is owned. Raises `OwnershipLost`, and permanent errors.
 
-        ``since`` returns the first generation in this life of topic and group. A cell of an earlier one is caught up first.
+        ``since`` returns the first generation in this life of topic and group; an earlier cell is caught up first.
         """
         pause = Backoff(_PAUSE_S)
         while True:
@@ -154,7 +153,7 @@ class DeadLetterTask:
         return letters, [one for one in assigned if one[0] in lost]
 
     def part(self, cell: QueueCell) -> None:
-        """Log the letters that stay assigned when topic or group is deleted."""
+        """Log the letters that stay assigned at a deletion."""
         if cell.dead_letters.assigned:
             log.error(
                 "group %s, %s queue %d: topic or group was deleted while messages that were given up had no dead letter yet; they are lost to "

@@ -1,7 +1,6 @@
-"""Gives the runs of one consumer's queues to the executor, each when it may be started.
+"""Gives the runs of one consumer's queues to the executor.
 
-Handlers that ran too long, or whose queue was reset or lost, may still run. In an ORDERLY group, nothing of their message groups is
-started in this process before they have returned.
+Given-up handlers may still run. In an ORDERLY group, nothing of their message groups is started in this process before they have returned.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Dispatcher:
         return sum(run.timed_out_at is not None for run in self._running)
 
     def start(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
-        """Start these runs, each as soon as no older handler runs for its message groups."""
+        """Start these runs, each once no older handler runs for its message groups."""
         if not self._running or not self._orderly:
             self.executor.start(processor, runs)
             return
@@ -52,7 +51,7 @@ class Dispatcher:
                 self._running[run] = (processor, _lanes_of(processor, run))
 
     def time_out(self, processors: Iterable[PushProcessor], before_s: float, reason: str) -> None:
-        """Older handlers are given up too. Cancelled runs stop waiting."""
+        """Time out older handlers too. Cancelled runs stop waiting."""
         if any(run.cancelled for _, run in self._held):
             cancelled = [(processor, run) for processor, run in self._held if run.cancelled]
             self._held = [(processor, run) for processor, run in self._held if not run.cancelled]

@@ -13,12 +13,11 @@ class QueueLag:
     """The figures of a cell."""
 
     waiting_messages: int
-    """Single messages that wait for their next attempt, and the first of each blocked message group."""
+    """Single messages that wait, and the first of each blocked message group."""
     blocked_groups: int
     """Message groups with a marker that are not parked."""
     parked_groups: int
     first_unsettled: int
-    """The offset below which everything is settled."""
 
 
 def queue_lag(cell: QueueCell) -> QueueLag:
@@ -34,17 +33,14 @@ def queue_lag(cell: QueueCell) -> QueueLag:
 
 
 class MessageAges:
-    """The times when the messages of a queue were stored or came, right to a batch of rows.
-
-    One thread takes notes; any other may ask.
-    """
+    """The times when a queue's messages were stored or came, to the batch. One thread takes notes; any may ask."""
 
     def __init__(self) -> None:
         self._notes: list[tuple[int, int]] = []
-        """Offset and time, rising. Only appended to, or replaced as a whole, since another thread may be looking."""
+        """Offset and time, rising, for other threads: appended to, or replaced as a whole."""
 
     def note(self, offset: int, time_ms: int) -> None:
-        """Note that a batch begins at this offset. Batches come in order; a repeated one changes nothing."""
+        """Note that a batch begins at this offset, in order."""
         if not self._notes or offset > self._notes[-1][0]:
             self._notes.append((offset, time_ms))
 
@@ -63,5 +59,5 @@ class MessageAges:
 
 
 def _place(notes: list[tuple[int, int]], offset: int) -> int:
-    """The place of the last note at or before the offset; -1: there is none."""
+    """The last note at or before the offset; -1: none."""
     return bisect_right(notes, offset, key=lambda note: note[0]) - 1

@@ -19,10 +19,10 @@ _TROUBLE_S = 0.2
 
 
 class MessageReloader:
-    """Reads the messages of one queue again, one reading at a time."""
+    """Reads one queue's messages that left memory, or failed in an earlier owner, one reading at a time."""
 
     def __init__(self, feed: Feed, *, group: str, topic: str, queue: int, epoch: int, moved: Callable[[], None]) -> None:
-        """``moved`` is called when something was read, or has fallen due in memory."""
+        """``moved`` is called when messages were read, or fell due."""
         self._feed = feed
         self._where = (group, topic, queue)
         self._epoch = epoch
@@ -30,7 +30,7 @@ class MessageReloader:
         self.task: asyncio.Task[None] | None = None
 
     def look(self, schedule: QueueSchedule, keep: Callable[[], Filter], now_ms: int) -> None:
-        """``keep`` gives the group's filter. Raises the last reading's error, if it makes going on impossible."""
+        """``keep`` gives the group's filter. Raises the last reading's permanent error."""
         if self.task is not None:
             if not self.task.done():
                 return

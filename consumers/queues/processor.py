@@ -52,31 +52,31 @@ DEAD_LETTERS_S = 1.0
 """The time for which a queue is kept for its dead letters."""
 _FETCH_ROWS_MAX = 10_000
 _SMALL = 2
-"""A fetch is small below this inverse share of what is in memory: a step takes as long with few messages as with many."""
+"""A fetch is small below this inverse share of what is in memory."""
 _ROOM_GROWS_S = 0.005
-"""The first wait for more room for a small fetch. Each further wait is twice as long."""
+"""The first wait for more room for a small fetch; doubled each time."""
 _ROOM_WAIT_MAX_S = 0.04
 _ROOM_WAITS_S = 1.0
 """The longest such wait."""
 _LEASE_LOOK_S = 0.1
-"""A suspended process may start nothing before its timers, which stood still, have noticed that the lease is over."""
+"""The time after which a suspended process checks its lease, before its own timers do."""
 _TROUBLE_S = 0.2
 _PARTING_S = 1.0
-"""The time for writing dead letters of a deleted topic."""
+"""The time for a deleted topic's dead letters."""
 _FULL_S = 1.0
 _CROWDED_MS = 1_000
-"""The time between looks at messages to be given up without room."""
+"""The interval of looks at messages to be given up without room."""
 FOREIGN_LOOK_S = 1.0
-"""The time between looks while messages of an earlier owner are out, which are acknowledged elsewhere."""
+"""The interval of looks while messages of an earlier owner are out."""
 LETTERS_LOOK_S = 10.0
-"""The same where nothing waits for that."""
+"""The longer interval otherwise."""
 
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorContext:
-    """The common part of all queues of one consumer."""
+    """The common part of one consumer's queues."""
 
     group: str
     runtime: Runtime
@@ -84,15 +84,14 @@ class ProcessorContext:
     worker: Worker
     member: SessionMember
     room: Callable[[QueueProcessor[Any]], tuple[int, int]]
-    """(messages, bytes) that a queue may fetch now."""
     freed: Callable[[], None]
     on_expired: Literal["skip", "stop"] = "skip"
-    """The action on messages that retention removed before."""
+    """The action on expired messages."""
     limits: QueueLimits
 
 
 class QueueProcessor(Generic[ScheduleT]):
-    """The life of a queue: `run`. `_go_on` handles its messages."""
+    """The life of a queue, from its taking to its release or loss; `_go_on` handles its messages."""
 
     def __init__(
         self,
@@ -176,7 +175,7 @@ class QueueProcessor(Generic[ScheduleT]):
             self.wake()
 
     def part(self) -> None:
-        """Log the dead letters that are lost because the topic or the group was deleted."""
+        """Log the dead letters lost by a deletion."""
         self._dead_letters.part(self.keeper.cell)
 
     def drain(self) -> None:
@@ -187,7 +186,7 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until the queue is released or lost. Raises errors that make going on impossible."""
+        """Run until the queue is released or lost. Raises permanent errors."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
@@ -234,9 +233,7 @@ class QueueProcessor(Generic[ScheduleT]):
         )
 
     async def _made_fit(self, ends: list[asyncio.Future[Any]]) -> bool:
-        """Whether log and record fit the cell, or the group was reset since. If not, the queue is over. Raises
-        `InconsistentRestore`.
-        """
+        """Whether log and record fit the cell, or the group was reset since; if not, the queue is over. Raises `InconsistentRestore`."""
         looking = asyncio.ensure_future(self._look_back())
         try:
             await asyncio.wait([*ends, looking], return_when=asyncio.FIRST_COMPLETED)
@@ -285,7 +282,7 @@ class QueueProcessor(Generic[ScheduleT]):
         return seen(self._feed.topic.tail.state, self._record.secret)
 
     async def _end_of(self, task: asyncio.Future[Any]) -> None:
-        """Raise errors that make going on impossible. After a full cell the queue is taken anew."""
+        """Raise permanent errors. After a full cell the queue is taken anew."""
         try:
             task.result()
         except OwnershipLost:
@@ -339,7 +336,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._note(found[0].lapses)
 
     def _lapses(self, now_ms: int) -> bool:
-        """Whether something comes back now. Messages to be given up without room are looked at now and then."""
+        """Whether a message comes back now; those without room are looked at now and then."""
         due_ms = self._next_expiry_ms()
         if due_ms is None or due_ms > now_ms:
             return False
@@ -373,7 +370,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 )
 
     async def _look(self, now_ms: int) -> None:
-        """Notice messages that others acknowledged: a message group may wait for that."""
+        """Notice others' acknowledgements, for which a message group may wait."""
         pause_s, now_s = self._look_pause_s(now_ms), self._clock.monotonic_s()
         if pause_s is None or now_s < self._look_s:
             return
@@ -388,7 +385,7 @@ class QueueProcessor(Generic[ScheduleT]):
             self.schedule.adopt(cell)
 
     def _look_pause_s(self, now_ms: int) -> float | None:
-        """The time between looks. None: nothing waits for them."""
+        """The time between looks; None: nothing waits."""
         orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
         if now_ms >= self._foreign_ms:
             return None
@@ -453,7 +450,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 self._woken.set()
 
     async def _arrived(self, start: int) -> None:
-        """Wait for something to fetch at ``start``, or for a reset that let the schedule begin elsewhere."""
+        """Wait for messages at ``start``, or for a reset."""
         arrived, anew = asyncio.ensure_future(self._feed.arrived(self.queue, start)), asyncio.ensure_future(self._anew.wait())
         try:
             await asyncio.wait((arrived, anew), return_when=asyncio.FIRST_COMPLETED)
@@ -476,7 +473,6 @@ class QueueProcessor(Generic[ScheduleT]):
         schedule.load(LazyMessages.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
     async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
-        """Go on behind messages that retention removed."""
         earliest = await self._feed.kept_from(self.queue, start)
         if earliest <= start:
             raise error
@@ -493,7 +489,6 @@ class QueueProcessor(Generic[ScheduleT]):
             self.wake()
 
     def _since(self) -> int:
-        """The first generation in this life of topic and group."""
         position = self._record.positions.get(self.topic)
         return 0 if position is None else position.since
 

@@ -20,17 +20,17 @@ from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
 log = logging.getLogger("penstock.consumers")
 
 _ALONE_S = 5.0
-"""The time for messages in flight to end when a suspect is to run alone. Doubled each time that it is not enough."""
+"""The time for messages in flight to end when a suspect is to run alone; doubled each time."""
 _ALONE_MAX_S = 900.0
 """The default bound of a handler's time."""
 _ALONE_AGAIN_S = 30.0
-"""The least time for which all others go on between tries."""
+"""The least time for others between tries."""
 _ACKS_GATHER_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushContext(ProcessorContext):
-    """The common part of all queues of one PushConsumer."""
+    """The common part of one PushConsumer's queues."""
 
     dispatcher: Dispatcher
     failures: FailureLog
@@ -38,7 +38,7 @@ class PushContext(ProcessorContext):
 
 
 class PushProcessor(QueueProcessor[PushSchedule]):
-    """Runs the messages of one queue."""
+    """Runs the messages of one queue: plan, write the cell, run."""
 
     _around: PushContext
     _solo_s = -math.inf
@@ -58,7 +58,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._around.dispatcher.abandon(self, [run for run in self.schedule.running if not run.ended])
 
     def _stop(self) -> None:
-        """Take back runs that wait, and end the others behind the message under way."""
+        """Take back waiting runs, and end the others behind the message under way."""
         for run in list(self.schedule.running):
             run.cancelled = True
             if run.claim():
@@ -87,7 +87,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self.wake()
 
     def _count_await(self, run: LaneRun) -> None:
-        """Observe the time from the arrival of the run's first message to its handler, unless it waited for another attempt."""
+        """Observe the time from arrival to handler, unless the message waited for another attempt."""
         if run.took_s and run.messages[0].delivery_attempt == 1:
             began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
             came_ms = self.arrivals.time_ms(run.messages[0].offset)
@@ -203,11 +203,11 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._around.dispatcher.start(self, runs)
 
     def _may_run_alone(self) -> bool:
-        """Whether a suspect may run alone: not shortly after a failed try, nor after the lease, as each try counts as a delivery."""
+        """Whether a suspect may run alone: not soon after a failed try, nor after the lease."""
         return self._clock.monotonic_s() >= self._solo_s and self._around.member.may_start()
 
     async def _run_alone(self) -> None:
-        """Run one suspect with nothing else in flight, so that a death shows which message caused it."""
+        """Run one suspect alone, so that a death shows its cause."""
         self._stop()
         async with self._around.worker.alone(
             self._around.member,

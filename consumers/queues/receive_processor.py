@@ -34,16 +34,16 @@ log = logging.getLogger("penstock.consumers")
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
 """The size from which a cell has no room for more messages that are out."""
 _OUT_BYTES = 32
-"""The most that a message that is out takes of the cell."""
+"""A cell's bytes for a message that is out."""
 _NAMED_BYTES = 64
-"""The same if the cell names its receive."""
+"""A cell's bytes for one with a named receive."""
 _LOOK_S = 5.0
-"""The time between looks for acknowledgements by other processes, while a message group is waited for."""
+"""The interval of looks for others' acknowledgements, while a message group waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveContext(ProcessorContext):
-    """The common part of all queues of one SimpleConsumer."""
+    """The common part of one SimpleConsumer's queues."""
 
     in_flight: ReceivedInFlight
     arrived: Callable[[], None]
@@ -66,7 +66,7 @@ class _PendingReceive:
     receive: Receive | None
     given: asyncio.Future[list[MessageView]]
     closed: asyncio.Future[None]
-    """Done when the receive gets no more messages, and late ones are being returned."""
+    """Done when the receive gets no more messages."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +77,6 @@ class _Settling(Request[QueueCell, None]):
     tried: UncertainWrite | None = None
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the change, or unchanged when the change is refused."""
         self.refusal = None
         try:
             return self.change(cell)
@@ -88,7 +87,7 @@ class _Settling(Request[QueueCell, None]):
 
 @dataclass(slots=True)
 class _Change:
-    """One write's worth of settlements, and of what is due."""
+    """One write's settlements, and due deliveries."""
 
     write: int
     settling: Sequence[_Settling]
@@ -96,7 +95,6 @@ class _Change:
     caught_up: set[int]
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
     refused: list[ExpiredDelivery] = field(default_factory=list)
-    """Deliveries that their receivers gave up."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
         before, self.refused = cell, []
@@ -111,7 +109,7 @@ class _Change:
 
 
 class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
-    """Hands out the messages of one queue, and settles them."""
+    """Hands out the messages of one queue, and settles them: plan, write the cell, hand out."""
 
     _around: ReceiveContext
 
@@ -132,7 +130,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self._settling: list[_Settling] = []
         self._full_bytes = _FULL_BYTES
         self.inherited = attempts_out(keeper.cell)
-        """The hashed attempt ids to which messages were out when the queue was taken."""
+        """The hashed attempt ids out when the queue was taken."""
         self._cancelled: dict[asyncio.Future[None], int] = {}
 
     def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:
@@ -156,14 +154,14 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     @property
     def out(self) -> int:
-        """Messages tracked by themselves, and message groups, that are out."""
+        """Tracked messages, and message groups, that are out."""
         cell = self.keeper.cell
         return sum(
             one.state is MessageState.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values()))
         )
 
     def ask(self, most: int, invisible_ms: int, receive: Receive | None = None) -> asyncio.Future[list[MessageView]]:
-        """Ask for up to ``most`` messages, given once it is durable that they are out. After a late cancel, `give_back` applies."""
+        """Ask for up to ``most`` messages, given once they are durably out. After a late cancel, `give_back` applies."""
         loop = asyncio.get_running_loop()
         asked = _PendingReceive(most, invisible_ms, receive, loop.create_future(), loop.create_future())
         if self.ended.is_set():
@@ -184,9 +182,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             over.add_done_callback(self._cancelled.pop)
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
-        """Done once the change, in the order of calls, is durable. Raises `ReceiptRefused`, and `OwnershipLost` where it may be
-        durable or not.
-        """
+        """Done once the change, in the order of calls, is durable. Raises `ReceiptRefused`, and `OwnershipLost` where that is unknown."""
         settling = _Settling(change, handles=handles)
         if self.ended.is_set():
             settling.fail(self._lost())
@@ -196,11 +192,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return settling.done
 
     def give_back(self, messages: Sequence[MessageView], receive: Receive | None = None) -> None:
-        """Make messages visible again that this receive gave to nobody.
-
-        Those of a receive with an attempt id stay out to it until they are due: it may be repeated, and another member may have
-        given them again.
-        """
+        """Make a cancelled receive's messages visible again. Those of a receive with an attempt id stay out to it, as it may be repeated."""
         self._around.in_flight.end(message.receipt_handle for message in messages)
         if receive is not None and receive.attempt:
             return
@@ -313,7 +305,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return lambda cell: self._dead_letters.foresee(expired(cell, now_ms, settings))
 
     async def _both(self, one: Change | None, other: Change | None) -> tuple[CellFull | None, CellFull | None]:
-        """Make two changes by one write. Returns the reason for each without room."""
+        """Make two changes by one write. Returns each one's error for lack of room."""
         if one is None or other is None:
             return await self._change(one), await self._change(other)
         return await asyncio.gather(self._change(one), self._change(other))
@@ -348,7 +340,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return max(0, self._full_bytes - self.keeper.size_bytes)
 
     async def _would_do(self, settling: Sequence[_Settling]) -> bool:
-        """Whether any of these can be carried out. The cell is read again before all are refused."""
+        """Whether any can be carried out; the cell is read again before all are refused."""
         if not settling or self._does_any(settling):
             return bool(settling)
         with suppress(RetryError):
@@ -356,7 +348,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return self._does_any(settling)
 
     def _does_any(self, settling: Sequence[_Settling]) -> bool:
-        """Whether the cell carries out any of these: a refused settlement does not change it."""
         cell = self.keeper.cell
         return any(_accepts(cell, one) for one in settling)
 

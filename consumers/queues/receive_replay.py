@@ -17,8 +17,8 @@ from ..schedule.handles import ReceiptHandles
 async def replayed_messages(
     feed: Feed, found: OutstandingMessages, handles: ReceiptHandles, *, keep: Filter, epoch: int
 ) -> list[MessageView]:
-    """Messages by offset, without those that retention removed. The queue need not be this process's. Raises what reading the log
-    raises.
+    """Messages that are out, by offset, with handles and attempts, without expired ones. The queue may be another process's. Raises what reading the
+    log raises.
     """
     alone = [
         handles.alone(message._replace(delivery_attempt=found.alone[message.offset].attempts))
@@ -43,7 +43,7 @@ async def _picked(feed: Feed, offsets: Sequence[int], handles: ReceiptHandles, e
 async def _scanned(
     feed: Feed, found: OutstandingMessages, handles: ReceiptHandles, keep: Filter, epoch: int
 ) -> dict[int, list[MessageView]]:
-    """Messages of each lane's group, from the marker's head up to the end of the receive."""
+    """Messages of each lane's group, from the marker's head up to the receive's end."""
     ends = {lane: marker.tries.receive.end for lane, marker in found.lanes.items() if marker.tries.receive is not None}
     hashes = GroupHashes(handles.secret)
     lanes: defaultdict[int, list[MessageView]] = defaultdict(list)

@@ -1,8 +1,6 @@
-"""Keeps in a queue's cell only those waiting messages that are due next. Others that wait by themselves are in objects that the
-cell names.
+"""Keeps in a queue's cell only the waiting messages due next, others in objects that it names.
 
-An object is written before the cell names it, and deleted after the cell stops naming it. While a step fails nothing leaves, and at
-last the queue stops fetching.
+An object is written before the cell names it, and deleted after. While a step fails nothing leaves, and at last the queue stops fetching.
 """
 
 from __future__ import annotations
@@ -31,12 +29,12 @@ AHEAD_MS = 60_000
 NAMED_MAX = 64
 """The most objects that a cell names, at some 40 bytes each."""
 ROWS_MAX = 64 * 1024
-"""The most rows in one object, so that one fits into memory."""
+"""The rows in one object, which must fit into memory."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
-"""The size of the cell from which messages leave it even if few wait."""
+"""The cell's size from which messages leave even if few wait."""
 _PAUSE_S = 0.2
 _UNREADABLE_S = 60.0
-"""The time for which a damaged or missing object, which may be restored, is left alone."""
+"""The time for which a damaged or missing object is left alone."""
 
 
 class SpillTask:
@@ -45,14 +43,13 @@ class SpillTask:
     def __init__(
         self, objects: SpillObjects, limits: QueueLimits, *, schedule: Callable[[], QueueSchedule], moved: Callable[[], None]
     ) -> None:
-        """``moved`` is called when the schedule was given something, or has room."""
+        """``moved`` is called when the schedule got messages, or room."""
         self._objects = objects
         self._clock = objects.runtime.clock
         self._limits = limits
         self._schedule = schedule
         self._moved = moved
         self._rows: dict[str, WaitingRows] = {}
-        """Rows used last are at the end."""
         self._unreadable_s: dict[str, float] = {}
         self._unnamed: list[str] = []
         self._nearest = limits.waiting or QueueLimits().tracked // 2
@@ -91,7 +88,7 @@ class SpillTask:
                     await self._woken.wait()
 
     def _rest_s(self, cell: QueueCell) -> float | None:
-        """The time until the next message outside is to come back."""
+        """The time until the next message comes back."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         waits = [(spill.next_due_ms - AHEAD_MS - now_ms) / 1000 for spill in cell.spills if spill.id not in self._unreadable_s]
         waits += [again_s - now_s for again_s in self._unreadable_s.values()]
@@ -100,7 +97,7 @@ class SpillTask:
     # --- Back into the cell
 
     async def _return(self, keeper: QueueKeeper) -> bool:
-        """Let the next due messages come back. Returns whether any did."""
+        """Let due messages come back. Returns whether any did."""
         cell, until_ms = keeper.cell, self._clock.wall_ms() + AHEAD_MS
         soon = [spill for spill in cell.spills if spill.next_due_ms <= until_ms]
         room = self._room(min((spill.next_due_ms for spill in soon if self._may_read(spill)), default=None))
@@ -119,7 +116,7 @@ class SpillTask:
         return True
 
     def _room(self, next_due_ms: int | None) -> int:
-        """The room for messages coming back: 0 while nearly enough messages in the cell are due before the first of those outside."""
+        """The room for messages coming back: 0 while enough of those in the cell are due first."""
         tracked = self._schedule().tracked
         wanted = 0 if next_due_ms is None else self._nearest - tracked.count_due(next_due_ms)
         room = self._limits.tracked * 3 // 4 - len(tracked)
@@ -129,7 +126,7 @@ class SpillTask:
     # --- Out of the cell
 
     async def _spill(self, keeper: QueueKeeper) -> bool:
-        """Let the messages that are due last leave. Returns whether any did."""
+        """Let the messages due last leave. Returns whether any did."""
         cell, tracked, limits = keeper.cell, self._schedule().tracked, self._limits
         if limits.waiting is None or len(cell.spills) >= NAMED_MAX:
             return False
@@ -157,7 +154,7 @@ class SpillTask:
         return cell.generation == generation
 
     async def _written(self, rows: WaitingRows) -> Spill | None:
-        """The spill of an object just written. None if the write took too long."""
+        """The spill of an object just written; None after too long."""
         began_s = self._clock.monotonic_s()
         spill = rows.spill(await self._objects.write(rows))
         self._keep(spill.id, rows)
@@ -166,7 +163,7 @@ class SpillTask:
     # --- Objects
 
     async def _merge(self, keeper: QueueKeeper) -> bool:
-        """Make one object of several small ones. Returns whether that was done."""
+        """Merge small objects. Returns whether that was done."""
         cell = keeper.cell
         if len(cell.spills) <= self._limits.objects:
             return False
@@ -184,7 +181,6 @@ class SpillTask:
         return True
 
     async def _delete(self, keeper: QueueKeeper) -> bool:
-        """The collector deletes what failures or a reset leave."""
         named = {spill.id for spill in keeper.cell.spills}
         unnamed, self._unnamed = [one for one in self._unnamed if one not in named], []
         if unnamed:
@@ -196,7 +192,7 @@ class SpillTask:
         return self._unreadable_s.get(spill.id, -math.inf) <= self._clock.monotonic_s()
 
     async def _read(self, keeper: QueueKeeper, spill: Spill) -> WaitingRows | None:
-        """All rows of an object. None while it cannot be read. Raises the store's errors."""
+        """All rows of an object; None: unreadable. Raises the store's errors."""
         if not self._may_read(spill):
             return None
         rows = self._rows.pop(spill.id, None)

@@ -1,1 +1,1 @@
-"""Reads of a topic by ranges of offsets, for engines that share a read out to tasks."""
+"""Reads of a topic by ranges of offsets, shared out to tasks."""

@@ -15,7 +15,7 @@ Ranges = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class OffsetRun:
-    """Consecutive offsets of a queue whose size in bytes is known."""
+    """Consecutive offsets of a queue with known bytes."""
 
     first: int
     limit: int
@@ -24,7 +24,7 @@ class OffsetRun:
 
 @dataclass(frozen=True, slots=True)
 class RowSizes:
-    """The sizes of stored rows: by the table's files, and beyond them by the files of its last rows."""
+    """The sizes of stored rows, by the table's files; beyond, by the files of its last rows."""
 
     pieces: Mapping[int, Sequence[OffsetRun]]
     row_bytes: float = ROW_BYTES_GUESSED
@@ -47,9 +47,9 @@ class RowSizes:
 
 
 def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: RowSizes) -> dict[int, int]:
-    """The offset to stop before, by queue: all that is available, or as much as both limits allow, and at least one row.
+    """The offset to stop before, by queue: as much as both limits allow, at least one row.
 
-    Every queue gets the same share; its unused part goes to the others. So a quiet queue is never held up behind a busy one.
+    Every queue gets the same share; its unused part goes to the others.
     """
     ends = {queue: limit for queue, (_, limit) in available.items()}
     if rows_max is not None:
@@ -71,7 +71,7 @@ def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, 
 
 
 def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
-    """``total`` divided evenly, no share above what is wanted; the remainder goes to those that want most."""
+    """``total`` divided evenly, no share above the wanted; the remainder goes to the largest."""
     shares: dict[int, int] = {}
     left = total
     by_size = sorted(wanted, key=lambda queue: (wanted[queue], -queue))

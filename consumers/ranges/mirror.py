@@ -1,4 +1,4 @@
-"""A stream's progress as a consumer group's progress, so that its lag shows where all other lag does."""
+"""A stream's progress as a consumer group's progress, for its lag."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ log = logging.getLogger("penstock.consumers")
 
 
 class GroupMirror:
-    """Moves a group to the stream's progress, by one write of its record a batch, as a reset does. A consumer that takes the group
-    over begins where the stream stopped.
-
-    The checkpoint alone decides where the stream goes on.
+    """Moves a group to the stream's progress, by one write a batch, as a reset does. A consumer of the group begins where the stream stopped; the
+    checkpoint alone decides where the stream goes on.
     """
 
     def __init__(self, view: TopicView, topic: str, group: str) -> None:
@@ -30,7 +28,7 @@ class GroupMirror:
         """None: not looked up yet."""
 
     def report(self, reached: StreamOffset) -> None:
-        """Note progress. Raises `GroupInUse`; a table that cannot be written is only logged."""
+        """Note progress. Raises `GroupInUse`; the table's errors are logged."""
         if reached == self._reported:
             return
         try:

@@ -1,4 +1,4 @@
-"""The places of a read: an offset for every queue, and the life of the topic that they belong to."""
+"""The places of a read: an offset for every queue, of one life of the topic."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
 
 @dataclass(frozen=True, slots=True)
 class QueuePositions:
-    """The places to begin or to end, queue by queue."""
+    """The places to begin or to end, by queue."""
 
     default: Place
-    """The place for queues that are not named."""
     named: Mapping[int, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The offset that Spark keeps in its checkpoint, as JSON: ``{"life": 1, "0": 12, "1": 7}``."""
+    """The offset in Spark's checkpoint, as JSON: ``{"life": 1, "0": 12, "1": 7}``."""
 
     life: int
     """The entry that created the topic: another for each life of the name."""
@@ -75,7 +74,7 @@ class TopicSnapshot:
     kept: Kept
     entry: int = 0
     named: Mapping[str, int] = field(default_factory=dict)
-    """The last sequence of every named producer, whose messages up to there, and no later ones, are before the ends of ``kept``."""
+    """The last sequence of every named producer before the ends of ``kept``."""
 
     @property
     def end(self) -> StreamOffset:
@@ -84,17 +83,14 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ResumePosition:
-    """The place where reading goes on, and what is missing before it."""
+    """The place where reading goes on, and what is missing before."""
 
     queues: Mapping[int, int]
     losses: tuple[str, ...] = ()
 
 
 def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> ResumePosition:
-    """The wanted offsets, each moved to the nearest one that is there.
-
-    Raises `OffsetOutOfRange` instead when data loss is an error.
-    """
+    """The wanted offsets, each moved to the nearest kept one. Raises `OffsetOutOfRange` instead when data loss is an error."""
     queues: dict[int, int] = {}
     losses: list[str] = []
     for queue, offset in sorted(wanted.items()):
@@ -111,8 +107,7 @@ def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_l
 def continued(standing: TopicSnapshot, start: StreamOffset, *, fail_on_data_loss: bool) -> ResumePosition:
     """The place where a stream that stood at ``start`` goes on now.
 
-    Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`. When data loss is no error, it goes on at
-    the earliest message.
+    Raises `TopicDeleted` for another topic of the name, and `OffsetOutOfRange`; when data loss is no error, it goes on at the earliest message.
     """
     if start.life == standing.life:
         return within(standing, {queue: start.of(queue) for queue in standing.kept}, fail_on_data_loss=fail_on_data_loss)

@@ -16,17 +16,14 @@ from ...log.topic.topics import Topic
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchema:
-    """The schema at planning time, small enough to travel: without retired fields, each field nullable."""
+    """The schema at planning time: without retired fields, each field nullable."""
 
     schema: TopicSchema
     life: int
 
 
 def planned_schema(topic: Topic) -> PlannedSchema | None:
-    """The plan of a read of this topic now; None for a topic without a schema.
-
-    Every field is nullable: rows may be of any version, and tombstones have no fields.
-    """
+    """The plan of a read of this topic now; None without a schema."""
     schema = topic.tail.state.schema
     return None if schema is None else PlannedSchema(replace(schema, fields=_nullable(schema.fields)), topic.life)
 
@@ -69,7 +66,7 @@ class PlannedColumns:
             )
 
     def shown(self, batch: pa.RecordBatch, topic: Topic) -> pa.RecordBatch:
-        """Stored rows by the planned schema. Raises `ReopenError` for a value that only a later version of the schema can hold."""
+        """Stored rows by the planned schema. Raises `ReopenError` for a value of a later version."""
         try:
             return self.needed.shown(batch, where=topic.paths.topic)
         except DataDamaged as error:

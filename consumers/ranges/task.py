@@ -1,4 +1,4 @@
-"""The work of a task on an executor: read its queues as Arrow batches of a size that suits the way to the JVM."""
+"""Reads a task's queues, on an executor, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ log = logging.getLogger("penstock.consumers")
 BATCH_ROWS_MIN = 16 * 1024
 BATCH_ROWS_MAX = 64 * 1024
 BATCH_BYTES_MIN = 4 * MIB
-"""The bounds of a batch. Each costs a millisecond on its way, and large ones cost the JVM memory."""
+"""The least bytes of a batch: each costs a millisecond on its way, and large ones cost the JVM memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """One task's part of a read, as it travels from driver to executor."""
+    """One task's part of a read."""
 
     place: LakePlace
     topic: str
@@ -47,10 +47,8 @@ class ReadTask:
 
 
 def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a task, those of each queue by offset.
-
-    Raises `OffsetOutOfRange` where retention removed rows (unless data loss is no error), `DataDamaged` where some cannot be read
-    any more (unless they are to be skipped), and `TopicDeleted`.
+    """The rows of a task, each queue's by offset. Raises `OffsetOutOfRange` for expired rows (unless data loss is no error), `DataDamaged` for
+    unreadable ones (unless to be skipped), and `TopicDeleted`.
     """
     opened = lakes.open(task.place)
     source = _gathered(_rows(opened, task))
@@ -68,11 +66,7 @@ def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
 
 @cache
 def _spare_imports() -> None:
-    """Exempt from garbage collection what is in memory after a process's first task.
-
-    Spark's workers collect all garbage after every task. Looking through imported modules costs 27 ms each time, and asking whether
-    this was done costs 10 ms.
-    """
+    """Exempt imported modules from garbage collection after a process's first task: Spark's workers collect after every task, 27 ms each time."""
     gc.collect()
     gc.freeze()
 

@@ -17,11 +17,11 @@ from .offsets import Place, QueuePositions, ResumePosition, TopicSnapshot, withi
 from .planned_columns import PlannedSchema, planned_schema
 
 _NEWEST_FILES = 4
-"""The number of newest files of each queue from which the size of unpublished rows is guessed."""
+"""The newest files of each queue by which unpublished rows' size is guessed."""
 
 
 class TopicView:
-    """One topic, for the process that plans. The first call opens it, so that it can travel until then."""
+    """One topic, for the planning process; opened at the first call, so that it can travel."""
 
     def __init__(self, place: LakePlace, name: str) -> None:
         self._place = place
@@ -35,11 +35,11 @@ class TopicView:
         return lakes.open(self._place)
 
     def refresh(self) -> TopicSnapshot:
-        """The present state of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
+        """The present state of the name's topic. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._refresh)
 
     def planned_schema(self) -> PlannedSchema | None:
-        """The plan of a read now; None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
+        """The plan of a read; None without a schema. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._planned_schema)
 
     def sizes(self, ranges: Ranges) -> RowSizes:
@@ -54,7 +54,7 @@ class TopicView:
         return RowSizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
 
     def resolve(self, places: QueuePositions, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> ResumePosition:
-        """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
+        """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for an unknown queue."""
         unknown = sorted(set(places.named) - set(standing.kept))
         if unknown:
             raise InvalidArgument(

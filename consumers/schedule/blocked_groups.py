@@ -1,8 +1,6 @@
-"""Message groups that failed, ran long or were in flight in an owner that died. Each waits behind its marker until it has caught
-up.
+"""Message groups that failed, ran long or were in flight in a dead owner, each behind its marker until it has caught up.
 
-Fresh messages of a blocked group are listed in the cell, and kept in memory as long as there is room. Others are read again, in one
-scan for all groups that may go on.
+Their fresh messages are listed in the cell, and kept in memory while there is room; others are read again, in one scan for all groups.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ class BlockedGroups:
         self._due: list[tuple[int, int]] = []
         """(when, group); some entries are out of date."""
         self.fell_due = False
-        """Whether a group fell due between the last plan and the last call of `reread_from`."""
+        """Whether a group fell due between the last plan and the last `reread_from`."""
         self._unplanned = False
-        """Whether a group has fallen due that no step and no `reread_from` has seen."""
+        """Whether a group has fallen due unseen by a step and `reread_from`."""
         self._active: dict[Lane, None] = {}
         """Groups that need not wait for their time."""
         self._reading: list[Lane] = []
@@ -63,7 +61,7 @@ class BlockedGroups:
         return [self._due[0][0]] if self._due else []
 
     def reread_from(self, now_ms: int, next_fresh: int) -> int | None:
-        """The offset from which the queue is to be read again for groups that may go on, if any."""
+        """The offset from which the queue is to be read again, if any."""
         self.fell_due = self._activate(now_ms) or self._unplanned
         self._unplanned = False
         self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
@@ -73,7 +71,7 @@ class BlockedGroups:
         return any(lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready for lane in self._active)
 
     def hopeless(self, most: int) -> list[Lane]:
-        """Groups whose head ended its process as often as a message may fail, each time alone."""
+        """Groups whose head ended its process, alone, as often as a message may fail."""
         return [
             lane
             for lane in self._active
@@ -89,7 +87,7 @@ class BlockedGroups:
         return key in self._lanes
 
     def pass_by(self, message: MessageView) -> bool:
-        """Whether a fresh message belongs to a blocked group. It is kept when all before it are kept and there is room."""
+        """Whether a fresh message belongs to a blocked group, and is perhaps kept."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             return False
@@ -102,7 +100,7 @@ class BlockedGroups:
         return True
 
     def reread(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
-        """Take the rows that were read again: all of the queue from ``start`` up to ``limit``."""
+        """Take all rows of the queue from ``start`` up to ``limit``, read again."""
         lanes = {
             lane.hash: lane
             for lane in (*self._reading, *self._active)
@@ -124,7 +122,7 @@ class BlockedGroups:
                 lane.known_to = limit if limit < next_fresh else None
 
     def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
-        """Add a lane. All its messages in memory are given, the ``running`` ones included."""
+        """Add a lane with all its messages in memory, ``running`` ones included."""
         if lane.hash in self._lanes:
             raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
         lane.known_to = None
@@ -135,7 +133,7 @@ class BlockedGroups:
             self._set(lane, marker, step)
 
     def filtered_anew(self) -> None:
-        """Read again all that is not running or handed out: the new filter decides which messages come next."""
+        """Read again all messages not running or handed out, by the new filter."""
         for lane in self._lanes.values():
             marker = lane.marker
             assert marker is not None, "a blocked group has a marker"
@@ -145,7 +143,7 @@ class BlockedGroups:
             lane.known_to = max(run_to, out_to)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take over markers that others may have changed: of parked groups, and of groups handed out by handle."""
+        """Take over markers that others may have changed."""
         for lane in list(self._lanes.values()):
             before, marker = lane.marker, cell.markers.get(lane.hash)
             if before is None or before == marker or before.tries.state not in (MessageState.PARKED, MessageState.OUT):
@@ -184,7 +182,7 @@ class BlockedGroups:
         return self._hashes.of(message.message_group) in self._lanes and not self.is_behind(message)
 
     def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
-        """Take such a suspect behind the marker, which counts its deliveries from now on."""
+        """Take such a suspect behind the marker."""
         lane = self._lanes[self._hashes.of(message.message_group)]
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
@@ -257,7 +255,7 @@ class BlockedGroups:
                 self._run_head(lane, step)
 
     def due(self, now_ms: int, step: Step, next_fresh: int) -> list[Lane]:
-        """Groups that may go on and have messages in memory; those that have caught up are dropped."""
+        """Groups that may go on with messages in memory; caught-up ones are dropped."""
         self._activate(now_ms)
         self._unplanned = False
         found = []
@@ -287,7 +285,7 @@ class BlockedGroups:
         return messages
 
     def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
-        """Give out a fresh message. Its group is not blocked, or only by messages given out just before."""
+        """Give out a fresh message whose group is not blocked, or only by messages given out just before."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             lane = Lane(self._hashes.of(message.message_group))
@@ -309,12 +307,11 @@ class BlockedGroups:
             lane.given = []
 
     def goes_on(self, key: int) -> bool:
-        """Whether a group's next fresh message may go with those just given out: none lies between, and none was delivered before."""
+        """Whether a group's next fresh message may go with those just given out."""
         lane = self._lanes[key]
         return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
 
     def ready(self, now_ms: int) -> int:
-        """The number of messages in memory whose groups may go on."""
         self._unplanned = self._activate(now_ms) or self._unplanned
         return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
@@ -405,7 +402,7 @@ class BlockedGroups:
 
 
 def _strikes(lane: Lane) -> int:
-    """Strikes of the first message in memory: a filter may leave out the marker's head."""
+    """Strikes of the first message in memory."""
     marker = lane.marker
     return marker.tries.strikes if marker is not None and lane.ready[0].offset == marker.head else 0
 

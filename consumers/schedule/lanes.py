@@ -1,4 +1,4 @@
-"""A lane holds what runs one after the other, such as a message group of one queue. A run is what is under way of it."""
+"""A lane holds messages that run one after the other. A run is the part under way."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..feed.lazy_messages import LazyMessages
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of the first message of a run that did not succeed."""
+    """The failure of a run's first message that did not succeed."""
 
     reason: str
     retry_after_ms: int | None = None
     """The wait, instead of the group's policy."""
     rejected: bool = False
-    """Whether the message can never succeed: there are no more attempts."""
+    """Whether the message can never succeed."""
     blamed: bool = True
     """False: a batch failed at an unknown message."""
 
 
 class LaneRun:
-    """Messages of one lane, handed to the listener in order, or as a batch. The executor moves it along; the schedule looks."""
+    """Messages of one lane, handed to the listener in order, or as a batch."""
 
     __slots__ = (
         "_unclaimed",
@@ -51,13 +51,13 @@ class LaneRun:
         self.size = len(self.messages.offsets)
         self.wave = wave
         self.left: deque[MessageView] = deque()
-        """Messages that were not begun. The executor pops the first, the schedule takes back the last: a caller that pops a message has it."""
+        """Messages not begun. The executor pops the first, the schedule takes back the last."""
         self.done = 0
         """Successes, written by the executor only."""
         self.failure: Failure | None = None
-        """The failure of the first message that did not succeed. Written before ``ended``, or by the caller that timed it out."""
+        """The failure, written before ``ended``, or by the caller that timed it out."""
         self.ended = False
-        """Whether nothing more of it is started, and no handler of it runs."""
+        """Whether nothing more of it is started or runs."""
         self.since_s: float | None = None
         """The start of the running handler, by the monotonic clock."""
         self.took_s: Sequence[float] = ()
@@ -66,11 +66,11 @@ class LaneRun:
         self.timed_out_at: int | None = None
         """The value of ``done`` at the timeout. Later results do not count."""
         self.taken = 0
-        """The part of ``done`` that is in the schedule's books."""
+        """The part of ``done`` known to the schedule."""
         self._unclaimed = bytearray(1)  # the garbage collector does not look at it, as it would at a list
 
     def claim(self) -> bool:
-        """Begin the run, or take it back before. True for exactly one of all callers, in whatever thread."""
+        """Begin the run, or take it back: True for exactly one caller, in any thread."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -78,7 +78,7 @@ class LaneRun:
         return True
 
     def split(self) -> LazyMessages:
-        """Take back the messages that were not begun, if the run was."""
+        """Take back the messages not begun, if the run was."""
         count = 0
         with suppress(IndexError):
             while True:
@@ -140,7 +140,7 @@ class OpenLane:
 
 
 class Lane:
-    """The messages of a blocked message group in memory, and its marker."""
+    """A blocked message group's messages in memory, and its marker."""
 
     __slots__ = (
         "batch_max",
@@ -164,13 +164,13 @@ class Lane:
         self.marker = marker
         """The marker for the cell."""
         self.known_to = marker.head if marker is not None else None
-        """The offset up to which all the group's messages from its head on are in ``run`` and ``ready``. None: all there are."""
+        """The offset up to which ``run`` and ``ready`` have all the group's messages from its head on. None: all."""
         self.delivered_to = marker.limit if marker is not None else 0
-        """The marker's limit if the run under way stops: messages behind its head were not begun."""
+        """The marker's limit if the run under way stops."""
         self.known_from: int | None = None
         """The offset behind the messages given out by handle."""
         self.given: list[MessageView] = []
-        """Messages given out, if they are kept in case they come back."""
+        """Messages given out, kept in case they come back."""
         self.batch_max = 0
 
     def may_go_on(self, now_ms: int) -> bool:

@@ -16,11 +16,11 @@ from .step import Step
 
 
 class OpenLanes:
-    """Lanes by hash. There is one for all where the listener gets batches of the queue, or nothing is to be in order."""
+    """Lanes by hash that are not blocked; one for all where nothing is to be in order, or batches are of the queue."""
 
     def __init__(self, limits: QueueLimits, hashes: GroupHashes, *, orderly: bool) -> None:
         self.common = OpenLane(0, batches=limits.batch_of is not None)
-        """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: that of all groups that are not blocked."""
+        """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: of all groups not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"
         self._orderly = orderly
         self._limits = limits
@@ -45,7 +45,7 @@ class OpenLanes:
         return lane
 
     def take(self, messages: LazyMessages, blocked: BlockedGroups, touched: dict[OpenLane, None], step: Step) -> int:
-        """Grant fresh messages. Returns how many were passed by because their group is blocked."""
+        """Grant fresh messages. Returns how many were passed by."""
         if not (self.by_group or blocked):
             self._add(self.common, messages, touched, step)
             return 0
@@ -84,14 +84,14 @@ class OpenLanes:
         return runs
 
     def stalled(self, lane: OpenLane, run: LaneRun) -> Lane:
-        """The lane of a run that goes on, blocked from now on."""
+        """The lane, blocked from now on, of a run that goes on."""
         self.drop(lane)
         run.lane = blocked = Lane(lane.hash, batches=lane.batches)
         blocked.ready, blocked.run, blocked.batch_max = deque(lane.take_all()), run, lane.batch_max
         return blocked
 
     def take_all(self) -> list[int]:
-        """Start nothing more. Returns the offsets of all messages that were not started."""
+        """Start nothing more. Returns the offsets of unstarted messages."""
         return [offset for lane in self for offset in lane.take_all().offsets]
 
     def drop(self, lane: OpenLane) -> None:
@@ -109,7 +109,7 @@ class OpenLanes:
             runs.append(lane.run)
 
     def parts(self, messages: LazyMessages) -> list[LazyMessages]:
-        """Parts for the executor of messages that may run side by side."""
+        """Parts for the executor of independent messages."""
         size = self._limits.run_messages
         if not self.common.batches:
             size = min(size, len(messages) // self._limits.threads)
@@ -118,7 +118,7 @@ class OpenLanes:
         return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
     def spread(self, running: dict[LaneRun, None]) -> list[LaneRun]:
-        """Take messages that need not wait behind others. New runs of them are returned and added to ``running``."""
+        """Take independent messages, returned as new runs and added to ``running``."""
         if self._orderly:
             return []
         back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]

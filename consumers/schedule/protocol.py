@@ -14,7 +14,7 @@ from .tracked_messages import TrackedMessages
 
 
 class QueueSchedule(Protocol):
-    """The part of a schedule that rows come into."""
+    """A schedule as its queue's processor needs it."""
 
     settings: GroupSettings
     blocked: BlockedGroups

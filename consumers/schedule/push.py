@@ -1,8 +1,7 @@
-"""The messages of one queue that may run next, and what its cell must hold before, without I/O.
+"""The messages of one queue that may run next, and what its cell must hold before.
 
-A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one
-goes to the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY). Messages that were in flight in an
-owner that died are run first, in limited company.
+A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes to the
+waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY). Suspects are run first, in limited company.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ from .tracked_messages import TrackedMessages
 
 
 class PushSchedule:
-    """The messages of one queue in one owner. Made anew by each take and each reset."""
+    """The messages of one queue in one owner, remade by each take and reset."""
 
     def __init__(
         self, settings: GroupSettings, cell: QueueCell, *, limits: QueueLimits, chance: float = 0.5, secret: str = ""
     ) -> None:
         self.settings = settings
-        """The group's settings, of which some may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._chance = chance
-        """The number that decides the jitter of this owner's retries."""
+        """Decides the jitter of this owner's retries."""
         self._hashes = GroupHashes(secret)
         self._lanes = OpenLanes(limits, self._hashes, orderly=self._orderly)
         self.blocked = BlockedGroups(cell, limits, self._hashes)
@@ -48,16 +46,15 @@ class PushSchedule:
         self._earliest = 0
         self._waves = 0
         self.suspects_wait = False
-        """Whether a suspect's failure, and its message group, waits for room."""
+        """Whether a suspect's failure waits for room."""
         self._hopeless = False
         """Whether a dead letter waits for room."""
         self._held = False
-        """Whether lanes with granted messages may stand still."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
         """Neither granted, settled nor listed."""
         self.next_load = self.next_fresh
         self.in_memory = 0
-        """Messages that were loaded, and are neither settled nor failed."""
+        """Loaded messages, neither settled nor failed."""
         self.running: dict[LaneRun, None] = {}
         """The oldest first."""
 
@@ -95,23 +92,22 @@ class PushSchedule:
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
-        """The time when the next waiting message is due. A failure that waited for room is due at once when there is some."""
+        """The time of the next waiting message; a failure that waited is due when there is room."""
         letters = len(cell.dead_letters.assigned)
         ended = (run for run in self._reported if run.failure and run.ended)
         postponed = [0] if any(not self._lacks_room(run, letters) for run in ended) else []
         return min([*postponed, *self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
-        """The time when the next message handed out by handle comes back."""
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take over what others may have changed: messages handed out by handle, and parked groups."""
+        """Take over others' changes: messages handed out by handle, and parked groups."""
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     def is_urgent(self, now_ms: int, cell: QueueCell) -> bool:
-        """Whether the next step would do more than note successes, which can wait for company."""
+        """Whether the next step does more than note successes."""
         due_ms = self.next_due_ms(cell)
         return (
             bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
@@ -133,7 +129,7 @@ class PushSchedule:
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, cell: QueueCell, mode: QueueMode = QueueMode.USUAL) -> Step:
-        """The next step. The caller must carry it out, or give up the queue."""
+        """The next step, to be carried out, or the queue given up."""
         step = Step()
         self.tracked.fall_due(now_ms)
         reported, self._reported, self.suspects_wait = self._reported, {}, False
@@ -187,7 +183,7 @@ class PushSchedule:
         return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
 
     def _lacks_room(self, run: LaneRun, letters: int) -> bool:
-        """Whether the cell has no room for the marker or tries, or the dead letter besides ``letters``."""
+        """Whether the cell has no room for marker or tries, or the dead letter besides ``letters``."""
         if run.failure is None:
             return False
         return (run.lane.marker is None and self._is_full) or (letters >= self._limits.letters and self._gives_up(run))
@@ -203,7 +199,7 @@ class PushSchedule:
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
     def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: QueueMode) -> bool:
-        """Whether a failure without room stays as if its handler still ran. The next owner finds it as a suspect, or due again."""
+        """Whether a failure without room stays as if its handler still ran."""
         if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
             return False
         if mode is not QueueMode.DRAIN:
@@ -278,7 +274,7 @@ class PushSchedule:
         self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
 
     def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
-        """Let the first message wait, or give it up. Messages delivered with it are run again, in a batch no larger than allowed."""
+        """Let the first message wait, or give it up; messages delivered with it are run again, in an allowed batch."""
         again = rest[1:] if failure.blamed else rest
         if gives_up:
             self._give_up(self._lanes.common, rest, tries, failure.reason, step)
@@ -291,7 +287,7 @@ class PushSchedule:
         self._held = True
 
     def split(self, run: LaneRun) -> int:
-        """Take back messages that need not wait behind a slow or failed one. Returns how many."""
+        """Take back independent messages behind a slow or failed one. Returns how many."""
         back = run.split() if not self._orderly else ()
         if back:
             self._lanes.common.put_back(back)
@@ -299,11 +295,11 @@ class PushSchedule:
         return len(back)
 
     def spread(self) -> list[LaneRun]:
-        """Messages that need not wait behind others, as runs."""
+        """Independent messages, as runs."""
         return self._lanes.spread(self.running)
 
     def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """The lane of messages that are not done, which are its first again."""
+        """The lane of the messages not done, its first again."""
         if isinstance(lane, OpenLane):
             return self._block(lane, rest, step)
         lane.ready.extendleft(reversed(rest))
@@ -338,7 +334,7 @@ class PushSchedule:
         return self._hashes.of(message.message_group)
 
     def _give_up_suspects(self, cell: QueueCell, step: Step) -> None:
-        """Suspects that ended their process as often as a message may fail, each time alone, count as failed so often."""
+        """Suspects that ended their process, alone, as often as a message may fail, count as failed."""
         most, self._hopeless = self.settings.max_attempts, False
         if most is None:
             return
@@ -370,7 +366,7 @@ class PushSchedule:
             self.blocked.pass_over(lane, step)
 
     def _run_suspects(self, step: Step) -> None:
-        """Run some of the suspects, no more together than any of them may be."""
+        """Run some suspects, no more together than each allows."""
         if not self.tracked.all_suspects_loaded:
             return
         for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
@@ -401,7 +397,7 @@ class PushSchedule:
             self._lanes.start(lane, step.runs)
 
     def _stall(self, floor: int, step: Step) -> None:
-        """Move runs that began when the window was half as far to where they do not hold the floor."""
+        """Block runs that began half a window ago, so that they do not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
         for run in list(self.running) if bound > floor else ():
             lane = run.lane
@@ -429,10 +425,8 @@ class PushSchedule:
     # --- The end
 
     def _drain(self, step: Step, cell: QueueCell, now_ms: int) -> None:
-        """Start nothing more. Once nothing runs, drop groups that have caught up, and give back messages that were not started.
-
-        A message given back is fresh again where nothing behind it is settled. Otherwise the next owner finds it as a suspect,
-        without an attempt.
+        """Start nothing more. Once nothing runs, drop caught-up groups, and give back unstarted messages: fresh where nothing behind is settled, else
+        as suspects without an attempt.
         """
         self._loaded.clear()
         for run in self.running:

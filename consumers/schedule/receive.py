@@ -1,7 +1,7 @@
-"""The messages of one queue that ``receive`` may hand out next, and what its cell must hold before, without I/O.
+"""The messages of one queue that ``receive`` may hand out next, and what its cell must hold before.
 
-First come messages that were in flight in an owner that died, then those that failed or expired and are due, then fresh ones. In an
-ORDERLY group a fresh message is passed by (`BlockedGroups`) while its message group is out or waits.
+First come suspects, then due messages that failed or expired, then fresh ones. In an ORDERLY group a fresh message is passed by (`BlockedGroups`)
+while its message group is out or waits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Given:
 
 
 class ReceivedMessages(TrackedMessages):
-    """Messages tracked by themselves, run by the clients that received them."""
+    """Tracked messages, run by the clients that received them."""
 
     def hand_out(self, message: MessageView, want: ReceiveRequest, step: Step) -> MessageView:
         before = self.tries[message.offset]
@@ -88,7 +88,7 @@ class ReceivedMessages(TrackedMessages):
 
 
 class ReceiveSchedule:
-    """The messages of one queue in one owner. Made anew by each take and each reset."""
+    """The messages of one queue in one owner, remade by each take and reset."""
 
     def __init__(
         self,
@@ -102,7 +102,6 @@ class ReceiveSchedule:
         secret: str = "",
     ) -> None:
         self.settings = settings
-        """The group's settings, of which some may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._handles = ReceiptHandles(group, topic, queue, cell.generation, secret)
@@ -132,18 +131,17 @@ class ReceiveSchedule:
         self._earliest = earliest
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take over what became of messages that are out, and of parked groups."""
+        """Take over others' changes of messages that are out, and of parked groups."""
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
-        """The fresh messages that may be fetched. Messages handed out never hold the cell's floor."""
+        """The fresh messages that may be fetched."""
         return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:
-        """Messages that may be handed out again and are not in memory."""
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
@@ -153,7 +151,7 @@ class ReceiveSchedule:
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
-        """The number of messages that a receive might be given now; some fresh ones may turn out to be blocked."""
+        """The messages that a receive might get now, perhaps fewer."""
         if not self.tracked.all_suspects_loaded:
             return 0
         again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
@@ -162,7 +160,7 @@ class ReceiveSchedule:
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, wants: Sequence[ReceiveRequest] = ()) -> tuple[Step, list[list[MessageView]]]:
-        """A step, and the messages for each want once the step is durable. The caller must carry it out, or give up the schedule."""
+        """A step, and the messages for each want once it is durable; to be carried out, or the schedule given up."""
         self.tracked.fall_due(now_ms)
         step = Step()
         if self._earliest:
@@ -227,7 +225,7 @@ class ReceiveSchedule:
         return lane
 
     def _give_up_hopeless(self, step: Step) -> None:
-        """Give up suspects that ended their process as often as a message may fail, each time alone."""
+        """Give up suspects that ended their process, alone, as often as a message may fail."""
         most, tracked = self.settings.max_attempts, self.tracked
         if most is None:
             return
@@ -275,7 +273,7 @@ class ReceiveSchedule:
         given.take(message, lane)
 
     def _pass_filtered(self, step: Step) -> None:
-        """Settle messages that are not the group's, as far as nothing fresh is before them."""
+        """Settle filtered messages without a fresh one before."""
         while self._loaded:
             chunk = self._loaded[0]
             self.next_fresh, before = chunk.taken()

@@ -1,4 +1,4 @@
-"""What a ``receive`` wants of a queue."""
+"""A ``receive``'s wish of a queue."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class ReceiveRequest:
     receive: Receive | None = None
 
     def out(self, attempts: int, strikes: int = 0, *, end: int = 0) -> Tries:
-        """Tries of one message, or of a lane of which all messages before ``end`` are given."""
+        """Tries of one message, or of a lane given up to ``end``."""
         receive = self.receive if self.receive is None or not end else replace(self.receive, end=end)
         return Tries(MessageState.OUT, attempts, strikes, self.due_ms, receive=receive)

@@ -8,7 +8,7 @@ from .lanes import Failure
 
 
 def after_failure(before: Tries, failure: Failure, settings: GroupSettings, *, chance: float, now_ms: int) -> tuple[Tries, bool]:
-    """The history including this attempt, and whether the message is given up. ``chance`` decides the jitter of its retry."""
+    """The history with this attempt, and whether the message is given up. ``chance`` decides the jitter."""
     if not failure.blamed:
         return Tries(MessageState.WAITING, before.attempts, before.strikes), False
     strikes, most = before.strikes + 1, settings.max_attempts

@@ -1,4 +1,4 @@
-"""One step of a queue: a write of its cell, and what may run once that is durable."""
+"""One step of a queue: a write of its cell, and the runs after it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FailedAttempt:
 
 @dataclass(slots=True)
 class Step:
-    """One step: collected by the schedule, written by the processor."""
+    """Collected by the schedule, written by the processor."""
 
     settled: list[int] = field(default_factory=list)
     filtered: OffsetSet = field(default_factory=OffsetSet)
@@ -47,9 +47,9 @@ class Step:
     """Granted messages that are fresh again."""
     tries: dict[int, Tries] = field(default_factory=dict)
     markers: dict[int, Marker | None] = field(default_factory=dict)
-    """Markers by the hash of the group; None: the group has caught up."""
+    """Markers by the group's hash; None: caught up."""
     behind: list[int] = field(default_factory=list)
-    """Messages that are behind these markers from now on."""
+    """Messages behind these markers from now on."""
     failed: list[FailedAttempt] = field(default_factory=list)
     letters: list[GivenUpMessage] = field(default_factory=list)
     parked: list[MessageView] = field(default_factory=list)
@@ -57,9 +57,9 @@ class Step:
     runs_now: list[LaneRun] = field(default_factory=list)
     """Runs that are durable already."""
     taken_back: int = 0
-    """Messages of runs under way that no longer belong to them."""
+    """Messages taken back from runs under way."""
     solo: bool = False
-    """Whether nothing else of this process may be in flight meanwhile."""
+    """Whether nothing else of this process may be in flight."""
 
     @property
     def is_empty(self) -> bool:

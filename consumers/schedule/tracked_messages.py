@@ -1,4 +1,4 @@
-"""Messages that a cell tracks by themselves: waiting ones, and those that were in flight in an owner that died."""
+"""Messages that a cell tracks individually: waiting ones, and suspects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...log.message.message import MessageView
 from .step import Step
 
 _READ_AHEAD_MS = 60_000
-"""Messages due within this time are read ahead, so that reading does not make them late."""
+"""Messages due within this time are read ahead."""
 
 
 class TrackedMessages:
@@ -18,19 +18,17 @@ class TrackedMessages:
 
     def __init__(self, cell: QueueCell, *, retained: int) -> None:
         self.tries = dict(cell.tries)
-        """Tries by offset, as they are to stand in the cell."""
+        """Tries by offset, for the cell."""
         self.messages: dict[int, MessageView] = {}
         """Messages in memory that are not running."""
         self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is MessageState.SUSPECT)
-        """Messages that were in flight in an owner that died, and not run again yet."""
+        """Suspects not run again yet."""
         self._retained = retained
         self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is MessageState.WAITING]
         """(when, offset); some entries are out of date."""
         heapq.heapify(self._due)
         self._overdue: dict[int, None] = {}
-        """Messages for which the owner is not woken any more."""
         self._leaving: dict[int, Tries] = {}
-        """Unchanging while they leave the cell (`spill`)."""
         self._has_out = any(tries.state is MessageState.OUT for tries in cell.tries.values())
 
     def __len__(self) -> int:
@@ -39,7 +37,7 @@ class TrackedMessages:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def missing(self, now_ms: int) -> list[int]:
-        """Suspects and due messages that are not in memory, and soon due ones as far as there is room."""
+        """Suspects and due messages not in memory, and soon due ones while there is room."""
         soon = [one for one in self._due if one[0] <= now_ms + _READ_AHEAD_MS and one[1] not in self.messages]
         due = [offset for due, offset in soon if due <= now_ms and self._is_waiting(due, offset)]
         wanted = {offset for offset in (*self.suspects, *self._overdue, *due) if offset not in self.messages}
@@ -59,11 +57,11 @@ class TrackedMessages:
 
     @property
     def count_waiting(self) -> int:
-        """The number of waiting messages in the cell, or a few more."""
+        """About the number of waiting messages in the cell."""
         return len(self._due) + len(self._overdue) + len(self._leaving)
 
     def count_due(self, until_ms: int) -> int:
-        """The number of waiting messages due until then, or a few more."""
+        """About the number of waiting messages due until then."""
         return len(self._overdue) + sum(due_ms <= until_ms for due_ms, _ in self._due)
 
     @property
@@ -94,7 +92,7 @@ class TrackedMessages:
     # --- What waits outside of the cell -----------------------------------------------------------------------------------------
 
     def spill(self, most: int) -> Mapping[int, Tries]:
-        """Let the messages due last leave, except ``most``. They are not run until `spilled` or `returned`."""
+        """Let the messages due last leave, except ``most``. None runs until `spilled` or `returned`."""
         waiting = sorted(one for one in set(self._due) if self._is_waiting(*one))
         self._due, leaving = waiting[:most], waiting[most:]
         found = {offset: self.tries.pop(offset) for _, offset in leaving}
@@ -108,7 +106,7 @@ class TrackedMessages:
             del self._leaving[offset]
 
     def returned(self, waiting: Mapping[int, Tries]) -> None:
-        """Let these messages wait in the cell, which they left or not."""
+        """Let these messages wait in the cell."""
         for offset, tries in waiting.items():
             self._leaving.pop(offset, None)
             if offset not in self.tries:
@@ -118,7 +116,7 @@ class TrackedMessages:
     # --- What becomes of them ---------------------------------------------------------------------------------------------------
 
     def of(self, message: MessageView) -> Tries:
-        """The history of a message in flight, also of one that is not tracked."""
+        """The history of a message in flight, tracked or not."""
         return self.tries.get(message.offset, Tries(MessageState.RUNNING))
 
     def set(self, offset: int, tries: Tries, step: Step) -> None:
@@ -158,7 +156,7 @@ class TrackedMessages:
                 self._overdue[offset] = None
 
     def take_wave(self, most: int, step: Step) -> list[MessageView]:
-        """Run the first suspects, no more together than any of them may be."""
+        """Run the first suspects, no more together than each allows."""
         chosen: list[int] = []
         company = most
         for offset in self.suspects:
@@ -175,7 +173,7 @@ class TrackedMessages:
         self.suspects = sorted([*self.suspects, *(message.offset for message in messages)])
 
     def take_suspects(self, which: Callable[[MessageView], bool]) -> list[MessageView]:
-        """Take suspects in memory out of their list; they stay tracked."""
+        """Take suspects in memory out of their list."""
         found = [self.messages[offset] for offset in self.suspects if offset in self.messages and which(self.messages[offset])]
         for message in found:
             del self.messages[message.offset]
@@ -195,7 +193,7 @@ class TrackedMessages:
         self.suspects = [offset for offset in self.suspects if offset >= earliest]
 
     def leave(self, offsets: Iterable[int], behind: int, step: Step) -> None:
-        """Give back messages that were not started; those before ``behind`` without an attempt."""
+        """Give back unstarted messages; those before ``behind`` without an attempt."""
         for offset in offsets:
             if offset in self.tries:
                 continue
@@ -205,7 +203,7 @@ class TrackedMessages:
                 self.set(offset, Tries(MessageState.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
-        """Leave messages in flight to the next owner, as suspects without a strike."""
+        """Leave messages in flight to the next owner, without a strike."""
         for offset, tries in list(self.tries.items()):
             if tries.state is MessageState.RUNNING:
                 self.set(offset, Tries(MessageState.SUSPECT, tries.attempts, tries.strikes, 0, company), step)

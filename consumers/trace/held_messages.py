@@ -1,4 +1,4 @@
-"""Messages that failed and wait for another try, or were in flight in a worker that died."""
+"""Messages that failed and wait, or were in flight in a worker that died."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HELD = {MessageState.WAITING: DeliveryState.WAITING, MessageState.SUSPECT: Deli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message that did not go through at once."""
+    """A failed message, or a suspect."""
 
     topic: str
     queue: int
@@ -27,17 +27,17 @@ class HeldMessage:
     """Whether the messages of its message group wait behind it."""
     attempts: int
     strikes: int
-    """The deliveries that failed and count."""
+    """The failed deliveries that count."""
     due: datetime | None
     """The earliest time of its next try."""
     message_id: str | None
-    """None, as are the fields below, when the message cannot be read any more."""
+    """None, as are the fields below, for an unreadable message."""
     message_group: str | None
     stored: datetime | None
 
 
 async def held_messages(reader: Reader, topic: str, queue: int, cell: QueueCell, *, most: int) -> list[HeldMessage]:
-    """The oldest ``most``, without those that the cell has no room for."""
+    """The oldest ``most`` in the cell."""
     chosen = sorted(_held(cell), key=lambda one: one[0])[:most]
     rows = await rows_at(reader, queue, [offset for offset, _, _ in chosen]) if chosen else {}
     return [_held_up(topic, queue, offset, tries, blocks, rows.get(offset, {})) for offset, tries, blocks in chosen]

@@ -35,19 +35,19 @@ class MessageGroupTrace:
     group: str
     queue: int
     owner: str
-    """The member that holds the queue, perhaps dead by now; empty: no member."""
+    """The member that holds the queue, perhaps dead; empty: none."""
     epoch: int
     stands_at: int | None
-    """The first offset that is not done, of those asked for and the one that holds the group up."""
+    """The first unfinished offset of those asked for and the one that holds the group up."""
     standing: GroupTrace | None
     """The state of that message."""
     fates: Mapping[int, DeliveryState]
-    """States by offset, of the messages that were asked for."""
+    """States by offset of the messages asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCell:
-    """The cell of a consumer group for one queue of a topic."""
+    """A consumer group's cell of one queue."""
 
     group: str
     record: GroupRecord

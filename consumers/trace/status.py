@@ -16,17 +16,17 @@ class DeliveryState(StrEnum):
     IN_FLIGHT = "in flight"
     """The message is in a handler of the queue's owner, or about to be."""
     RECEIVED = "received"
-    """Handed out by ``receive``: invisible to others until ``due``."""
+    """Handed out by ``receive``: invisible until ``due``."""
     WAITING = "waiting"
     """The message failed, and is run again when due."""
     SUSPECT = "suspect"
     """The message was in flight in a worker that died, and is run again in small company."""
     BEHIND = "behind"
-    """An earlier message of its message group, at offset ``behind``, holds the message up."""
+    """An earlier message of its message group, at ``behind``, holds it up."""
     PARKED = "parked"
-    """The message used up its attempts, and its message group stands still until an operator releases or skips it."""
+    """The message used up its attempts, and its message group stands still until an operator acts."""
     GIVEN_UP = "given up"
-    """The message becomes a dead letter, which is not known to be written yet."""
+    """The message becomes a dead letter, not known to be durable."""
     DEAD_LETTER = "dead letter"
     """The message lies in the group's dead-letter queue."""
     SETTLED = "settled"
@@ -34,7 +34,7 @@ class DeliveryState(StrEnum):
     LEFT_OUT = "left out"
     """The group's present filter leaves the message out."""
     PASSED_OVER = "passed over"
-    """The message lies before the offset at which the group began on the queue, or to which it was reset last."""
+    """The message lies before the group's beginning or last reset on the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class StoredStatus:
     strikes: int | None = None
     """The deliveries that failed and count; None: not kept."""
     due_ms: int | None = None
-    """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
+    """WAITING: when it is run again. RECEIVED: when it comes back."""
     behind: int | None = None
 
 

@@ -1,6 +1,4 @@
-"""The life of one message: found by its id, then looked up in the cells of every consumer group. No history is kept of messages
-that are done.
-"""
+"""The life of one message: found by its id, then looked up in the cells of every consumer group. Settled messages leave no history."""
 
 from __future__ import annotations
 
@@ -57,16 +55,16 @@ class GroupTrace:
     group: str
     fate: DeliveryState
     owner: str
-    """The member that holds the queue, perhaps dead by now; empty: no member."""
+    """The member that holds the queue, perhaps dead; empty: none."""
     epoch: int
     floor: int
-    """All messages of the queue below this offset are settled, or wait by themselves."""
+    """All messages below this offset are settled or listed."""
     attempts: int | None = None
-    """Deliveries so far, the one under way included; None: not kept, as for all settled messages."""
+    """Deliveries so far, the present one included; None: not kept, as for settled messages."""
     strikes: int | None = None
-    """The deliveries that failed and count; None: not kept."""
+    """The failed deliveries that count; None: not kept."""
     due: datetime | None = None
-    """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
+    """WAITING: when it is run again. RECEIVED: when it comes back."""
     behind: int | None = None
     """BEHIND: the offset that its message group stands at."""
     dead_letter: int | None = None
@@ -75,24 +73,24 @@ class GroupTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTrace:
-    """A message and a member of a broadcasting group."""
+    """A message and a broadcasting group's member."""
 
     group: str
     member: str
     next_offset: int
-    """The member's saved next offset in the message's queue."""
+    """The saved next offset in the message's queue."""
     delivered: bool
-    """Whether the message lies before that: handed to the listener, left out by the filter, or before the member's beginning."""
+    """Whether the message lies before that: handed out, filtered, or before the beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterTrace:
-    """A dead letter's own record, and whether it went back."""
+    """A dead letter's record, and whether it went back."""
 
     group: str
     origin: Origin
     redrive: str
-    """``no``; ``on its way``: it was given its place among those that go back; ``sent``."""
+    """``no``; ``on its way``: it has its place among redriven letters; ``sent``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +99,9 @@ class StoredTrace:
 
     message: MessageView
     entry: int | None
-    """The entry of the log. None: the log is trimmed there, so that only the table has the message."""
+    """The entry of the log. None: the log is trimmed there."""
     published: PublishedRow | None
-    """Its place in the topic's Delta table; None: not yet there."""
+    """Its place in the topic's Delta table; None: not yet published."""
     groups: tuple[GroupTrace, ...] = ()
     """All groups that have begun on the topic, by name."""
     members: tuple[MemberTrace, ...] = ()
@@ -115,7 +113,7 @@ class StoredTrace:
     transaction: TransactionTrace | None = None
     """The transaction in which it was sent here."""
     redriven_from: int | None = None
-    """The offset of the dead letter from which it was sent back into this topic."""
+    """The offset of the dead letter that was redriven as this message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +122,15 @@ class Trace:
 
     message_id: str
     places: tuple[StoredTrace, ...]
-    """The places by store time: its topic, dead-letter queues, its topic again."""
+    """The places by store time."""
     transaction: TransactionTrace | None = None
-    """The transaction in which it was sent, while it is visible to nobody."""
+    """Its transaction, while it is invisible."""
     gathered: DelayTrace | None = None
-    """Set when it has waited for so long that its row has left the timer log."""
+    """Set when its row has left the timer log for a run."""
     topics: tuple[str, ...]
-    """The topics that were looked through."""
+    """The searched topics."""
     unread: tuple[str, ...] = ()
-    """The parts that could not be read, and why. There may be more of the message there."""
+    """The unreadable parts, which may have more of the message, and why."""
 
 
 async def trace(
@@ -143,12 +141,10 @@ async def trace(
     topic: str | None = None,
     progress: Callable[[int, int], None] = lambda done, topics: None,
 ) -> Trace:
-    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics, four at a
-    time.
+    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics, four at a time.
 
-    In a table, only those parts are read whose Bloom filters admit the id; in a log, only what is not published yet. Last come half
-    messages of transactions, and messages that wait for their delivery time. ``progress`` is given the number of topics that are
-    done and of all topics. Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`.
+    Bloom filters and the unpublished log keep the reads few. Last come half messages and waiting messages. ``progress`` is given the numbers of
+    finished and of all topics. Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`.
     """
     if not is_unicode(message_id) or not message_id:
         raise InvalidArgument("a message id is a text", operation="trace", observed=repr(message_id))
@@ -172,7 +168,7 @@ class _Tracing:
         self._records: dict[str, GroupRecord] = {}
         self._seen_in: set[str] = set()
         self._gone: set[str] = set()
-        """Names of deleted topics, or of no topic yet."""
+        """Names of deleted topics."""
 
     async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
         self._records = await self._groups.all()
@@ -206,7 +202,7 @@ class _Tracing:
         await self._transactions.close()
 
     async def _readable(self, work: Awaitable[T]) -> T | None:
-        """The result. None where it cannot be read, which is noted."""
+        """The result; None where unreadable, which is noted."""
         try:
             return await work
         except (DataDamaged, NewerFormatError, HalfMessagesMissing) as error:
@@ -233,7 +229,7 @@ class _Tracing:
         return [(topic, one) for one in await Reader(topic).lookup(message_id=self._id)]
 
     async def _gathered(self, names: Collection[str]) -> DelayTrace | None:
-        """The delay of a message that waits for longer than its timer log keeps it. All runs are read."""
+        """The delay of a message that has left the timer log, from all runs."""
         for name in filter(is_timer_log, names):
             topic = topic_of(name)
             rows = await self._readable(waiting(self._lake, timer_cells(self._lake), topic, message_id=self._id))

@@ -75,6 +75,7 @@ class SealingKeys:
         return key_id(self.keys[0])
 
     def seal(self, secret: str, *, name: str, id: str, nonce: bytes, since_ms: int) -> SealedSecret:
+        """``nonce`` must be random. Raises `InvalidArgument` or `LimitExceeded` for an invalid secret."""
         check_secret(secret)
         sealed = _aead(self.keys[0]).encrypt(nonce, secret.encode(), _bound_to(name, id))
         return SealedSecret(base64.b64encode(nonce + sealed).decode(), self.current, since_ms)
@@ -102,6 +103,7 @@ class SealingKeys:
 
 
 def new_key(random_bytes: bytes) -> str:
+    """A new key file's content, from `KEY_BYTES` random bytes."""
     return base64.b64encode(random_bytes).decode() + "\n"
 
 

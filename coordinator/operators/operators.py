@@ -379,12 +379,13 @@ def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) ->
 
 
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
+    """The cell of a queue with all orders carried out. Raises `DataDamaged`."""
     found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
     return caught_up(found, record, topic, queue, letters_max=math.inf)
 
 
 async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:
-    """The present cell of a queue; None before the first take."""
+    """The present cell of a queue; None before the first take. Raises `DataDamaged`."""
     key = queue_key(group, topic, queue)
     stored = await cells.read(key)
     return None if stored is None else decode_cell(stored.data, where=key)

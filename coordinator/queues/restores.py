@@ -58,7 +58,7 @@ def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
 
 
 async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | None:
-    """The evidence that the log is another, or shorter."""
+    """The evidence that the log is another, or shorter. Raises what reading the log raises."""
     if agrees(topic, queue, cell):
         return None
     tail, last = topic.tail, cell.seen

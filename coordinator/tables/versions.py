@@ -8,6 +8,7 @@ from ...log.runtime.runtime import Runtime
 from .protocol import CellVersion
 
 _FIRST_BITS = 62
+"""Leaves room to count below 2**63."""
 
 
 def first_number(runtime: Runtime) -> int:

@@ -29,7 +29,7 @@ async def play(
     *,
     on_step: OnStep = _unwatched,
 ) -> None:
-    """Deliver due messages of a topic of type DELAY until ``stop`` is set, then finish the step under way.
+    """Deliver due messages of a topic of type DELAY until ``stop`` is set, then finish the step under way. ``on_step`` is awaited after every step.
 
     Raises `TopicNotFound`, `TopicDeleted`, and `DataDamaged` for an unreadable waiting message. Raises the store's errors if they repeat; then call
     again.

@@ -285,6 +285,7 @@ def check_same(row: TransactionRow, checked: Sequence[Destination]) -> None:
 
 
 async def side_by_side(links: Sequence[TransactionLinker]) -> list[LinkResult]:
+    """The links' outcomes, once all have ended. Raises the first error."""
     done = await asyncio.gather(*(link.run() for link in links), return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):

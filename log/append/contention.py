@@ -58,8 +58,8 @@ class NextStep(Enum):
 def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> NextStep:
     """The next step of an appender with pending appends.
 
-    ``leading``: the log's last entry is ours. ``served``: a process combines. ``looked``: the view is fresh. ``passed_over``: entries since our
-    oldest hand-over that did not bring it.
+    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: a process combines. ``looked``: the view is fresh.
+    ``passed_over``: entries since our oldest hand-over that did not bring it.
     """
     if leading or not contended:
         return NextStep.APPEND

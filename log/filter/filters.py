@@ -65,7 +65,7 @@ def parse_filter(text: str | None) -> Filter:
 
 
 def parse_stated(text: str | None) -> Filter:
-    """`parse_filter`, which also refuses tags that look like a condition (``price>10``) with `InvalidArgument`."""
+    """Raises `InvalidArgument` also for tags that look like a condition: ``price>10``."""
     if not _is_sql(text):
         check_stated(text)
     return parse_filter(text)

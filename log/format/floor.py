@@ -20,6 +20,7 @@ class _FloorForm(StoredForm, frozen=True):
 
 
 def encode_floor(number: int, *, write_id: str) -> bytes:
+    """``write_id`` makes each write different."""
     return json.dumps({"format": FORMAT_BASIC, "floor": number, "write_id": write_id, "digest": _digest(number, write_id)}).encode()
 
 

@@ -24,6 +24,7 @@ def decoded(data: bytes | str, form: type[T]) -> T:
 
 
 def converted(value: object, form: type[T], *, str_keys: bool = False) -> T:
+    """A value as one of a form. Raises `msgspec.MsgspecError` and `RecursionError`. ``str_keys``: keys of mappings are texts, as in JSON."""
     _decoder(form)  # type: ignore[arg-type]
     return msgspec.convert(value, form, str_keys=str_keys)
 

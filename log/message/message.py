@@ -56,7 +56,7 @@ class Message(NamedTuple):
     value: object = None
     """The row, in a topic with a schema."""
     message_id: str | None = None
-    """A given id of visible ASCII characters; else Penstock gives a unique one."""
+    """An id of visible ASCII characters, if needed before ``send``; else Penstock gives a unique one."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -337,7 +337,7 @@ def from_ms(time_ms: int) -> datetime:
 
 
 def check_message(message: Message, topic_type: MessageType, limits: TopicLimits, *, derives_group: bool = False) -> None:
-    """``derives_group``: a field gives a FIFO topic's groups."""
+    """Raise unless ``message`` may be sent to the topic. ``derives_group``: a field gives a FIFO topic's groups."""
     if not isinstance(message, Message):
         raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
     if message.message_type is not topic_type and not (

@@ -73,7 +73,7 @@ class ProducerOptions:
     invalid: Literal["refuse", "topic"] = "refuse"
     """Rows that do not fit the topic's schema fail their whole batch, or go to the topic ``NAME-invalid`` with the reason."""
     on_batch: Callable[[BatchOutcome], None] | None = None
-    """Called on the event loop with each batch that is durable or failed; quick, without errors."""
+    """Called on the event loop with each batch that is durable or failed. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
         set_durations(self, "linger", "linger_max", most=LINGER_MAX, operation="producer")

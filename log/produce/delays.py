@@ -31,6 +31,7 @@ _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 
 
 def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
+    """The time when a message is due. Raises `InvalidArgument` or `LimitExceeded`."""
     at: object = message.delivery_timestamp
     delay: object = message.delay
     if at is not None and delay is not None:

@@ -120,6 +120,7 @@ class GatheredRows:
         raise IndexError(at)
 
     def cut(self, count: int) -> None:
+        """Forget all rows but the first ``count``; the others are in the last block."""
         block = self._blocks[-1]
         block.count = count - sum(one.count for one in self._blocks[:-1])
         del block.values[block.count * self._width :]

@@ -224,7 +224,7 @@ class BatchReceipt(_Awaitable):
         return "of a batch"
 
     def result(self, timeout: Duration | None = None) -> SendBatchResult:
-        """The places of the rows, as `Receipt.result` has one."""
+        """The places of the rows, as by `Receipt.result`."""
         return self._places(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendBatchResult]:

@@ -54,6 +54,7 @@ class MessageSearch:
         self._looked: dict[int, tuple[int, int]] = {}
 
     async def run(self, offsets: Ranges) -> SearchResult:
+        """Search all queues' files by the time of their messages. Raises `ViewLost`."""
         table = {queue: (start, min(end, max(start, self._snapshot.end(queue)))) for queue, (start, end) in sorted(offsets.items())}
         log = {queue: (table[queue][1], end) for queue, (_, end) in sorted(offsets.items())}
         in_log = await self._in_log(log)

@@ -182,6 +182,7 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
 
 
 def check_merged(data: bytes, source: RowHash, *, expected_rows: int, where: str) -> None:
+    """Raise `DataDamaged` unless a merged file has exactly its sources' rows."""
     merged = RowHash()
     for group in range(pq.read_metadata(pa.BufferReader(data)).num_row_groups):
         merged.update(

@@ -117,6 +117,7 @@ class Trimmer:
 
 
 async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> LogFloor:
+    """The floor with its version and age. Raises `DataDamaged`."""
     try:
         stored = await store.get(paths.floor)
         return LogFloor(decode_floor(stored.data, where=paths.floor), stored.version, stored.last_modified_ms)

@@ -115,6 +115,7 @@ class Tail:
             return
 
     async def wait_past(self, entry: int) -> None:
+        """Raises the error that made reading the log impossible."""
         self._waiters += 1
         try:
             while self.state.entry <= entry:

@@ -41,10 +41,7 @@ class PushConsumer(ConsumerFace[AsyncPushConsumer]):
     """
 
     def drain(self) -> None:
-        """Begin to close without waiting for the end: messages that were not started go back.
-
-        Handlers of messages already on their way may still begin.
-        """
+        """Begin to close without waiting for the end: messages that were not started go back."""
         self._portal.run(self._core.drain)
 
     def statistics(self) -> ConsumerStatistics:
@@ -55,15 +52,14 @@ class PushConsumer(ConsumerFace[AsyncPushConsumer]):
 class PullConsumer(ConsumerFace[AsyncPullConsumer]):
     """A member of a consumer group that asks for messages itself. ``lake.pull_consumer`` makes it.
 
-    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out.
-    Messages that were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller
-    goes back with `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use it in a
-    ``with`` block, or close it: that gives its queues back, and commits nothing.
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that were not
+    committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with `seek`. Queues are shared
+    evenly among the members (subscribe), or given (assign). Use it in a ``with`` block, or close it, which commits nothing.
     """
 
     @property
     def assignment(self) -> list[tuple[str, int]]:
-        """The (topic, queue) that it reads now. They may come and go with the group's other members."""
+        """The (topic, queue) that it reads now."""
         return self._core.assignment
 
     def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)) -> list[MessageView]:
@@ -81,17 +77,16 @@ class PullConsumer(ConsumerFace[AsyncPullConsumer]):
         return self._portal.run(lambda: self._core.poll_arrow(max_messages, timeout=timeout))
 
     def position(self, topic: str, queue: int) -> int:
-        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue that is not this consumer's now."""
+        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue of others."""
         return self._core.position(topic, queue)
 
     def committed(self, topic: str, queue: int) -> int:
-        """The offset up to which the group has settled a queue of this consumer. Raises as `position` does."""
+        """The offset up to which the group has settled a queue. Raises as `position`."""
         return self._core.committed(topic, queue)
 
     def seek(self, topic: str, queue: int, to: Position) -> int:
-        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``. Returns the offset. Commits nothing.
-
-        Raises `InvalidArgument` for a queue that is not this consumer's now, `OffsetOutOfRange` for an offset that is not kept.
+        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``. Returns the offset. Commits nothing. Raises `InvalidArgument` for a queue
+        of others, `OffsetOutOfRange` for an offset that is not kept.
         """
         return self._portal.run(lambda: self._core.seek(topic, queue, to))
 
@@ -129,14 +124,14 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
     ) -> list[MessageView]:
         """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for ``await_duration``.
 
-        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable before
-        this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` is the number of the delivery.
+        They are invisible to all others for ``invisible_duration`` (10 s to 12 h) from the hand-out, which is durable before this returns. Both
+        durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` is the number of the delivery.
 
         Several receives may wait at once. A cancelled receive gives back its messages, unless it has an attempt id: they stay out to that.
 
-        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages are out
-        to it, the receive gives just these again, with the same handles, delivery attempts and times, however many they are. It holds for messages
-        that this consumer gave, those of queues that it owns, and those that `deliveries` found. ``holder`` names the recipient, for `deliveries`.
+        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. While messages are out to it,
+        the receive gives just these again, with the same handles, delivery attempts and times, however many: those that this consumer gave, those of
+        queues that it owns, and those that `deliveries` found. ``holder`` names the recipient, for `deliveries`.
 
         Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the consumer. With
         an attempt id raises a retry error when the table or the store does not answer.
@@ -148,16 +143,15 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
     def deliveries(self, *holders: str) -> list[OutstandingDelivery]:
         """All messages of the consumer's topics that are out to these holders, over all queues and whichever process owns them.
 
-        For gateways: another one goes on for a holder by these handles, and repeats a receive by its attempt id. Reads every queue's cell once, for
-        all holders. Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not answer.
+        For gateways that go on for a holder. Reads every queue's cell once. Raises `InvalidArgument`, `ClosedError`, and a retry error when the table
+        or the store does not answer.
         """
         return self._portal.run(lambda: self._core.deliveries(*holders))
 
     def ack(self, *receipts: MessageView | str) -> None:
         """Settle messages, given as such or by their receipt handles. Returns once that is durable.
 
-        Any process may acknowledge, whichever received and whichever owns the queue. Messages acknowledged at the same time are written together. The
-        first of several refusals is raised, and the other messages are settled.
+        Any process may acknowledge. The first of several refusals is raised, and the other messages are settled.
 
         Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead` of an
         earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for a bad receipt
@@ -190,11 +184,11 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration, holder=holder, lets_go=lets_go))
 
     def dead_letter(self, receipt: MessageView | str) -> None:
-        """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.
+        """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable. Any process may
+        do so.
 
-        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy ``park`` an
-        ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from the same receive stay
-        out, unless the group is parked.
+        The queue's owner writes the dead letter, at once or within some ten seconds. With the dead-letter policy ``park`` an ORDERLY group's message
+        group is parked instead. Other messages of its message group from the same receive stay out, unless the group is parked.
 
         Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises `DeadLettersWait`
         when 1,000 dead letters of the queue wait to be written: the message is out as before.
@@ -212,9 +206,8 @@ class BroadcastConsumer(ConsumerFace[AsyncBroadcastConsumer]):
     Use it in a ``with`` block, or close it: that lets running handlers end, and saves its progress.
 
     Messages of one queue come one after the other, different queues side by side. A listener that fails, raises or runs longer than
-    ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the
-    messages of the last second come again, as do messages whose handlers outlast the close. A later consumer of the same name
-    fences this one, which ends with `FencedError`.
+    ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the messages of the last
+    second come again, as do messages whose handlers outlast the close. A later consumer of the name ends this one with `FencedError`.
     """
 
     @property

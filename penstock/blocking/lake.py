@@ -454,7 +454,7 @@ class Lake(LakeFace[AsyncLake]):
 
         Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL relaxed,
         fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Producers with an earlier version go on.
-        Raises `InvalidArgument`, naming the field, for any other change, and for a topic without a schema.
+        Raises `InvalidArgument`, naming the field, for any other change, and for a topic without a schema. ``dry_run`` changes nothing.
         """
         return self._portal.run(lambda: self._core.evolve_topic(name, schema, rename=rename, retire=retire, dry_run=dry_run))
 

@@ -154,6 +154,7 @@ class DeltaLog:
         raise StoreUnavailable("the commit's outcome is unknown", operation="commit", object=key, hint="the next try finds out")
 
     def check_life(self, started_s: float) -> None:
+        """Raise `RetryError` a day after the work began."""
         if not self.is_in_time(started_s):
             raise RetryError("a commit that took over a day was given up", operation="commit", object=self.root)
 

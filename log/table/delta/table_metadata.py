@@ -87,7 +87,7 @@ def check_protocol(found: Protocol, *, where: str) -> None:
 
 
 def joined(found: Protocol, wanted: Protocol) -> Protocol:
-    """A protocol that requires all of both."""
+    """A protocol that requires all of both: ``found`` itself where that is enough."""
     if _needed(wanted) <= _needed(found) and wanted.min_reader_version <= found.min_reader_version:
         return found
     return with_features(*(_needed(found) | _needed(wanted)))
