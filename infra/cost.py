@@ -1,4 +1,4 @@
-"""Estimates of the requests, the storage and the money that a workload takes, from formulas of a steady state.
+"""Estimates a workload's requests, storage and money, by formulas of a steady state.
 
 The constants were fitted to counted requests of the real code in virtual time, with the latencies of S3 Standard (`tests/infra/test_cost.py`).
 Opening, closing, take-overs, retries and backlogs come on top.
@@ -65,16 +65,16 @@ _TABLE_WRITE_S = 0.005
 _COALESCED = 2.6
 """The time for which changes gather in a cell, in writes of it."""
 _GUESSED_ENTRIES = 16
-"""The number of entries from which a process that fell behind lists them; it guesses at fewer."""
+"""The entries from which a process that fell behind lists them."""
 _GUESSED_IN_VAIN = 0.7
-"""The vain requests for an entry, for each one found, where intervals are all chance."""
+"""The vain requests for each entry found, at random intervals."""
 _PUBLISH_S = 0.25
 _UPKEEP_S = MaintenanceOptions().upkeep_interval.total_seconds()
 _CLOCKS_A_ROUND = 5.0
 _TABLE_READS_A_FILE = 1.4
 _DELTA_READS_A_COMMIT = 1.6
 _LOG_KEPT_S = 5400.0
-"""The time that an entry is kept after it was published: an hour for its floor, and the rounds that raise it."""
+"""The time that a published entry is kept: an hour for its floor, and the raising rounds."""
 _LISTING_WRITES = 4
 """A manifest, a list of manifests, a version and the hint."""
 _LISTING_BYTES = 13_400
@@ -285,7 +285,7 @@ def _chance(workload: Workload) -> float:
 
 
 def _staged(workload: Workload) -> float:
-    """The objects beside each entry that hold its rows. Small entries, and those of a lone producer, hold them themselves."""
+    """The objects beside each entry with its rows; small entries, and a lone producer's, have none."""
     entries = entries_per_s(workload)
     if not entries or workload.producers == 1:
         return 0.0

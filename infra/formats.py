@@ -41,7 +41,7 @@ class FileFormat(StrEnum):
 
 
 DEBEZIUM_LABELS = MessageLabels(message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"})
-"""The default labels of Debezium events. A row is a message group: its changes stay in order."""
+"""The default labels of Debezium events: a row is a message group."""
 _NO_ROW = "tm"
 """Operations without a row: a truncate belongs to its table, a message to its prefix."""
 
@@ -138,7 +138,7 @@ def _debezium_record(row: _Row, number: int, labels: MessageLabels) -> InputReco
 
 
 def _check_stays(record: InputRecord, before: dict[str, Any], labels: MessageLabels) -> None:
-    """Raise `InvalidArgument` for an update that leaves its message group: the queue of the former group would keep the row."""
+    """Raise `InvalidArgument` for an update that leaves its message group, whose queue would keep the row."""
     if (former := labels.group(before)) != record.message_group:
         raise InvalidArgument(
             "the update moves its row to another message group, where nothing keeps it behind the row's earlier events",

@@ -48,7 +48,7 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: group billing, orders queue 3: …``, and a traceback below.
 
-    Only a record's first line is not indented: no text can look like another record, or steer a terminal.
+    Only a record's first line is not indented.
     """
 
     def format(self, record: logging.LogRecord) -> str:

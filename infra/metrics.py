@@ -37,14 +37,14 @@ def catalogue() -> tuple[Metric, ...]:
 
 
 class _Failures:
-    """The sources that fail: each is logged once, until a look meets none that fails."""
+    """The failing sources, each logged once until a scrape without errors."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
 
     @contextmanager
     def noted(self) -> Iterator[Callable[[Exception], None]]:
-        """One look at all sources; the function takes the errors of those that fail."""
+        """One scrape; the function takes the errors of failing sources."""
         found: set[str] = set()
 
         def note(error: Exception) -> None:
@@ -89,7 +89,7 @@ class PrometheusCollector:
 
 
 def _family(metric: Metric) -> Family:
-    """A metric without series. prometheus-client knows a counter by the name without its ending."""
+    """A metric without series, named without the ending of counters."""
     from prometheus_client.metrics_core import Metric as Family
 
     return Family(metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name, metric.help, str(metric.kind))

@@ -3,9 +3,8 @@
     producer.send(tracing.with_context(penstock.Message(b"paid", message_group="user-7")))
     lake.push_consumer("orders", group="billing", listener=tracing.traced(listen))
 
-The context travels as the properties ``traceparent`` and ``tracestate``, as W3C writes them. So any reader can use it, and it outlives
-retries, dead letters and redrive. Both calls change nothing where OpenTelemetry is not installed (``penstock[opentelemetry]``) or not set
-up.
+The context travels as the properties ``traceparent`` and ``tracestate``, as W3C writes them. So it outlives retries, dead letters and redrive. Both
+calls change nothing without OpenTelemetry (``penstock[opentelemetry]``) installed and set up.
 """
 
 from __future__ import annotations
@@ -65,9 +64,8 @@ def with_context(message: Message) -> Message:
 def traced(listener: L, *, group: str | None = None, tracer: Tracer | None = None) -> L:
     """A listener that runs inside a span ``process <topic>`` of kind CONSUMER.
 
-    A single message's context is the span's parent; those of a batch are links, as they may belong to many traces. The span fails when the listener
-    raises, or returns a result that a consumer takes for a failure. An asyncio listener stays one. ``tracer`` is
-    ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
+    A single message's context is the span's parent; a batch's are links. The span fails when the listener raises or returns a failure. An asyncio
+    listener stays one. ``tracer`` is ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
     """
     try:
         from opentelemetry import trace

@@ -1,8 +1,7 @@
 """A driver that starts quickly: the JVM's first compiler alone, and an archive of the classes that each session loads.
 
-Most of a short job's processor time goes to loading some 20,000 classes, and to compiling code that runs for seconds. A small
-training job makes a class-data archive (JEP 350) for each combination of Java, PySpark and JARs. The JVM refuses one that does not
-fit, and starts without it.
+Most of a short job's processor time goes to loading some 20,000 classes and to compiling. A training job makes a class-data archive (JEP 350) for
+each combination of Java, PySpark and JARs; the JVM ignores one that does not fit.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from . import jars
 from .java import Java, find_java
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
-"""A JVM that works for minutes does not need the second compiler.
+"""The options of a JVM that works for minutes.
 
-The first compiler alone gets 48 MB for code by default, which some five batches of a sync fill; 240 MB are the default for both.
-The metaspace's size saves full collections while classes are loaded.
+The first compiler alone gets 48 MB for code by default, which some five batches of a sync fill. The metaspace's size saves full collections while
+classes are loaded.
 """
 
 _KEPT = 3
-"""The archives of other installations that stay in the cache, some 200 MB each."""
+"""The other installations' archives that stay in the cache, some 200 MB each."""
 _TIMEOUT_S = 600
 
 
@@ -56,8 +55,7 @@ def archive_file(java: Java, delta_jars: Sequence[Path]) -> Path:
 def make_archive() -> Path:
     """Make the archive for this installation unless it is there; some 40 s of the processor.
 
-    Processes may do this side by side: the file appears whole or not at all. Raises `MissingDependency` without Java, PySpark or
-    the JARs, and when the training job fails.
+    The file appears whole or not at all. Raises `MissingDependency` without Java, PySpark or the JARs, and when the training job fails.
     """
     delta_jars = jars.ensure()
     archive = archive_file(find_java(), delta_jars)
@@ -91,7 +89,7 @@ def make_archive() -> Path:
 
 
 def _remove_oldest(newest: Path) -> None:
-    """An archive that a running JVM has mapped stays readable for it."""
+    """An archive mapped by a running JVM stays readable."""
     others = [path for path in newest.parent.glob("*.jsa") if path != newest]
     for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
         path.unlink(missing_ok=True)

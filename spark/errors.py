@@ -1,4 +1,4 @@
-"""Errors on their way through Spark, which hands on a traceback's text: ours reach the user in a line."""
+"""Errors on their way through Spark, which hands on a traceback's text."""
 
 from __future__ import annotations
 

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 def table(spark: SparkSession, lake: LakeLike, topic: str) -> DataFrame:
     """The published rows of a topic, by its Delta table, with one column for each field of its schema.
 
-    The columns of messages come first, without ``body``. A tombstone is a row whose fields are all NULL. The table of a topic
-    without a schema is given as it is.
+    The columns of messages come first, without ``body``. A tombstone is a row whose fields are all NULL. The table of a topic without a schema is
+    given as it is.
 
-    Spark reads only the columns that a query names. ``lake`` is a URL, a folder or a `penstock.Lake`; the session needs Delta
-    (`session`). Raises `TopicNotFound`.
+    ``lake`` is a URL, a folder or a `penstock.Lake`; the session needs Delta (`session`). Raises `TopicNotFound`.
     """
     place = LakePlace.of(lake, read_only=True)
     opened = lakes.open(place)

@@ -1,7 +1,7 @@
 """The JARs for Delta and S3 by version of Spark, pinned one by one and kept in Penstock's own cache.
 
-With Spark's packages every session asks Ivy, prints its report, pulls in 87 MB that are never loaded, and trips over half-filled
-Maven folders. So the lists (``jars_*.xml``) are resolved once. A warm cache needs no network.
+Spark's own packages ask Ivy in every session, and pull in 87 MB that are never loaded. So the lists (``jars_*.xml``) are resolved once. A warm cache
+needs no network.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def missing(*, s3: bool = False) -> list[Jar]:
 def ensure(*, s3: bool = False) -> list[Path]:
     """The files of `listed`, fetched from Maven Central when they are not whole in the cache.
 
-    Processes may do this side by side: a file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a
-    network when one is needed.
+    A file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a network when one is needed.
     """
     for path in _lists(s3):
         if not all(map(_is_there, _read_list(path))):
@@ -75,7 +74,7 @@ def _read_list(path: Path) -> list[Jar]:
 
 
 def _is_there(jar: Jar) -> bool:
-    """Whether a JAR is there and whole: the directory of a ZIP file is at its end."""
+    """Whether a JAR is there and whole."""
     return zipfile.is_zipfile(_jar_folder() / jar.file_name)
 
 

@@ -39,9 +39,8 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java that fits the installed Spark: ``JAVA_HOME``, then ``PATH``, then the usual folders.
-
-    Raises `MissingDependency`, naming those that do not fit.
+    """The first Java that fits the installed Spark: ``JAVA_HOME``, then ``PATH``, then the usual folders. Raises `MissingDependency`, naming those
+    that do not fit.
     """
     return choose_java(candidate_homes(os.environ if environment is None else environment), major_version, versions.installed())
 

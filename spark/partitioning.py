@@ -14,10 +14,7 @@ _MASK = 0xFFFFFFFF
 
 
 def in_partitions(df: DataFrame, partitions: int, number: Column) -> DataFrame:
-    """``df`` with each row in the partition of ``number``, an int below ``partitions``.
-
-    Spark 4.1 has `repartitionById`. On an older one each number is replaced by an int whose hash names the partition.
-    """
+    """``df`` with each row in the partition of ``number``, an int below ``partitions``."""
     if has(REPARTITION_BY_ID):
         return df.repartitionById(partitions, number)
     return hash_partitioned(df, partitions, number)

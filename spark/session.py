@@ -43,18 +43,18 @@ def session(
 ) -> SparkSession:
     """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``; or the running session.
 
-    ``quick_start`` halves the processor time until the first results, for jobs of some minutes: the JVM compiles with its first
-    compiler alone, and loads classes from the archive of ``python -m penstock.spark.prefetch``. Turn it off for long computing
-    under a ``local`` master, as the second compiler makes hot code up to three times as fast.
+    ``quick_start`` halves the processor time until the first results, for jobs of some minutes: the JVM has its first compiler alone, and the class
+    archive of ``python -m penstock.spark.prefetch``. Turn it off for long computing under a ``local`` master: the second compiler makes hot code up
+    to three times as fast.
 
-    ``source`` makes ``format("penstock")`` known, for which Spark starts a Python process: 2 s of the processor. Without it, Spark
-    finds no editable install. `sync` does not need it.
+    ``source`` makes ``format("penstock")`` known, for which Spark starts a Python process: 2 s of the processor. Without it, Spark finds no editable
+    install. `sync` does not need it.
 
-    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process. ``conf`` overrides Penstock's settings. The first
-    session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
+    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process. ``conf`` overrides Penstock's settings. The first session on a machine
+    fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
 
-    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the
-    JARs are not to be had.
+    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the JARs are not to
+    be had.
     """
     check_versions()
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from importlib import metadata
 from ..log.errors import MissingDependency
 
 DELTA = "4.4.0"
-"""The version of delta-spark: its Python files and its JAR must be of one version."""
+"""The version of delta-spark's Python files and JAR."""
 
 _PACKAGES = ("pyspark", "delta-spark")
 
@@ -61,7 +61,6 @@ class Feature:
     """A part of Spark that older versions lack."""
 
     what: str
-    """Our feature that needs it, for people."""
     since: str
     instead: str
     """The way without it."""

@@ -21,7 +21,7 @@ from ..console.values import DurationParam
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command's module, loaded only when it is used, and its line in the list."""
+    """A command's module, loaded when used, and its line in the list."""
 
     module: str
     help: str

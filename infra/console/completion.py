@@ -1,6 +1,6 @@
 """Names of the lake for the shell's TAB: topics, consumer groups, message ids.
 
-A shell's line has no room for an error. So names that take longer than `PATIENCE_S` or fail are left out; the command itself reports the reason.
+Names that take longer than `PATIENCE_S` or fail are left out; the command itself reports the reason.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def message_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> Name
 
 
 def rejoin_words(words: Sequence[str], cursor: int) -> tuple[list[str], int]:
-    """The words of a line as written, and the number of the word at the cursor: bash splits words at ``:`` and ``=`` too."""
+    """The words of a line as written (bash splits them at ``:`` and ``=`` too), and the number of the word at the cursor."""
     joined: list[str] = []
     glue = False
     at = cursor

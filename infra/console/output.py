@@ -48,7 +48,7 @@ def write_text(text: str) -> None:
 
 
 def program() -> str:
-    """This program for a shell: its name, or the path of this call if that is not on the PATH."""
+    """This program for a shell: its name, or its path if that is not on the PATH."""
     called = sys.argv[0]
     if os.path.basename(called) != "penstock":  # it was called as a module, or by a test
         return "penstock"
@@ -191,7 +191,7 @@ def printable(text: str) -> str:
 
 
 def time_text(time: datetime) -> str:
-    """A time in milliseconds and UTC, with its zone: pasted into a command it means the same."""
+    """A time in milliseconds and UTC, with its zone."""
     time = time.astimezone(UTC)
     return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 class ParentInput:
     """The lines, one after another. The end of standard input ends this process: its parent is gone.
 
-    `sys.stdin` is not read: its buffer takes more lines, and a daemon thread would still hold its lock while the interpreter ends.
+    `sys.stdin` is not read: a daemon thread would hold its lock at the interpreter's end.
     """
 
     def __init__(self) -> None:

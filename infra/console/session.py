@@ -89,8 +89,8 @@ class Signals:
                 signal.signal(number, handler)
 
     def _nudge(self, heard: int) -> None:
-        """Wake the main thread out of a blocking call until it has run the handler. It may sleep on: the kernel may give the signal to another
-        thread, and a read of half a line reads on. The pauses grow: a wait that a nudge begins anew must come to its end, or no handler runs.
+        """Wake the main thread out of a blocking call until it has run the handler. The pauses grow, so that a wait that a nudge begins anew comes to
+        its end.
         """
         main = threading.main_thread().ident
         assert main is not None, "it runs"
@@ -160,7 +160,7 @@ class CommandSession:
 
     @property
     def lake_shown(self) -> str:
-        """The lake for people: a folder by its whole path, as a relative one depends on the working directory."""
+        """The lake for people, a folder by its whole path."""
         url = self.lake_url
         return url if "://" in url else os.path.abspath(os.path.expanduser(url))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     class ParamType(click.ParamType):
-        """Click's, which says what it gives: so do those of older versions, for a type checker only."""
+        """Click's, with the type of its values, for type checkers."""
 
         def __class_getitem__(cls, kind: object) -> type[click.ParamType]:
             return cls
@@ -77,7 +77,7 @@ class SizeParam(ParamType[int]):
 
 
 _LOOKS_LIKE_MS = 10**12
-"""Numbers from here on are milliseconds since 1970 rather than offsets, as no queue is that long."""
+"""Numbers from here on are milliseconds since 1970, not offsets."""
 
 
 class PositionParam(ParamType["int | datetime | str"]):

@@ -1,6 +1,6 @@
-"""The objects of a lake that each kind of process reads, writes and deletes: the one source of all policies. Pure.
+"""The objects of a lake that each kind of process reads, writes and deletes, for all policies. Pure.
 
-Keys are relative to the lake, and ``*`` stands for any text, as in the policies of S3.
+Keys are relative to the lake; ``*`` stands for any text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"
 
 
 class ProcessRole(StrEnum):
-    """A kind of process, by the most that it may do. A process of two kinds gets both."""
+    """A kind of process. A process of two kinds gets both."""
 
     READER = "reader"
     """Reads topics and tables, and looks at groups."""
@@ -78,13 +78,11 @@ class KeyPatterns:
 
     get: tuple[str, ...] = ()
     create: tuple[str, ...] = ()
-    """Keys that may be put where there is nothing: never replaced, and never in parts."""
+    """Keys that may be put where there is nothing, and never in parts."""
     put: tuple[str, ...] = ()
     delete: tuple[str, ...] = ()
     list: tuple[str, ...] = ()
-    """Keys that may be listed or looked for: all that may be read. S3 answers 404 only to a process that may list that key, and 403 to others, like
-    a lost permission.
-    """
+    """Keys that may be listed or looked for: all that may be read, as S3 answers 403 instead of 404 to others."""
 
     def __or__(self, other: KeyPatterns) -> KeyPatterns:
         return KeyPatterns(*(_joined((*getattr(self, f.name), *getattr(other, f.name))) for f in fields(self)))
@@ -97,9 +95,8 @@ def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def topic_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:
-    """The access of a role below ``topics/``, and to the small objects by which a writer tries the store out.
-
-    ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument`.
+    """The access of a role below ``topics/``, and to the probe's objects. ``groups``: the consumer groups whose dead letters it writes; empty: all.
+    Raises `InvalidArgument`.
     """
     worked_on = [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)]
     found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups)
@@ -140,7 +137,7 @@ def _of_topics(role: ProcessRole, worked_on: Sequence[TopicPaths], groups: Seque
 
 
 def _of_timers(role: ProcessRole, topics: Sequence[str]) -> KeyPatterns:
-    """The access to waiting messages of these topics, or all: the names do not show whose they are."""
+    """The access to waiting messages of these topics, or all."""
     timed = [name for name in topics if not name.startswith(DLQ_PREFIX)]
     if topics and not timed:
         return KeyPatterns()
@@ -224,7 +221,7 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
 
 
 def as_objects(cells: KeyPatterns) -> KeyPatterns:
-    """The same access to cells in the lake, where a cell is deleted by writing it empty."""
+    """The same access to cells in the lake, deleted by writing them empty."""
     inside = KeyPatterns(*(tuple(CELLS + pattern for pattern in getattr(cells, f.name)) for f in fields(cells)))
     return KeyPatterns(get=inside.get, list=inside.list) | KeyPatterns(put=(*inside.put, *inside.delete))
 
@@ -267,12 +264,11 @@ def _read(paths: TopicPaths) -> KeyPatterns:
 
 
 def _append(paths: TopicPaths) -> KeyPatterns:
-    """Entries and checkpoints, never the floor; batches that are handed over, or staged as a job."""
     return _fold(paths) | KeyPatterns(create=_grown(paths), put=(paths.handed + ANY, paths.jobs + ANY))
 
 
 def _link_transactions(paths: TopicPaths) -> KeyPatterns:
-    """The access for appending, with half messages in place of other uploads. These are read for checks, and deleted when given up."""
+    """The access for appending, with half messages in place of other uploads."""
     half = (paths.jobs + TRANSACTION_JOBS + ANY,)
     return _fold(paths) | _looked_up(*half) | KeyPatterns(create=_grown(paths), put=(paths.handed + ANY, *half), delete=half)
 

@@ -45,7 +45,7 @@ class PolicyCondition:
 
 
 _IF_ABSENT = PolicyCondition(test="Null", variable="s3:if-none-match", values=("false",))
-"""The request has ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header, and are refused."""
+"""The request has ``If-None-Match: *``, and replaces nothing. Parts of a large upload have no such header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def _objects(what: str, access: KeyPatterns, names: ResourceNames, when: Applica
 
 
 def _items(role: ProcessRole, cells: KeyPatterns, names: ResourceNames) -> list[PolicyStatement]:
-    """The statements for items in DynamoDB. The lake's claim is a cell only where several lakes could have the same table."""
+    """The statements for items in DynamoDB, with the lake's claim where several lakes could share the table."""
 
     def items(sid: str, action: str, patterns: tuple[str, ...]) -> PolicyStatement:
         keys = tuple(names.cells + pattern for pattern in patterns)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _DEPTH_MAX = 20
 _GROWTH_MAX = 8
-"""The layout's limit of growth; a text of brackets alone is shown as it came."""
+"""The layout's limit of growth."""
 
 
 class BodyKind(StrEnum):

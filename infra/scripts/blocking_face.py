@@ -30,14 +30,13 @@ class Face:
 
     name: str
     sources: tuple[str, ...]
-    """The modules that hold the asynchronous class, the nearest first: its public members become this one's. ``module:Class`` where the
-    class has another name there."""
+    """The modules with the asynchronous class, the nearest first: its public members become this one's. ``module:Class``: another name there."""
     base: str
-    """What it inherits, from `penstock/blocking/face.py`; ``module:Class`` where that is in another module of the package."""
+    """The base class, from `penstock/blocking/face.py`, or ``module:Class``."""
     without: str = ""
     """Members that it lacks, or inherits from its base."""
     is_awaited: bool = False
-    """Whether the asynchronous one is made by a plain call, and begins when it is awaited."""
+    """Whether a plain call makes the asynchronous one, which begins when awaited."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +108,14 @@ MODULES = (
 BODIES = {
     "Reader.messages": "for batch in self.read({arguments}):\n    yield from views(self._core.topic, batch)",
 }
-"""Of methods that are no plain call: what they do, behind the signature and docstring of the asynchronous one."""
+"""Bodies of methods that are no plain call."""
 
 SPOKEN = (
     (re.compile(r"\b([Aa])n(\s+)``async with``"), r"\1\2``with``"),
     (re.compile(r"\basync with\b"), "with"),
     (re.compile(r"``await "), "``"),
 )
-"""How docstrings change, beside that a paragraph that begins with "On an event loop" is left out."""
+"""Changes of docstrings; paragraphs that begin with "On an event loop" are left out."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -133,7 +132,7 @@ def parsed(module: str) -> ast.Module:
 
 @cache
 def imports_of(module: str) -> dict[str, str]:
-    """By name at the top of a module: the line that imports it from there, or from where that module has it."""
+    """The line that imports each name at the top of a module."""
     package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
     found: dict[str, str] = {}
     for node in ast.walk(parsed(module)):
@@ -258,7 +257,7 @@ class Writer:
         return f"def {node.name}({ast.unparse(node.args)}) -> {returns}:\n{indent(text, '    ')}"
 
     def arguments(self, method: Function) -> str:
-        """The arguments as they are handed on: of what is synchronous, the asynchronous one."""
+        """The arguments as handed on: of a synchronous object, the asynchronous one."""
 
         def handed(one: ast.arg) -> str:
             return f"core_of({one.arg})" if self.homes.keys() & set(names_in(one.annotation)) else one.arg

@@ -1,8 +1,7 @@
-"""The build backend: setuptools, told which packages there are, with its scratch files outside of the source folder.
+"""The build backend: setuptools with the found packages, and its scratch files outside of the source folder.
 
-The library's folders lie at the top (`package-dir` in pyproject.toml); every folder below them with Python files is a package. setuptools builds in
-``build/`` beside the sources, leaves that there, and packs whatever it finds in it the next time: `pip install .` after a `git pull` could
-install modules that are gone.
+Every folder with Python files below the library's (`package-dir` in pyproject.toml) is a package. setuptools alone packs whatever is left in
+``build/``: `pip install .` after a `git pull` could install modules that are gone.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def prepare_metadata_for_build_editable(directory: str, settings: _Settings = No
 
 
 def build_sdist(directory: str, settings: _Settings = None) -> str:
-    """Pack the sources, with all that tests and documents need, without links. Returns the archive's name."""
+    """Pack the sources, with all that tests and documents need. Returns the archive's name."""
     with tempfile.TemporaryDirectory(prefix="penstock-build-") as scratch:
         metadata = Path(scratch) / prepare_metadata_for_build_wheel(scratch, settings)
         name = metadata.name.removesuffix(".dist-info")

@@ -51,7 +51,6 @@ def commands(context: click.Context) -> Iterator[click.Context]:
 
 
 def section(context: click.Context) -> Iterator[str]:
-    """The heading of a command, what it does, how it is called, and its options."""
     command, is_program = context.command, context.parent is None
     options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
     options = [one for one in options if is_program or not {*COMMON} & {*one.opts}]

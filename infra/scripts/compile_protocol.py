@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compiles the gateway's protocol, `make protocol`: a descriptor set, and a stub for type checkers.
 
-    infra/scripts/compile_protocol.py [--check]
+infra/scripts/compile_protocol.py [--check]
 
-``--check`` writes nothing and fails when a committed file is not what the definition gives.
+``--check`` writes nothing and fails when a committed file differs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes infra/deploy/requirements.lock and build.lock: what the image installs and is built by, by version and hash, for both platforms.
+"""Writes infra/deploy/requirements.lock and build.lock: the image's requirements by version and hash, for both platforms.
 
-Run at the repository's root. pip resolves what pyproject.toml asks for, with the extras that the Dockerfile names; nothing is installed.
+Run at the repository's root. pip resolves pyproject.toml's requirements, with the Dockerfile's extras; nothing is installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Pack a capture of change events for the demo: `infra/scripts/pack_capture.py events.jsonl.gz`. It writes examples/demo/data/events.xz.
 
-The capture must be of the form that the shipped one has. What is packed is unpacked again and compared, byte for byte.
+The capture must have the shipped one's form. The packed file is unpacked and compared, byte for byte.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from examples.demo.shipped import EPOCH, PACKED, STEPS, unpacked  # noqa: E402
 
 VARYING = ("ts_ms", "sequence", "table", "txId", "lsn")
-"""The fields of an event's source that its columns have. The others are the same in all events."""
+"""The fields of an event's source that columns have; the others are alike in all events."""
 
 
 def pack(lines: Iterable[bytes]) -> bytes:
@@ -63,7 +63,7 @@ def pack(lines: Iterable[bytes]) -> bytes:
 
 
 def _table(event: dict[str, Any], number: int) -> dict[str, Any]:
-    """What the events of a table have in common, by its first one, which creates a row."""
+    """The common part of a table's events, by the first one, which creates a row."""
     row = event["value"]["after"]
     return {
         "name": event["value"]["source"]["table"],
@@ -79,7 +79,7 @@ def _table(event: dict[str, Any], number: int) -> dict[str, Any]:
 def _add_row(
     columns: dict[str, list[Any]], table: dict[str, Any], event: dict[str, Any], rows: dict[tuple[object, ...], dict[str, Any]]
 ) -> None:
-    """Add an event's key, and the values of its row that differ from those before."""
+    """Add an event's key, and its row's values that differ from those before."""
     name, op, row = table["name"], event["value"]["op"], event["value"]["after"]
     if op != "c":
         for part, value in event["key"].items():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the indexes of the API's reference anew, `make reference`: each name with the first sentence of its docstring.
 
-The site makes the pages from docstrings (`make docs`); in a clone the index is what can be read there.
+The site makes the pages from docstrings (`make docs`); a clone has the index.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Build what a release would upload, and try it as its users will: `make release`. Nothing is signed, and nothing is uploaded.
 
-The files are built from the last commit, in a folder of their own, so that nothing that lies about gets in. The source distribution and the wheel
-are checked by `twine check`; the wheel is installed into a fresh environment, where the command answers and README's first example runs.
+The files are built from the last commit, in a folder of their own, and checked by `twine check`. In a fresh environment the wheel's command answers
+and README's first example runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = ""
-"""The address under which the repository is published: project URLs and README's links need one. Empty: nobody has chosen it yet."""
+"""The repository's published address, for project URLs and README's links. Empty: not chosen yet."""
 LINK = re.compile(r"(\]\()(?!https?://|#|mailto:)([^)\s]+\))")
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -88,7 +88,7 @@ def absolute_links(text: str, base: str) -> str:
 
 
 def build(source: Path, scratch: Path) -> list[Path]:
-    """The source distribution and the wheel, which is built from it, as `twine` finds them right."""
+    """The source distribution, and the wheel built from it."""
     tools = environment(scratch / "tools", "build", "twine")
     out = scratch / "dist"
     run(tools, "-m", "build", "--outdir", out, source, at=scratch)
@@ -119,7 +119,7 @@ def environment(folder: Path, *wanted: str | Path) -> Path:
 
 
 def run(*command: str | Path, at: Path) -> str:
-    """What a command says. Its failure is told with all that it said, and ends this."""
+    """A command's output. Its failure ends this, with the output."""
     done = subprocess.run(command, check=False, cwd=at, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")

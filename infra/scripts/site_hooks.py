@@ -8,14 +8,14 @@ from markdown import Extension, Markdown
 from markdown.blockprocessors import ListIndentProcessor, OListProcessor, UListProcessor
 
 NESTED_BY = 2
-"""The spaces by which a list inside another is indented. Python-Markdown takes four, everybody else what the item's text has."""
+"""The spaces by which a nested list is indented; Python-Markdown takes four."""
 
 
 class NestedLists(Extension):
     """Lists nested by two spaces."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - Python-Markdown's name
-        """Make the readers of lists anew, and only these: four spaces before code stay four."""
+        """Remake the readers of lists: four spaces before code stay four."""
         md.tab_length, width = NESTED_BY, md.tab_length
         processors = md.parser.blockprocessors
         for name, reader, priority in (

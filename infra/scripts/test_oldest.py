@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Run the quick tests with the oldest versions that pyproject.toml allows: `make test-oldest`. Arguments go to pytest.
 
-They are installed into an environment of their own in the cache, which stays, and is made anew when the versions change.
+Their environment stays in the cache until the versions change.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("dynamodb", "delta", "gateway", "iceberg", "metrics", "opentelemetry", "pandas", "polars", "testing")
-"""Those that the quick tests use. Spark is exact: its versions are another matter."""
+"""The extras that the quick tests use."""
 TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")
 READERS = ("duckdb", "pyiceberg")
-"""The beginnings of the names of what only reads tables, in the versions of the group `dev`."""
+"""The prefixes of packages that only read tables, in the versions of the group `dev`."""
 QUICK = " and ".join(
     f"not {kind}" for kind in ("slow", "spark", "s3", "versitygw", "dynamodb", "dynoxide", "postgres", "processes", "simulation")
 )
@@ -36,9 +36,9 @@ CHECKS = (
     "tests/infra/cli/test_docs.py",
     "tests/benchmarks",
 )
-"""Tests of the repository, its pages and its benchmarks, which show what the newest versions print."""
+"""Tests of the repository and its pages, which show the newest versions' output."""
 ABSENT = ("tests/cdc/postgres", "tests/cdc/verify/test_postgres.py", "tests/spark", "tests/infra/cli/test_sync_without_spark.py")
-"""Tests that import what is not installed: psycopg, which has one version that the tests run with, and Spark."""
+"""Tests that import something not installed: psycopg, and Spark."""
 
 
 def floors(project: dict[str, dict[str, list[str]]]) -> dict[str, str]:

@@ -14,9 +14,7 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Printable characters without a picture: fillers, blanks, and selectors of variants. Selectors can hide a text behind one letter; so the honest ones
-of emoji are shown too.
-"""
+"""Printable characters without a picture: fillers, blanks, and selectors of variants, which can hide a text behind one letter."""
 _PICTURES = 0x2400
 _DELETE = "\x7f"
 

@@ -1,4 +1,4 @@
-"""A user's DataFrame as rows to stage: columns found, bodies made, queues computed, rows in order."""
+"""A user's DataFrame as rows to stage."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def in_order(
 
 
 def is_routed(mapping: MessageColumns) -> bool:
-    """Whether all rows of a queue come from one task. Otherwise rows take the queues in turn."""
+    """Whether all rows of a queue come from one task."""
     return mapping.message_group is not None or mapping.queue is not None
 
 
@@ -167,7 +167,7 @@ def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
 
 
 def _as_int(column: Column) -> Column:
-    """A number beyond the ints becomes the nearest int, which is no queue either: a cast would make it another one."""
+    """A number beyond the ints becomes the nearest int, which is no queue either."""
     from pyspark.sql import functions as F
 
     beyond = F.when(column > _INT_MAX, F.lit(_INT_MAX)).when(column < -_INT_MAX, F.lit(-_INT_MAX))
@@ -185,7 +185,7 @@ def _fits(given: DataType, kind: str) -> bool:
 
 
 def _body(df: DataFrame, mapping: MessageColumns) -> Column:
-    """Binary and text as they are, anything else as JSON. The default is all columns that are no other part of the message."""
+    """Binary and text as they are, others as JSON; by default all columns that are no other part of the message."""
     from pyspark.sql import functions as F
 
     if mapping.body is None:
@@ -247,7 +247,7 @@ def _missing(df: DataFrame, given: str, what: str) -> InvalidArgument:
 
 @contextmanager
 def _without_sparks_report() -> Iterator[None]:
-    """Silence Spark, which logs a page of stack for every missing column. Our error takes one line."""
+    """Silence Spark's page of stack for every missing column."""
     reporter = logging.getLogger("DataFrameQueryContextLogger")
     before, reporter.disabled = reporter.disabled, True
     try:

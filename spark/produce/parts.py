@@ -30,7 +30,7 @@ STORE_PATIENCE_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadPlan:
-    """A task's plan. It travels from the driver, and holds no secret."""
+    """A task's plan, from the driver, without secrets."""
 
     place: LakePlace
     paths: TopicPaths
@@ -38,13 +38,13 @@ class UploadPlan:
     producer: str
     job: str
     born_us: int
-    """The beginning of the write by the lake's clock on the driver, and all messages' birth time."""
+    """The beginning of the write by the lake's clock, and all messages' birth time."""
     part_bytes: int = 16 * MIB
-    """The size of a part's rows in memory; compressed they are smaller."""
+    """The size of a part's rows in memory."""
     named: tuple[tuple[str, str], ...] = ()
     rules: RowRules | None = None
     before_part: Callable[[int, int, int], None] | None = None
-    """Called with task, attempt and part before each upload. Tests kill a task here."""
+    """Called with task, attempt and part before each upload, for tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ _ANSWER = pa.schema([("task", pa.int32()), ("number", pa.int32()), ("answer", pa
 
 
 def answers(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`upload_rows` for ``mapInArrow``. An error of the rows is an answer too, as another try of the task would not mend it."""
+    """`upload_rows` for ``mapInArrow``. An error of the rows is an answer, as no other try would mend it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -150,10 +150,7 @@ def answers(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[UploadedPart]:
-    """The parts by task, in order. Raises the first error.
-
-    ``routed`` rows are in order only if each queue's rows came from one task; otherwise raises `InternalError`.
-    """
+    """The parts by task, in order. Raises the first error. Raises `InternalError` unless each queue's ``routed`` rows came from one task."""
     parts: list[UploadedPart] = []
     task_of: dict[int, int] = {}
     for task, _, answer in sorted(rows):
@@ -167,7 +164,7 @@ def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) ->
 
 
 def _in_users_words(upload: UploadPlan, error: CallError) -> CallError:
-    """The error with the user's name of the column. A row's number in a part means nothing to a user."""
+    """The error with the user's name of the column, and no row number."""
     words = {
         "message_group": "message group",
         "tag": "tag",

@@ -87,7 +87,7 @@ class TaskCommitMessage(WriterCommitMessage):
 
 
 class BatchSink(DataSourceArrowWriter):
-    """The sink of ``df.write.format("penstock").mode("append")``: all rows become visible at once."""
+    """``df.write.format("penstock").mode("append")``: all rows become visible at once."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._sink = TopicSink.planned(options, schema)
@@ -102,10 +102,7 @@ class BatchSink(DataSourceArrowWriter):
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """The common part of both sinks; small, so that it travels.
-
-    A stream's commit plans a sink of its own; the values of the tasks' sink come with their results.
-    """
+    """The common part of both sinks. A stream's commit plans its own; the tasks' values come with their results."""
 
     options: SinkOptions
     upload: UploadPlan

@@ -1,4 +1,4 @@
-"""``format("penstock")`` as a sink of streams, since Spark 4.1: older ones hand a stream's rows over one by one."""
+"""``format("penstock")`` as a sink of streams, since Spark 4.1."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """The sink of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
+    """``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._sink = TopicSink.planned(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        """Stage a task's rows. All tasks of a batch agree on its job without communication."""
+        """Stage a task's rows. All tasks of a batch agree on its job."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -34,7 +34,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         return self._sink.stage(iterator, query=query, job=job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Link the rows, on the driver, and again with the same number if the driver died before Spark noted it."""
+        """Link the rows, on the driver, again with the same number if it died."""
         self._sink.link(messages, batch=batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

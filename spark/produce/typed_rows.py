@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 OWN_COLUMNS = frozenset(SEND_SCHEMA.names)
-"""No field of a schema has one of these names."""
 
 
 def typed_rules(topic: Topic) -> RowRules | None:

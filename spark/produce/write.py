@@ -39,9 +39,9 @@ class WriteResult:
     size_bytes: int
     """The size of the rows' Parquet files."""
     entry: int | None = None
-    """The entry of the log that brought the rows. None: nothing was written, or it is known only that the batch is there."""
+    """The entry that brought the rows. None: nothing was written, or it is not known."""
     queues: Mapping[int, tuple[int, int]] | None = field(default_factory=dict)
-    """The first offset and the one after the last, by touched queue. None when only the fact is known."""
+    """The first offset and the one after the last, by touched queue. None: not known."""
     duplicate: bool = False
     """Whether the batch was there before."""
 
@@ -201,10 +201,7 @@ class OrderedWriter:
         return self._write(df, self._name, batch_id, of_stream=False)
 
     def _check_first(self, batch: DataFrame, name: str, batch_id: int) -> None:
-        """Raise `InvalidArgument` when this run of the query has written the batch under this name.
-
-        Spark repeats no batch within a run, so this is another part of it.
-        """
+        """Raise `InvalidArgument` when this run of the query has written the batch under this name."""
         if batch.sparkSession.sparkContext.getLocalProperty(self._written_key(name)) == str(batch_id):
             raise InvalidArgument(
                 f"batch {batch_id} has been written to the topic under this name already, so what this call has would be lost",
@@ -288,7 +285,7 @@ def _size_bytes(parts: Sequence[Part]) -> int:
 
 
 def other_checkpoint(linker: Linker, batch_id: int) -> InvalidArgument:
-    """The error of a stream that begins before what is written. To pass its batches over would lose rows."""
+    """The error of a stream that begins before what is written."""
     return InvalidArgument(
         "under this name later batches are written already, so this checkpoint is not the one they were written with",
         operation="write_ordered",

@@ -29,12 +29,11 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
 
     @CleanTraceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """A query that ends with what is stored begins at the earliest by default: from the latest it would read nothing."""
+        """A query that ends with what is stored begins at the earliest by default."""
         to_the_end = self._cap is not None and not self._options.start_given
         return self._begun(QueuePositions("earliest") if to_the_end else self._options.start).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """A trigger's limit; `latestOffset` keeps a second one."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:

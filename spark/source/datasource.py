@@ -45,7 +45,7 @@ class PenstockDataSource(DataSource):
         return ddl(options.columns, options.planned)
 
     def _planned(self, options: SparkSourceOptions) -> SparkSourceOptions:
-        """The schema is looked up once: Spark's reader is another process, which gets this object."""
+        """The schema is looked up once, before Spark pickles this object."""
         if not options.may_read_fields:
             return options
         if self._schema is None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Make ``format("penstock")`` known to ``spark``, and hand Penstock to its executors if it came with the job as a wheel.
 
-    `penstock.spark.session` does it. Other sessions need it where Spark's search does not find the source: for an editable install,
-    files of a job (``spark-submit --py-files``) and wheels. Doing it again does no harm.
+    `penstock.spark.session` does it. Other sessions need it for an editable install, files of a job (``spark-submit --py-files``) and wheels. Doing
+    it again does no harm.
     """
     from pyspark.errors import AnalysisException
 
@@ -40,7 +40,7 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _as_zip(wheel: Path) -> Path:
-    """The only copy under a name that Spark takes, as a second file of the name would be an error."""
+    """A copy under a name that Spark takes; a second file of the name would be an error."""
     folder = tempfile.mkdtemp(prefix="penstock-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when their first task comes
     return Path(shutil.copyfile(wheel, Path(folder) / f"{wheel.stem}.zip"))

@@ -23,9 +23,7 @@ log = logging.getLogger("penstock.spark")
 
 
 class TopicStream(DataSourceStreamReader):
-    """The common part of readers. A reader lives as long as its query, beside the driver. Spark pickles a fresh one for the
-    executors, which only `read`.
-    """
+    """The common part of readers. A reader lives as long as its query; executors get a fresh one, which only `read`."""
 
     def __init__(self, options: SparkSourceOptions) -> None:
         self._options = options

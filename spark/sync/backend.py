@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SparkBackend:
-    """Works by Spark. Small batches are folded in this process, and merged from here into small targets: tasks would cost more."""
+    """Works by Spark. Small batches are folded and merged in this process."""
 
     keeps_history = True
 

@@ -1,7 +1,6 @@
-"""Targets written in the driver of a sync by Spark, by deltalake: in some ten milliseconds instead of Spark's seconds.
+"""Targets written by deltalake in the driver: in some ten milliseconds instead of Spark's seconds.
 
-Commits by Spark in the same driver, such as an OPTIMIZE beside the sync, wait meanwhile: they are not put if absent, as
-deltalake's are.
+Spark's commits in the same driver wait meanwhile: they are not put if absent.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class DriverTargets:
 
     @classmethod
     def of(cls, session: SparkSession, into: str, *, guard: bool, bytes_max: int) -> Self | None:
-        """None where Spark has to do all: without deltalake; in a store, where Spark's commits cannot be kept out; or where
-        Python's threads have no JVM threads of their own to hold a lock.
+        """None without deltalake, in a store, where Spark's commits cannot be kept out, or where Python's threads have no JVM threads to
+        hold a lock.
         """
         if bytes_max == 0 or not can_lock(session) or not is_on_disk(session, into):
             return None
@@ -93,7 +92,7 @@ class DriverTargets:
             return self._tables.merge_into(table, target, rows, owner, truncate=truncate, partial=partial)
 
     def compact(self, name: str) -> TargetCompactionResult | None:
-        """Compact a target's small files, while merges wait: they would win each time."""
+        """Compact a target's small files, while merges wait."""
         with without_commits(self._session, self._tables.path(name)):
             table = self._plain(self._tables.open, name)
             if table is None or bytes_in_reach(_files(table), {}) > self._bytes_max:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _KIND, _TOLD, _AGAIN, _END = "__kind", "__told", "__again", "__end"
-"""Columns between tasks and a MERGE."""
 _CLOSE, _ADD = "close", "add"
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def is_on_disk(session: SparkSession, path: str) -> bool:
-    """Whether Spark and this process read a path alike: Spark's default file system may differ."""
+    """Whether Spark and this process read a path alike."""
     if "://" in path:
         return False
     conf = session.sparkContext._jsc.hadoopConfiguration()

@@ -282,9 +282,7 @@ class SparkTargets:
         return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
 
     def _planning(self, target: Target) -> dict[str, str]:
-        """The settings for a MERGE of few rows, planned once: planning each stage anew takes three times the jobs, which cost
-        more than the rows. Rows in memory never change; a history's come from the target too.
-        """
+        """The settings for a MERGE of few rows, planned once: planning each stage anew takes three times the jobs."""
         cores = self._session.sparkContext.defaultParallelism
         partitions = min(cores, int(self._session.conf.get(_PARTITIONS) or cores))
         planning = {_ADAPTIVE: "false", _PARTITIONS: str(partitions)}
@@ -299,7 +297,7 @@ def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def conflicts() -> tuple[type[Exception], ...]:
-    """The errors of a commit that lost against another; they have no common base class."""
+    """The errors of a commit that lost against another."""
     from delta import exceptions
 
     return tuple(getattr(exceptions, name) for name in exceptions.__all__)

@@ -302,7 +302,7 @@ def history(session: CommandSession, who: str | None) -> bool:
 
 
 def _all_grants(record: AccessRecord) -> list[tuple[str, Verb, str, str | None]]:
-    """Each grant: whose it is, its verb and pattern, and the role that gives it."""
+    """Each grant: its holder, verb and pattern, and the role that gives it."""
     found: list[tuple[str, Verb, str, str | None]] = []
     for name, one in sorted(record.principals.items()):
         found += [(name, grant.verb, grant.pattern, None) for grant in sorted(one.grants)]

@@ -131,7 +131,7 @@ def postgres(
 
 
 def _check_password(dsn: str) -> None:
-    """Refuse a password on the command line, which is visible to all of the machine."""
+    """Refuse a password on the command line, which all of the machine can see."""
     context = click.get_current_context()
     if context.get_parameter_source("dsn") is not click.core.ParameterSource.COMMANDLINE:
         return

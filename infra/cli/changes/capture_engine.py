@@ -198,9 +198,7 @@ def place_text(progress: SourceProgress) -> str:
 
 
 def _spare_imports() -> None:
-    """Exempt the present objects, mostly modules, from Python's garbage collection. Each of Java's collections has JPype run Python's, which stops
-    Python for some 45 ms.
-    """
+    """Exempt the present objects from Python's garbage collection: with each of Java's, JPype runs Python's, for some 45 ms."""
     gc.collect()
     gc.freeze()
 
@@ -232,8 +230,8 @@ def _opened(
 def opened_topic(
     session: CommandSession, topic: str, options: SourceCaptureOptions, states: type[States], *, body_bytes: int = BODY_BYTES
 ) -> Iterator[CaptureResources[States]]:
-    """A capture's topic, made if missing, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema. ``states``:
-    the keeper of the capture's state. ``body_bytes``: the limit of a new topic.
+    """A capture's topic, made if missing, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
+    ``body_bytes``: the limit of a new topic.
     """
     from ....log import InvalidArgument
 

@@ -14,7 +14,7 @@ from .capture_topic import CaptureOutput, answer
 
 _URL = "PENSTOCK_MONGODB"
 _BODY_BYTES = 68 * 1024 * 1024
-"""A document has at most 16 MiB, which as JSON text within JSON may take four times as much."""
+"""A document has at most 16 MiB, four times as much as JSON text within JSON."""
 
 
 @click.command(epilog=EPILOG)

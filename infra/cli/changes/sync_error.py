@@ -1,4 +1,4 @@
-"""The error of a sync's process, as a Penstock error. This module is its own, as the parent process unpickles the error by its name."""
+"""The error of a sync's process, as a Penstock error. The parent process unpickles it by this module's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SyncFailed(RetryError):
 
 
 def as_ours(error: Exception, into: str) -> PenstockError:
-    """A picklable error of a sync into this folder, with the traceback as a note for ``--debug``. Penstock errors stay as they are."""
+    """A picklable error of a sync, with the traceback as a note for ``--debug``. Penstock errors stay as they are."""
     if isinstance(error, PenstockError):
         return error
     observed = f"{_name(error)}: {_said(error)}"
@@ -64,7 +64,7 @@ def _name(error: Exception) -> str:
 
 
 def _said(error: Exception) -> str:
-    """The text of an error: of Spark's pages the last line that is no call, of others all, in a line and without colours."""
+    """An error's text in a line without colours; of Spark's pages the last line that is no call."""
     text = str(error)
     if type(error).__module__.startswith(("pyspark", "py4j")):
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]

@@ -1,7 +1,7 @@
 """The working side of `penstock sync`, mostly Spark, with its task and the stop as lines on standard input.
 
-It is a process of its own because Spark takes over the signals of its process, and writes much. Its standard output is for reports, one JSON object a
-line; Spark's output goes to standard error. It ends when its parent does.
+It is a process of its own, as Spark takes over signals. Its standard output has reports, one JSON object a line; Spark's output goes to standard
+error. It ends with its parent.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ConsumeRun:
         self.gate = MessageLimiter(most)
         self._error: BaseException | None = None
         self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """One item for each possible end. Its ``put`` may be called by a signal handler."""
+        """One item for each possible end. A signal handler may call its ``put``."""
         self._started_s = self._active_s = time.monotonic()
         self._ended = threading.Event()
         self.listener: Callable[..., object] = self._named(handle)

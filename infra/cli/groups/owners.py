@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SUSPICIOUS = timedelta(seconds=5)
 """The age of the oldest message from which owners are watched."""
 WATCHED = timedelta(seconds=25)
-"""The 20 s between two heartbeats of an idle worker, and a quarter more. The usual leases are shorter."""
+"""The 20 s between an idle worker's heartbeats, and a quarter more."""
 _ENDED = "ended"
 _DEAD = "is dead: it did not renew its lease"
 _SAID = {"silent": f"has been silent for {output.format_value(WATCHED)}", "expired": _DEAD, "fenced": _DEAD, _ENDED: "has ended"}

@@ -1,4 +1,4 @@
-"""The maintenance of topics by the command line: once, or as one of the processes that share the role."""
+"""Maintains topics by the command line: once, or as a player of the role."""
 
 from __future__ import annotations
 

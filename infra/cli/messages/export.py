@@ -24,7 +24,7 @@ from .rendering import MessageSink
 _ROW_GROUP_BYTES = 64 * 2**20
 CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", VALUE}), "body_base64")
 _NOT_IN_CSV = {"body", "key", "headers"}
-"""The columns that CSV of a topic with a schema leaves out by default; bodies are NULL there."""
+"""The columns that CSV of a typed topic leaves out by default."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def lines(topic: str, shown: pa.Schema, *, asked: bool, as_csv: bool) -> Message
 
 
 class _RowGroups:
-    """Small batches, joined to larger row groups for the file's speed. The columns are those of the first batch."""
+    """Small batches, joined to larger row groups with the first one's columns."""
 
     def __init__(self, file: BinaryIO, of_none: pa.Schema) -> None:
         self._file, self._of_none = file, of_none

@@ -50,7 +50,7 @@ class LabelColumns:
 def columns_of(schema: pa.Schema, labels: MessageLabels) -> LabelColumns | None:
     """The plan for a file with this schema; None where only a loop over records gives the same messages.
 
-    Columns give the same for a body of text or bytes, labels of text or whole numbers, at most one key, no properties and no delivery time.
+    Columns need a body of text or bytes, labels of text or whole numbers, at most one key, no properties and no delivery time.
     """
     if labels.body is None or labels.properties or len(labels.keys) > 1:
         return None

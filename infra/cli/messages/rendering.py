@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ....log import MessageView
 
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
-"""The least and the greatest width of each column, as later batches may need more."""
+"""The least and the greatest width of each column."""
 _BODY_CELLS_MIN = 20
 BODY_CHARS = 60
 BODY_BYTES = 4 * BODY_CHARS
@@ -54,7 +54,7 @@ class JsonLineOutput:
 
 
 class LineOutput:
-    """One line a message, under one heading, in widths by the first batch; long values are shortened."""
+    """One line a message, in widths by the first batch; long values are shortened."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

@@ -43,7 +43,7 @@ class DoctorCheck:
 
 
 Found: TypeAlias = Callable[[DoctorCheck], None]
-"""Called with each check as soon as it is done: one that waits for a network may take a minute."""
+"""Called with each check once it is done."""
 
 
 def check_store(url: str, found: Found) -> None:
@@ -140,7 +140,7 @@ def _python() -> DoctorCheck:
 
 
 def _libraries() -> Iterator[DoctorCheck]:
-    """Every requirement of this installation. The core's must be there; those of extras must fit where they are there."""
+    """Every requirement of this installation; those of extras must fit if installed."""
     seen = {"penstock"}
     for requirement in map(Requirement.parse, importlib.metadata.requires("penstock") or []):
         name = requirement.name
@@ -164,7 +164,7 @@ def _libraries() -> Iterator[DoctorCheck]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A library that an installation requires, in the plain form that we write in pyproject.toml."""
+    """A required library, in the plain form of pyproject.toml."""
 
     name: str
     versions: str

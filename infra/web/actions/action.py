@@ -1,4 +1,4 @@
-"""The seam of the actions. An action is one value of `Action`: its arguments as a dataclass, its preview, and the doing.
+"""The seam of the actions, each one value of `Action`.
 
 To add an action: write a module with a frozen dataclass of arguments, a ``preview`` and a ``do``, and an `Action`; name it in `registry.py`. Its page
 (preview, confirmation, result), its JSON below ``/api``, the check of rights, and its lines in the audit topic follow.
@@ -43,7 +43,7 @@ class ActionPreview:
 
     summary: str
     stamp: str
-    """The touched state as a text of any length: if it changes, the viewer gets a new preview. The `Runner` shortens it, for this action alone."""
+    """The touched state as a text of any length: if it changes, the viewer gets a new preview."""
     counts: tuple[ActionCount, ...] = ()
     samples: tuple[AffectedRows, ...] = ()
     is_nothing: bool = False

@@ -1,4 +1,4 @@
-"""The actions by name. A new one is a module of this room and a line here."""
+"""The actions by name."""
 
 from __future__ import annotations
 

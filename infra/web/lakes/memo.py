@@ -26,8 +26,7 @@ class _Kept:
 class LookCache:
     """Results by key, at most ``entries`` of them: the least recently used go first. Callers wait for a look under way.
 
-    A result is given for ``fresh_s`` seconds; for ``stale_s`` more it is given at once while the next look is made. An error is kept like a result,
-    so that a store in trouble is not burdened by every viewer.
+    A result is given for ``fresh_s`` seconds; for ``stale_s`` more it is given at once while the next look is made. An error is kept like a result.
     """
 
     def __init__(self, monotonic_s: Callable[[], float], *, entries: int = ENTRIES_MAX) -> None:

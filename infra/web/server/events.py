@@ -47,7 +47,7 @@ def stream(site: ConsoleSite, request: Request, values: Values, *, every: Callab
 
 
 class _Stream(StreamingResponse):
-    """A response that counts from its first moment, so that bursts are bounded too."""
+    """A response counted from its first moment, against bursts."""
 
     def __init__(self, streams: Counter[str], watcher: str, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=headers)

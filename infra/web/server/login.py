@@ -138,7 +138,7 @@ class Login:
     async def log_in(self, name: str, password: str, address: str, mark: str = "") -> Viewer | None:
         """A new session; None: the name or the password is wrong. Raises `TooManyFailures` and `TooManyLogins`.
 
-        A browser with the ``mark`` of an earlier log-in waits for its own failures alone: guesses from elsewhere do not lock the user out.
+        A browser with the ``mark`` of an earlier log-in waits for its own failures alone.
         """
         assert self._file is not None, "the page of the log-in is there for a password file"
         known_here = self.signer.is_mark(name, mark)

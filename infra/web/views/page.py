@@ -1,4 +1,4 @@
-"""The seam of the pages. A page is one value of `PageDefinition`: its place, its content as a dataclass, the gathering, and the template.
+"""The seam of the pages, each one value of `PageDefinition`.
 
 To add a page: write a module with a frozen dataclass, an asynchronous function that gathers it, and a `PageDefinition`; name it in `pages.py`, and
 write `templates/NAME.html`. Its HTML, its JSON below ``/api``, its part of the OpenAPI document and its live values follow. A file to keep is a

@@ -1,7 +1,7 @@
 """The search of a topic for a page of messages, older or newer than a place, within bounds that do not depend on the topic's size.
 
-Labels are found by the table's Bloom filters. Everything else is read in windows that grow while little is found: so a rare condition costs few
-requests, and the page shows how far it looked.
+Labels are found by the table's Bloom filters, all else in windows that grow while little is found, so a rare condition costs few requests. The page
+shows how far it looked.
 """
 
 from __future__ import annotations
