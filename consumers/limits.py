@@ -40,7 +40,7 @@ def check_counts(options: object, *names: str, operation: str) -> None:
 
 
 class QueueMode(Enum):
-    """What a queue may do now."""
+    """The permitted steps of a queue."""
 
     USUAL = auto()
     QUIET = auto()

@@ -27,7 +27,7 @@ def is_packed(url: str) -> bool:
 
 
 def plain_name(url: str) -> str:
-    """The name in small letters, without a URL's query and without ``.gz``: its end tells the format."""
+    """The name in small letters, without a URL's query and without ``.gz``; its end is the format's."""
     return _name(url).removesuffix(".gz")
 
 

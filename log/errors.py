@@ -1,4 +1,4 @@
-"""What can go wrong, grouped by what the caller does next.
+"""Errors, grouped by the caller's next step.
 
 PenstockError
     ├── RetryError              the same call may succeed later
@@ -18,8 +18,8 @@ PenstockError
     │   └── ForeignObject
     └── InternalError           a bug in Penstock
 
-Every error carries ``operation``, ``object``, ``expected``, ``observed`` and ``hint`` where they are known. ``kind`` is a code for
-programs; codes are only ever added. The text is for people and may change.
+Every error carries ``operation``, ``object``, ``expected``, ``observed`` and ``hint`` where they are known. ``kind`` is a code for programs; codes
+are only ever added. The text is for people and may change.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class LogLake:
         forgiving = store if isinstance(store, TolerantStore) else TolerantStore(store, Refusals(store.url, machine.clock, checked))
         self.store: ObjectStore = forgiving
         self.refusals = forgiving.refusals
-        """What the store refuses now, and allowed before."""
+        """Refusals of what the store allowed before."""
         self._clock = StoreClock(machine.clock)
         self.runtime = replace(machine, clock=self._clock)
         self.read_only = read_only

@@ -90,7 +90,7 @@ class DeadLetterWriter:
     async def write(
         self, letters: Sequence[DeadLetter], *, lost: Sequence[tuple[int, int]] = (), given: int | None = None
     ) -> list[int]:
-        """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
+        """Return when all are durable, each once, after any earlier calls, here or in other processes.
 
         ``letters`` are the cell's first assigned ones, by sequence, except ``lost`` ones, of which only (offset, sequence) is left. Returns the
         sequences without a known dead letter. ``given`` is the last sequence that the cell has assigned; None: that of the last of these.

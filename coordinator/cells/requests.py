@@ -26,7 +26,7 @@ class Request(Generic[T, R]):
     refusal: PenstockError | None = None
 
     def settle(self, result: R) -> None:
-        """Answer the caller, who may have gone: by the refusal, or the result."""
+        """Answer the caller, if still there: by the refusal, or the result."""
         if self.refusal is not None:
             self.fail(self.refusal)
         elif not self.done.done():

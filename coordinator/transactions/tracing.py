@@ -26,7 +26,7 @@ class TransactionTrace:
     producer_group: str | None = None
     """None, like the fields below, without the transaction's row."""
     by: str | None = None
-    """The one who decided: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
+    """The author of the decision: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
     begun: datetime | None = None
     checks: int | None = None
     next_check: datetime | None = None

@@ -61,7 +61,7 @@ def sections() -> dict[str, tuple[Metric, ...]]:
 
 
 def expressions(metric: Metric) -> list[tuple[str, str]]:
-    """The queries of a metric's panel, each with its legend. Processes that tell the same count once (docs/operations.md)."""
+    """The queries of a metric's panel, each with its legend. Processes with the same count are counted once (docs/operations.md)."""
     kept = tuple(label for label in metric.labels if label != "queue")
     legend = " ".join(f"{{{{{label}}}}}" for label in kept) or metric.name
     if metric.kind is Kind.HISTOGRAM:

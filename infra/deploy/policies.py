@@ -77,7 +77,7 @@ class ResourceNames:
 def statements(
     role: ProcessRole, names: ResourceNames, *, topics: Sequence[str] = (), groups: Sequence[str] = ()
 ) -> list[PolicyStatement]:
-    """All permissions of a role; each statement says when it is needed."""
+    """All permissions of a role; each statement has its purpose."""
     found = _objects("", topic_access(role, topics, groups), names, Applicability.ALWAYS)
     cells = cell_access(role, topics, groups)
     found += _objects("Cells", as_objects(cells), names, Applicability.STORE)

@@ -78,7 +78,7 @@ def row(option: click.Option, context: click.Context) -> str:
 
 
 def value(option: click.Option, context: click.Context) -> str:
-    """What stands for an option's value."""
+    """The placeholder of an option's value."""
     match option.metavar, option.type:
         case None, click.IntRange(min=int(low), max=int(high)):
             return f"{low}…{high}"

@@ -44,7 +44,7 @@ def _lock(name: str, wanted: list[str]) -> None:
 
 
 def _resolved(wanted: list[str], machine: str) -> list[dict[str, dict[str, dict[str, dict[str, str]]]]]:
-    """What pip would install there."""
+    """The packages that pip would install there."""
     platforms = [f"--platform=manylinux_2_{minor}_{machine}" for minor in _GLIBC] + [f"--platform=manylinux2014_{machine}"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")

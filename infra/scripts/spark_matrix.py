@@ -58,7 +58,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to."""
+    """The outcome of a run."""
 
     spark: str
     java: int

@@ -118,7 +118,7 @@ class Evolved(StoredForm, frozen=True, tag=True):
     generation: Number
     schema: SchemaForm
     changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
-    """What changed, for people."""
+    """The changes, for people."""
 
 
 class CloseJob(StoredForm, frozen=True, tag=True):

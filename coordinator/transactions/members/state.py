@@ -33,7 +33,7 @@ class Decision(IntEnum):
 
 
 class Decider(IntEnum):
-    """The one who decided."""
+    """The author of a decision."""
 
     NOBODY = 0
     OWNER = 1

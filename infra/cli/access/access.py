@@ -346,7 +346,7 @@ def _secret(file: TextIO | None) -> str:
 
 
 def _change(session: CommandSession, by: str | None, work: Callable[[AccessRegistry], Awaitable[T]]) -> T:
-    """Change something in the name of whoever runs this."""
+    """Change the record in the name of this command's user."""
     return _run(session, lambda access: work(access.acting(_user() if by is None else by)))
 
 

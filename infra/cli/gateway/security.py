@@ -43,7 +43,7 @@ def security_options(function: F) -> F:
 
 
 def access_of(given: Mapping[str, Any]) -> AccessOptions | None:
-    """How clients prove who they are; None: they need not. Raises `InvalidArgument` for a key file that is none."""
+    """The proofs that clients give of their names; None: not needed. Raises `InvalidArgument` for a bad key file."""
     from ....coordinator.access.sealing import SealingKeys
     from ....gateway.server.options import AccessOptions
 

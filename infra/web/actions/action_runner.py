@@ -35,7 +35,7 @@ class NotConfirmed(CallError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """The one who acts."""
+    """The author of an action."""
 
     name: str
     role: str

@@ -137,7 +137,7 @@ class CaptureList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesPage:
-    """What the page shows."""
+    """The content of the page."""
 
     at: datetime
     syncs: PagePart[SyncList]

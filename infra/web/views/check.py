@@ -55,7 +55,7 @@ class CheckRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPage:
-    """What the page shows."""
+    """The content of the page."""
 
     topic: str
     bounds: PagePart[CheckBounds]

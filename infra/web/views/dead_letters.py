@@ -45,7 +45,7 @@ class DeadLetterQueueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLettersPage:
-    """What the page shows."""
+    """The content of the page."""
 
     at: datetime
     span: Pagination

@@ -40,7 +40,7 @@ class HeldMessageList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPage:
-    """What the page shows."""
+    """The content of the page."""
 
     group: str
     left_out: ErrorReport | None

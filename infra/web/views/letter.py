@@ -52,7 +52,7 @@ class LetterDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterPage:
-    """What the page shows."""
+    """The content of the page."""
 
     group: str
     offset: int

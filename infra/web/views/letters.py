@@ -66,7 +66,7 @@ NOTHING = LetterMatches(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LettersPage:
-    """What the page shows."""
+    """The content of the page."""
 
     group: str
     found: PagePart[LetterMatches]

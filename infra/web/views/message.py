@@ -18,7 +18,7 @@ TOPICS_MAX = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePage:
-    """What the page shows."""
+    """The content of the page."""
 
     message_id: str
     topic: str | None

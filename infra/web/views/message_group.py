@@ -74,7 +74,7 @@ class MessageGroupContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGroupPage:
-    """What the page shows."""
+    """The content of the page."""
 
     topic: str
     message_group: str

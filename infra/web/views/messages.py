@@ -39,7 +39,7 @@ class MessageList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesPage:
-    """What the page shows."""
+    """The content of the page."""
 
     topic: str
     found: PagePart[MessageList]

@@ -46,7 +46,7 @@ class DelayedList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimersPage:
-    """What the page shows."""
+    """The content of the page."""
 
     at: datetime
     waiting: int

@@ -35,7 +35,7 @@ class GroupPositionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPage:
-    """What the page shows."""
+    """The content of the page."""
 
     topic: str
     stored: PagePart[StoredTopic]

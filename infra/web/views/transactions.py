@@ -43,7 +43,7 @@ class TransactionList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsPage:
-    """What the page shows."""
+    """The content of the page."""
 
     at: datetime
     listed: PagePart[TransactionList]

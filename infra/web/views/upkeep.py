@@ -70,7 +70,7 @@ class MaintenanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePage:
-    """What the page shows."""
+    """The content of the page."""
 
     at: datetime
     roles: PagePart[tuple[RoleRow, ...]]

@@ -56,7 +56,7 @@ class HandOverRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersPage:
-    """What the page shows."""
+    """The content of the page."""
 
     at: datetime
     lives: int
