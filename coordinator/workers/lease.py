@@ -31,7 +31,7 @@ class ListedMember:
     """A live member in its worker's heartbeat."""
 
     number: int
-    """From 1; never given twice within a worker."""
+    """Counted from 1; never given twice within a worker."""
     group: str = ""
     """Empty for a member that only plays roles."""
     topics: tuple[str, ...] = ()
