@@ -228,11 +228,14 @@ def test_odd_prose_is_found() -> None:
     assert [*hard_to_read(f"1. One.\n2. {long[:40]}\n   {long[40:]}.\n")] == [(2, "41 words in a sentence: one thought in each")]
     assert [*hard_to_read(f"One.\n\n{high}")] == [(3, "9 lines in a paragraph: what is a paragraph or list of its own?")]
     assert [*hard_to_read(f"One.\n{wide}")] == [(1, "a line of 200 characters: wrap it")]
+    assert [line for line, problem in hard_to_read("```\nx = 1\n\nIt is one.\n") if "fence" in problem] == [1]
     assert not [*hard_to_read(f"{code}.\n\n| {long} |\n\n```\n{long}\n\n{high}{wide}\n```\n\n## {long}\n" + "- One.\n" * 9)]
 
 
 def hard_to_read(page: str) -> Iterator[tuple[int, str]]:
     """What makes a page's prose hard to read, by the lines where a paragraph or an item of a list begins."""
+    if len(fences := [number for number, line in enumerate(page.splitlines(), 1) if line.lstrip().startswith("```")]) % 2:
+        yield fences[-1], "a fence that opens or closes nothing: all behind it is taken for code, or for prose"
     for begun, lines in paragraphs(page):
         for words in map(len, map(str.split, sentences(" ".join(lines)))):
             if words > SENTENCE_WORDS_MAX:
