@@ -109,6 +109,7 @@ class OpenLake:
         return not self._portal.stopped and not self._portal.forked
 
     def close(self) -> None:
+        """Release everything. Does nothing when closed, and in a forked child."""
         if not self.usable:
             return
         try:

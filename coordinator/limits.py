@@ -9,7 +9,7 @@ CELL_BYTES_MAX = 64 * KIB
 CELL_STORED_BYTES_MAX = 192 * KIB
 """The most bytes of a table's value, half of a DynamoDB item; the largest cell is smaller (docs/0015-bounds.md)."""
 GROUP_BYTES_MAX = 128 * KIB
-"""The most bytes of a group's record without its members."""
+"""The most bytes of a group's record without its members. Changes that enlarge it further are refused."""
 HEARTBEAT_BYTES_MAX = 128 * KIB
 """The most bytes of one process's heartbeat. Further consumers are refused; players of roles are always admitted."""
 LETTERS_MAX = 1_000

@@ -35,7 +35,7 @@ class Metric:
     unit: str = ""
     """The unit as UCUM writes it: ``ms``, ``By``, ``{message}``."""
     buckets: tuple[float, ...] = ()
-    """GAUGE: of several sources the largest counts, else their sum."""
+    """HISTOGRAM: upper bounds, inclusive, rising."""
     largest: bool = False
     """GAUGE: of several sources the largest counts, not their sum."""
     watched: bool = False

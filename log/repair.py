@@ -36,6 +36,7 @@ class RepairReport:
     lost_entries: tuple[int, ...] = ()
     """Entries that cannot be read."""
     exact: bool = True
+    """Whether the state is known exactly; else producers must be opened again."""
     lost: tuple[tuple[int, int, int], ...] = ()
     """(queue, first offset, exclusive limit) of rows that cannot be read any more."""
     written: bool = False

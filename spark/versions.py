@@ -10,7 +10,7 @@ from importlib import metadata
 from ..log.errors import MissingDependency
 
 DELTA = "4.4.0"
-"""The version of delta-spark's Python files and JAR."""
+"""The version of delta-spark: its Python files and its JAR must be of one version."""
 
 _PACKAGES = ("pyspark", "delta-spark")
 

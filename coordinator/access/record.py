@@ -180,7 +180,7 @@ class AccessRecord:
         return self._with(who, replace(found, grants=found.grants - grants, roles=found.roles - roles))
 
     def check_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> None:
-        """Raise `GrantNotFound` unless each was given exactly so."""
+        """Raise `GrantNotFound` unless each was given exactly so: a mistyped pattern must not look revoked."""
         role = role_of(who)
         has = self.roles.get(role, frozenset()) if role is not None else self.principal(who).grants
         given = frozenset() if role is not None else self.principal(who).roles

@@ -41,7 +41,9 @@ Q = TypeVar("Q", bound=Request[Any, Any])
 
 
 class SharedWrites(Generic[Q]):
-    """One write at a time for each key, of all requests since the last, in order. ``write`` settles each; its error fails them all."""
+    """One write at a time for each key, of all requests since the last, in order. ``write`` makes requests durable and settles each; its error fails
+    them all.
+    """
 
     def __init__(self, write: Callable[[str, list[Q]], Awaitable[None]], *, operation: str) -> None:
         self._write = write

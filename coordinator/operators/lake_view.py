@@ -103,6 +103,7 @@ class LakeOverview:
     workers: tuple[WorkerStatus, ...] = ()
     """The workers, except those that ended in order."""
     ended_s: float
+    """The end of the look, by the monotonic clock."""
     took_s: float
 
 

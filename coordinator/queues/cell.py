@@ -100,7 +100,7 @@ class DeadLetters:
     refused: tuple[tuple[int, int], ...] = ()
     """The (offset, attempts) that receivers gave up. Other attempts are known to the owner alone."""
     kept: tuple[tuple[int, int], ...] = ()
-    """The (offset, sequence) that a redrive passed over, before ``assigned``."""
+    """The (offset, sequence) that a redrive passed over, ascending, before ``assigned``."""
 
     @property
     def own(self) -> tuple[int, ...]:

@@ -46,7 +46,9 @@ class Holder(Protocol):
     def id(self) -> str: ...
 
     @property
-    def until_s(self) -> float: ...
+    def until_s(self) -> float:
+        """The end of the lease, by the monotonic clock."""
+        ...
 
 
 class QueueKeeper:

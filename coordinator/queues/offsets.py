@@ -110,7 +110,7 @@ class SettledOffsets:
     floor: int = 0
     """The lowest offset not in the set."""
     above: int = 0
-    """Bit ``i`` is set if ``floor + i`` is in the set."""
+    """Bit ``i`` is set if ``floor + i`` is in the set, so bit 0 never is."""
 
     def __contains__(self, offset: int) -> bool:
         return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)
@@ -137,9 +137,11 @@ class SettledOffsets:
         return bool(offsets) and (offsets.base < self.floor or bool(offsets.bits << (offsets.base - self.floor) & self.above))
 
     def ranges(self) -> list[OffsetRange]:
+        """Above the floor, ascending and as long as possible."""
         return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
 
     def gaps(self, limit: int) -> list[OffsetRange]:
+        """The offsets below ``limit`` not in the set, ascending."""
         found, start = [], self.floor
         for first, end in self.ranges():
             if first >= limit:

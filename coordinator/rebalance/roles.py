@@ -66,7 +66,7 @@ class OfferedRole:
     """The topics to play it for, read once a minute."""
     play: Play
     all_topics: bool = True
-    """Whether ``topics`` gives all topics of the lake."""
+    """Whether ``topics`` gives all topics of the lake. If not, only these are shared."""
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when ``topics`` may give more than before."""
     heard: Callable[[GroupRecord], None] = lambda record: None

@@ -87,6 +87,7 @@ class TransactionCounters:
                 self._decided(after.group, row)
 
     def question(self, group: str, answer: CheckOutcome | None) -> None:
+        """Count a question to the checker (None), or its outcome."""
         known = self._group(group)
         if answer is None:
             self._groups[group] = replace(known, asked=known.asked + 1)
@@ -94,6 +95,7 @@ class TransactionCounters:
             self._groups[group] = replace(known, answers=_more(known.answers, answer, 1))
 
     def looked(self, group: str, cells: Iterable[MemberCell] | None) -> None:
+        """None: others look at the group from now on."""
         standing = None if cells is None else open_transactions_of(row for cell in cells for row in cell.rows.values())
         self._groups[group] = replace(self._group(group), standing=standing)
 

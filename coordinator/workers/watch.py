@@ -118,6 +118,7 @@ class LeaseWatch:
         return watched.heartbeat.beat if watched is not None and watched.heartbeat is not None else None
 
     def due_s(self, owners: Iterable[str]) -> float:
+        """The monotonic time of the next look at them; infinite for those that are over."""
         watched = [self._workers.get(worker_of(owner)) for owner in owners]
         return min((-math.inf if one is None else math.inf if one.over else one.look_s for one in watched), default=math.inf)
 

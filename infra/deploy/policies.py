@@ -45,7 +45,7 @@ class PolicyCondition:
 
 
 _IF_ABSENT = PolicyCondition(test="Null", variable="s3:if-none-match", values=("false",))
-"""The request has ``If-None-Match: *``, and replaces nothing. Parts of a large upload have no such header."""
+"""The request has ``If-None-Match: *``, and replaces nothing. Parts of a large upload have no such header, and are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

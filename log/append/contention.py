@@ -74,7 +74,7 @@ def rank(process: str, entry: int) -> float:
 
 
 class Contention:
-    """A process's knowledge of the race for the next entry."""
+    """A process's knowledge of the race for the next entry, in seconds of the monotonic clock."""
 
     def __init__(self, process: str, pace: Pace, now_s: float) -> None:
         self._process = process

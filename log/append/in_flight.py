@@ -62,7 +62,7 @@ class PendingAppend:
     handed_s: float = 0.0
     """The time by the monotonic clock; ``handed_ms`` is by the corrected clock."""
     exposed_until: int = 0
-    """The last entry number that an earlier request may still bring it as."""
+    """The last entry number as which an earlier request may still bring it."""
     passed_over: int = 0
     write_ids: set[str] = field(default_factory=set)
 

@@ -41,7 +41,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first."""
+    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and never change."""
 
     entry: int = 0
     incarnation: str = ""

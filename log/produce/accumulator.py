@@ -71,7 +71,9 @@ class ProducerOptions:
     extra: Literal["refuse", "ignore"] = "refuse"
     """Whether a row with an unknown field is refused, or the field left out."""
     invalid: Literal["refuse", "topic"] = "refuse"
-    """Rows that do not fit the topic's schema fail their whole batch, or go to the topic ``NAME-invalid`` with the reason."""
+    """Rows that do not fit the topic's schema fail their whole batch, or go to the topic ``NAME-invalid`` with the reason while the other rows are
+    written.
+    """
     on_batch: Callable[[BatchOutcome], None] | None = None
     """Called on the event loop with each batch that is durable or failed. It must be quick, and raise nothing."""
 

@@ -85,6 +85,7 @@ class _Merged:
     file: TableFile
     sources: tuple[TableFile, ...]
     started_s: float
+    """The beginning of the merge by the monotonic clock."""
 
 
 class Compactor:

@@ -85,6 +85,7 @@ class _Uploaded:
     lost: Mapping[str, int]
     """The `txn` values of offsets that no file has."""
     started_s: float
+    """The beginning of the work by the monotonic clock."""
     caught_up: bool
 
     @property

@@ -64,5 +64,5 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
 
 
 def is_spent(opening: Opening, state: TopicState) -> bool:
-    """Whether an opening is in the log and its epoch cannot be known any more."""
+    """Whether an opening is in the log, so that it is never accepted again, and its epoch cannot be known any more."""
     return was_accepted(opening, state.openings) and as_accepted(opening, state) is None

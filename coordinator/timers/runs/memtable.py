@@ -131,13 +131,13 @@ class CombinedRows:
 
 
 def due_times(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
-    """The time, in milliseconds since the epoch, when the first row was due and sent."""
+    """Microseconds since the epoch."""
     column = rows.column("delivery_timestamp").cast(pa.int64())
     return np.asarray(column.fill_null(0).to_numpy() if column.null_count else column.to_numpy())
 
 
 def ready_ms(rows: pa.Table) -> int:
-    """The time when the first row was both due and sent, in milliseconds since the epoch."""
+    """The time, in milliseconds since the epoch, when the first row was due and sent."""
     stored = rows.column("store_timestamp").cast(pa.int64()).to_numpy()
     return int(np.maximum(due_times(rows), stored).min()) // 1000
 

@@ -64,7 +64,7 @@ class Settlement:
         """The row, once the settling write has durably committed the transaction.
 
         Raises `ReceiptRefused` when the messages cannot be settled: it is rolled back, at the latest at their deliveries' end. Raises the other
-        outcome of a decided transaction. After other errors call again.
+        outcome of a decided transaction. After other errors it may be either: call again.
         """
         acks, member = acks_of(self._handles), member_of(transaction)
         now_ms = self._clock.wall_ms()

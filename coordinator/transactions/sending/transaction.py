@@ -122,8 +122,8 @@ class Transaction:
 
         Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time. Raises
         `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier send failed. Raises
-        `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error of the store the transaction
-        can only be rolled back.
+        `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error later than the call's own
+        checks the transaction can only be rolled back.
         """
         self._check_usable("send in a transaction")
         if not messages:

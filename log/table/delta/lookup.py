@@ -30,7 +30,7 @@ _REQUESTS_AT_ONCE = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookup:
-    """The values to look for, all of them."""
+    """The values to look for, at least one; a message must match all."""
 
     message_id: str | None = None
     key: str | None = None

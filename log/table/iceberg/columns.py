@@ -58,7 +58,7 @@ MESSAGE_FIELDS = (
         14,
     ),
 )
-"""Columns of every message; older files lack the last two. Their ids are permanent."""
+"""Columns of every message; older files lack the last two. Their ids never change, and none is used again."""
 _LAST_MESSAGE_ID = 106
 QUEUE_ID, OFFSET_ID, STORE_TIMESTAMP_ID = 1, 2, 10
 
