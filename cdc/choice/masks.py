@@ -1,4 +1,4 @@
-"""Masks of columns: functions that replace an event's values before anything else sees them."""
+"""Masks of columns: functions that replace an event's values first of all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MaskLike: TypeAlias = "Mask | str | Callable[[Any], Any]"
 
 @dataclass(frozen=True)
 class _Constant:
-    """One text for all values; a class, since processes get it by pickle."""
+    """One text for all values; a class, to be pickled."""
 
     text: str
 

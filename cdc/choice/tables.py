@@ -19,7 +19,7 @@ Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
 earlier events of their queue, for tables of one queue. ``ignore``: none.
 """
 UnfitTimes: TypeAlias = Literal["stop", "null"]
-"""Times that no column of their type holds stop their table, or become NULL. A string column holds all times."""
+"""Times that do not fit their column stop their table, or become NULL. A string column holds all times."""
 
 Policy: TypeAlias = Literal["stop", "null", "reject"]
 """The handling of events that cannot be applied. ``stop``: the table stands still. ``null``: NULL replaces values that do not

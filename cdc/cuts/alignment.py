@@ -69,7 +69,7 @@ class Alignment:
             self._known, self._source_us = dict(newest.tables) if exact else {}, newest.source_us
 
     def set_goal(self, standing: TopicSnapshot, position: Mapping[int, int]) -> None:
-        """Take the topic's state for the next goal, unless one is pending."""
+        """Take the topic's state as the next goal, unless one is pending."""
         if self._goal is None or self._goal.is_reached(position) or any(position.get(q, 0) > e for q, e in self._goal.ends.items()):
             self._goal = goal_of(standing)
 

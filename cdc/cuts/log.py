@@ -1,7 +1,6 @@
 """The cuts of one sync beside its targets: objects ``_cuts/<sync>/<number of its first cut>.json``.
 
-The newest object is replaced by compare-and-set until it is full, which keeps the order. A cut is a fact about immutable versions, so any
-writer is harmless.
+The newest object is replaced by compare-and-set until it is full. A cut is a fact about immutable versions, so any writer is harmless.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Places in the logs of sources, by the positions of their captures. Pure.
 
-A capture is a named producer whose sequences are positions of its source, in the order of commits: the topic has exactly what is up to the
-last one. Positions between transactions are marked, so that no event has to be read.
+A capture's sequences are positions of its source, in the order of commits: the topic has exactly the events up to the last one. Positions between
+transactions are marked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Compaction of targets beside a sync, in a thread of its own.
 
-No row changes, so it needs no lease. A merge that meets it is tried again. A compaction that meets a merge is done once more while merges wait: a
-slow one would lose to each of them.
+No row changes, so it needs no lease. A merge that meets it is tried again. A compaction that meets a merge is done once more while merges wait.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ log = logging.getLogger("penstock.cdc")
 
 FILES_MIN = 16
 _FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
-"""A merge writes whole files anew, so those of a target that changes are better not large."""
+"""The size of a target's files, as a merge writes whole files anew."""
 
 
 class TargetCompactionResult(NamedTuple):
@@ -63,7 +62,7 @@ class TargetCompactor:
         self._merging: defaultdict[str, Lock] = defaultdict(Lock)
 
     def apart(self, name: str) -> Lock:
-        """The lock that a merge holds, so that a compaction which has lost to one can keep others out."""
+        """The lock of a merge, by which a compaction that lost to one keeps others out."""
         return self._merging[name]
 
     def merged(self, target: Target) -> None:

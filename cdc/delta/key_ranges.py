@@ -1,4 +1,4 @@
-"""The keys of a batch in a few ranges, so that a merge reads only the files that may have them. Pure."""
+"""The keys of a batch in a few ranges, for merges that read fewer files. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KeyRanges: TypeAlias = Mapping[str, Sequence[Range]]
 """The ranges of a batch's keys by column, in order and apart from each other. No column: nothing is known."""
 
 RANGES_MAX = 16
-"""The most ranges of a column: every row that is read is compared with each."""
+"""The most ranges of a column, as every row is compared with each."""
 _GAP = 100
 """The least part of the whole that divides a range. Evenly scattered keys stay one range."""
 

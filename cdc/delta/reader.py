@@ -1,7 +1,7 @@
 """Reading Delta tables without Spark, by deltalake's own engine.
 
 That engine knows column mapping and deletion vectors. deltalake's datasets (`to_pyarrow_table`, `to_pyarrow_dataset`, `to_pandas`) show NULL in
-mapped columns. They also read through Python from Arrow's threads, which may outlive the interpreter.
+mapped columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Target tables by deltalake, without Spark: columns, creation, and one MERGE a batch, carried out once.
 
-Every commit has the sync and the target's progress in ``userMetadata``, as Spark's commits do, so that either engine goes on where the other ended.
-Delta's ``txn`` grows with the progress. Commits are put if absent, on S3 too.
+Every commit has the sync and the target's progress in ``userMetadata``, as Spark's commits do, for either engine. Delta's ``txn`` grows with the
+progress. Commits are put if absent, on S3 too.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DeltalakeTargets:
         self._options = dict(self._into.options) or None
         self._guard = guard
         self._kept: dict[str, tuple[DeltaTable, Mapping[str, Any]]] = {}
-        """Tables after this object's merges, with the commit of each, the last used at the end."""
+        """Tables after this object's merges, with the commit of each; the last used at the end."""
         self._keeping = Lock()  # merges run side by side
 
     def path(self, name: str) -> str:
@@ -129,7 +129,7 @@ class DeltalakeTargets:
         )
 
     def add_columns(self, target: Target, columns: Sequence[TargetColumn]) -> None:
-        """The commit does not carry the target's progress: a change of it does not hold this commit up."""
+        """The commit is without the target's progress."""
         import pyarrow as pa
         from deltalake import Schema
 

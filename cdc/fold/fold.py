@@ -1,7 +1,7 @@
-"""The fold of a range of events to net changes, table by table: the inner loop of every sync, in plain Python.
+"""The fold of a range of events to net changes, table by table: the inner loop of every sync.
 
-New tables and columns are reported with their types. The caller folds the same events again once the targets have them. An event that cannot be
-applied ends the fold of its table in its queue.
+New tables and columns are reported with their types, and the same events folded again once the targets have them. An event that cannot be applied
+ends the fold of its table in its queue.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Fold:
                 self._unfit(source, (queue, offset), _reason(error))
 
     def _changes_no_row(self, change: ChangeEvent, event: object) -> bool:
-        """Whether a message or a truncate changes no row. A truncate also begins what a capture has read anew."""
+        """Whether a message or a truncate changes no row."""
         reason = stop_reason(event) if change.op == "m" else None
         if change.position is not None and (change.op == "t" or (reason is not None and self._asked_for(change.source))):
             left = TableCoverage(change.position, reason)

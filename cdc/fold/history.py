@@ -17,7 +17,7 @@ from .fold_result import RowVersion
 
 
 class VersionLink(NamedTuple):
-    """One version in the chain of its row. A delete is a link too: it ends the version before."""
+    """One version in the chain of its row. A delete ends the version before."""
 
     key: Key
     op: str

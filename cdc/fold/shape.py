@@ -71,7 +71,7 @@ def key_of(shape: TableShape) -> tuple[TargetColumn, ...]:
 
 
 def new_columns(target: Target, shape: TableShape) -> list[TargetColumn]:
-    """The columns that a target lacks. Raises `TargetRefused` for two names that differ by case: Delta cannot hold both."""
+    """The columns that a target lacks. Raises `TargetRefused` for two names that differ by case."""
     known = {column.name.lower(): column.name for column in target.columns}
     for column in shape.columns:
         if (other := known.get(column.name.lower(), column.name)) != column.name:

@@ -1,8 +1,6 @@
 """New column types for older targets, under their sync's lease, each by one commit with its progress.
 
-    look ─► read and convert every row, into a file of this machine ─► one commit ─► the sync's record
-
-Nothing is written to a target before all of its values are known to fit.
+look ─► read and convert every row, into a file of this machine ─► one commit ─► the sync's record
 """
 
 from __future__ import annotations

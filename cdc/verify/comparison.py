@@ -230,7 +230,7 @@ def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hash
 
 
 def _one(column: ColumnValues, row: int) -> ColumnValues:
-    """A value without the others of its column, which may be many."""
+    """A value without the others of its column."""
     import pyarrow as pa
 
     values = pa.array([column.values[row].as_py()], column.values.type)

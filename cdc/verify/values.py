@@ -1,6 +1,5 @@
-"""A source's values as values of the target's column, to compare by meaning: numbers by value, times by instant.
-
-A value that cannot be read as the target's type is kept as text, and equals nothing.
+"""A source's values as values of the target's column, to compare by meaning: numbers by value, times by instant. An unreadable value is kept as text,
+and equals nothing.
 """
 
 from __future__ import annotations
