@@ -141,9 +141,8 @@ class Lake(LakeFace[AsyncLake]):
     ) -> SimpleConsumer:
         """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
 
-        A received message is invisible to others for a while. If it is not acknowledged in that time, that was a failed attempt, and it is received
-        again; after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while a message is out, later ones of its message
-        group wait, unless the same ``receive`` gave them. A group may also have push consumers.
+        A received message that is not acknowledged in time is received again; after ``max_attempts`` deliveries the ``dead_letter_policy`` applies.
+        `SimpleConsumer` has the order of messages. A group may also have push consumers.
 
         ``receive_max`` bounds one ``receive``; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead. ``filter``, ``start``,
         ``metrics``, stated settings of the group, and errors are as of `push_consumer`.
@@ -200,8 +199,8 @@ class Lake(LakeFace[AsyncLake]):
 
         ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name again
         goes on there, after a crash up to a second before. The former owner of the name ends with `FencedError` when it next has progress to save;
-        until then both may get a message. The messages of a queue are run one after the other. A message whose listener fails, raises or runs
-        longer than ``consume_timeout`` is logged, and not tried again. ``listener`` is as of `push_consumer`.
+        until then both may get a message. The messages of a queue are run one after the other. A message whose listener fails, raises or runs longer
+        than ``consume_timeout`` is logged, and not tried again. ``listener`` is as of `push_consumer`.
 
         ``start`` is the place of a new name; ``filter`` is this member's own. Raises `InvalidArgument`, `TopicNotFound`, `ReadOnlyError`,
         `OffsetOutOfRange`.
