@@ -16,19 +16,7 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import (
-    ELEMENT,
-    FLOATS,
-    INTEGER_BITS,
-    ArrayType,
-    DecimalType,
-    Field,
-    FieldType,
-    MapType,
-    PrimitiveType,
-    StructType,
-    join,
-)
+from .fields import ELEMENT, INTEGER_BITS, ArrayType, DecimalType, Field, FieldType, MapType, PrimitiveType, StructType, join
 from .topic_schema import TopicSchema
 
 _OPERATION = "read a value's JSON"
@@ -190,7 +178,8 @@ def _time(zoned: bool) -> Callable[[object], datetime]:
 _READERS: dict[PrimitiveType, Callable[[object], Any]] = {
     PrimitiveType.BOOLEAN: lambda found: _of(bool, found),
     **dict.fromkeys(INTEGER_BITS, lambda found: _of(int, found)),
-    **dict.fromkeys(FLOATS, _float),
+    PrimitiveType.FLOAT: _float,
+    PrimitiveType.DOUBLE: _float,
     PrimitiveType.STRING: lambda found: _of(str, found),
     PrimitiveType.BINARY: lambda found: b64decode(_of(str, found), validate=True),
     PrimitiveType.DATE: lambda found: date.fromisoformat(_of(str, found)),

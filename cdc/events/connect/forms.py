@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
@@ -24,6 +24,11 @@ _BYTES: dict[str, Callable[[str], bytes]] = {
     "hex": binascii.unhexlify,
 }
 _TEXT = "text"
+_WRITTEN: Mapping[FieldType, tuple[str, ...]] = {
+    PrimitiveType.TIMESTAMP: tuple(_UNITS),
+    PrimitiveType.TIMESTAMP_NTZ: tuple(_UNITS),
+    PrimitiveType.BINARY: tuple(_BYTES),
+}
 _HEX = re.compile(r"(?:[0-9a-f]{4})+")
 """Hexadecimal text that is valid base64 as well."""
 
@@ -105,7 +110,8 @@ def declared_type(said: str) -> tuple[FieldType, ColumnForm | None]:
     kind, form = parse_target_type(name), form.strip()
     if not given:
         return kind, None
-    if form not in (known := _forms_of(innermost(kind))):
+    inner = innermost(kind)
+    if form not in (known := ("base64", _TEXT) if isinstance(inner, DecimalType) else _WRITTEN.get(inner, ())):
         raise InvalidArgument(
             "nothing of this type is written so",
             operation="sync",
@@ -113,15 +119,3 @@ def declared_type(said: str) -> tuple[FieldType, ColumnForm | None]:
             observed=repr(said),
         )
     return kind, ColumnForm(kind, form)
-
-
-def _forms_of(type_: FieldType) -> tuple[str, ...]:
-    match type_:
-        case DecimalType():
-            return ("base64", _TEXT)
-        case PrimitiveType.TIMESTAMP | PrimitiveType.TIMESTAMP_NTZ:
-            return tuple(_UNITS)
-        case PrimitiveType.BINARY:
-            return tuple(_BYTES)
-        case _:
-            return ()
