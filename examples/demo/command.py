@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from penstock.infra.console.session import CommandSession, command_options
+from penstock.infra.terminal.session import CommandSession, command_options
 
 DEFAULT_LAKE = "penstock-demo"
 RATE = 2500.0

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from penstock.infra.console import output
+from penstock.infra.terminal import output
 from penstock.log.runtime.runtime import Clock
 from penstock.log.stores import StoreStatistics
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from penstock.cdc.delta.freshness import Freshness, freshness
-from penstock.infra.console import output
+from penstock.infra.terminal import output
 from penstock.log.runtime.portal import Portal
 from penstock.log.runtime.runtime import SystemClock
 

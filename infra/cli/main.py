@@ -14,9 +14,9 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ..console.exit_codes import EXIT_CODES, ending
-from ..console.session import CommandSession, Interrupted, OutputFailed, Signals, json_option, writing_output
-from ..console.values import DurationParam
+from ..terminal.exit_codes import EXIT_CODES, ending
+from ..terminal.session import CommandSession, Interrupted, OutputFailed, Signals, json_option, writing_output
+from ..terminal.values import DurationParam
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Commands(click.Group):
         # Also an error of the call itself, found before its options are read, is shown in the requested form.
         session = CommandSession(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
         if "_PENSTOCK_COMPLETE" in os.environ:
-            from ..console.completion import rejoin_words_of_bash
+            from ..terminal.completion import rejoin_words_of_bash
 
             rejoin_words_of_bash()
         with session.signals.handled():

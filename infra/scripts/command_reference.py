@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from penstock.infra.cli.main import main as penstock
-from penstock.infra.console.values import DurationParam, InstantParam, PositionParam, SizeParam
+from penstock.infra.terminal.values import DurationParam, InstantParam, PositionParam, SizeParam
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 COMMON = ("--lake", "--coordination", "--json")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ...log.errors import CallError, PenstockError, StoreUnavailable
-from ..console.wording import in_shell
 from ..json_values import UNTOLD
+from ..terminal.wording import in_shell
 
 T = TypeVar("T")
 

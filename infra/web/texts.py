@@ -7,7 +7,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
-from ..console.output import duration_text, size_text
+from ..terminal.output import duration_text, size_text
 
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

@@ -12,8 +12,8 @@ import click
 import pytest
 
 import penstock
-from penstock.infra.console.log_options import log_options
 from penstock.infra.logs import LOGGER, LogFormat, logging_to
+from penstock.infra.terminal.log_options import log_options
 from tests.lakes import send_all
 from tests.runner import cli_runner
 from tests.waiting import wait_until

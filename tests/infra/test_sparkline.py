@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.infra.console.sparkline import sparkline
+from penstock.infra.terminal.sparkline import sparkline
 
 
 @pytest.mark.parametrize(

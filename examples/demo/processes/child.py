@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
-from penstock.infra.console.parent_input import ParentInput
+from penstock.infra.terminal.parent_input import ParentInput
 
 from ..outcome import DemoFailed
 from .reports import Failed, Report, decode_report, encode_report

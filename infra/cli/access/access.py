@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
-from ...console import output
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
-from ...console.values import DurationParam
+from ...terminal import output
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.values import DurationParam
 
 if TYPE_CHECKING:
     from ....coordinator.access.grants import Grant, Verb

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession, command_options
+from ...terminal import output
+from ...terminal.session import CommandSession, command_options
 from . import capture_engine
 from .capture_mongodb import mongodb
 from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened_lake, patience_option

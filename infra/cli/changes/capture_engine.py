@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession, command_options
+from ...terminal import output
+from ...terminal.session import CommandSession, command_options
 from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened_lake, patience_option
 
 if TYPE_CHECKING:

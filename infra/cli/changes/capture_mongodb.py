@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from ...console.session import CommandSession
+from ...terminal.session import CommandSession
 from .capture_engine import EPILOG, PASSWORD, opened_topic, place_text, source_options
 from .capture_topic import CaptureOutput, answer
 

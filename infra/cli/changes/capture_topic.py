@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession
-from ...console.values import DurationParam
+from ...terminal import output
+from ...terminal.session import CommandSession
+from ...terminal.values import DurationParam
 
 if TYPE_CHECKING:
     from ....aio import Lake

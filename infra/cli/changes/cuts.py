@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....log.errors import InvalidArgument
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession, command_options
-from ...console.values import ParamType, parse_instant
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession, command_options
+from ...terminal.values import ParamType, parse_instant
 
 if TYPE_CHECKING:
     from ....cdc.cuts.at_cut import AtCut

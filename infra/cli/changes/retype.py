@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession, confirmed
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession, confirmed
 
 if TYPE_CHECKING:
     from ....cdc.retype.retype import RetypedTable

@@ -20,9 +20,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import click
 
 from ....log import PenstockError, TopicNotFound
-from ...console import completion, output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession, group_options
+from ...terminal import completion, output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession, group_options
 from ..lake.stored_topics import run_async
 from .sync_options import options_from, sync_options, values_of
 

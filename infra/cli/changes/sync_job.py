@@ -19,7 +19,7 @@ from ....cdc.scratch import scratch_folder
 from ....cdc.sync.run import SyncRun
 from ....change_data import sync
 from ....spark.session import S3, session
-from ...console.parent_input import ParentInput
+from ...terminal.parent_input import ParentInput
 from .sync_error import as_ours
 from .sync_options import options_from
 

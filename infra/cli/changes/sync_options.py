@@ -12,7 +12,7 @@ from ....cdc.choice.option_types import ByName, Flag, OneOf, OptionField, Option
 from ....cdc.choice.tables import TableOptions
 from ....cdc.sync.options import SyncOptions
 from ....log.limits import MIB
-from ...console.values import DurationParam, SizeParam
+from ...terminal.values import DurationParam, SizeParam
 
 F = TypeVar("F", bound=Callable[..., Any])
 

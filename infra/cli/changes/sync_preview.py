@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession
 
 if TYPE_CHECKING:
     from ....cdc.sync.options import SyncOptions

@@ -10,10 +10,10 @@ import click
 
 from ....cdc.verify import DumpFormat
 from ....log.errors import InvalidArgument
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession, command_options
 from ...files import open_file
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession, command_options
 
 if TYPE_CHECKING:
     from ....cdc.verify import DeltaRows, RowDifference, Rows, TableComparison

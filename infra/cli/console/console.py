@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....log.errors import MissingDependency
-from ...console import output
-from ...console.log_options import log_options
-from ...console.session import CommandSession, group_options
-from ...console.stopper import Stopper
-from ...console.values import DurationParam
+from ...terminal import output
+from ...terminal.log_options import log_options
+from ...terminal.session import CommandSession, group_options
+from ...terminal.stopper import Stopper
+from ...terminal.values import DurationParam
 from .password import password
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from ....log.errors import MissingDependency
-from ...console.log_options import log_options
-from ...console.session import CommandSession, group_options
-from ...console.stopper import Stopper
+from ...terminal.log_options import log_options
+from ...terminal.session import CommandSession, group_options
+from ...terminal.stopper import Stopper
 
 
 @click.command()

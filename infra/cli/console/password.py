@@ -6,8 +6,8 @@ from typing import TextIO
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession, json_option
+from ...terminal import output
+from ...terminal.session import CommandSession, json_option
 
 
 @click.command()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from ....log.errors import MissingDependency
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession, json_option
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession, json_option
 from .endpoints import endpoint_of
 
 if TYPE_CHECKING:

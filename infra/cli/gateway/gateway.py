@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...console.session import group_options
+from ...terminal.session import group_options
 from .rocketmq import rocketmq
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...console.values import DurationParam
+from ...terminal.values import DurationParam
 from .endpoints import endpoint_of
 from .security import access_of, tls_of
 

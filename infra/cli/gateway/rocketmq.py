@@ -9,11 +9,11 @@ import click
 
 from ....log.errors import MissingDependency
 from ....log.metrics import MemoryMetrics
-from ...console.log_options import log_options
-from ...console.session import CommandSession, group_options
-from ...console.stopper import Stopper
-from ...console.values import DurationParam
 from ...metrics import served
+from ...terminal.log_options import log_options
+from ...terminal.session import CommandSession, group_options
+from ...terminal.stopper import Stopper
+from ...terminal.values import DurationParam
 from ..lake.stored_topics import run_async
 from .check import check
 from .listening import listening_options, options_of, process_number

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession
-from ...console.stopper import Stopper
+from ...terminal import output
+from ...terminal.session import CommandSession
+from ...terminal.stopper import Stopper
 
 if TYPE_CHECKING:
     from ....gateway.server.options import GatewayOptions

@@ -10,11 +10,11 @@ import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
-from ...console import completion, output
-from ...console.log_options import log_options
-from ...console.session import CommandSession, group_options
-from ...console.values import DurationParam, PositionParam
 from ...metrics import LOOPBACK, served
+from ...terminal import completion, output
+from ...terminal.log_options import log_options
+from ...terminal.session import CommandSession, group_options
+from ...terminal.values import DurationParam, PositionParam
 
 _DEFAULTS = PushOptions()
 _NO_TIME = timedelta(0)

@@ -16,7 +16,7 @@ from ....consumers.handlers.executor import is_coroutine_function
 from ....consumers.handlers.missing_result import name_of
 from ....consumers.handlers.results import MessagesDeclined, judge
 from ....log import MessageView, PenstockError
-from ...console.session import OutputFailed
+from ...terminal.session import OutputFailed
 from .handlers import CommandNotRun
 from .message_limiter import MessageLimiter
 

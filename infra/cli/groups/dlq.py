@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeVar
 import click
 
 from ....log import TopicNotFound
-from ...console import completion, output
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, command_options, exit_code_option
 from ...operating.letter_filters import LETTER_FILTERS
+from ...terminal import completion, output
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, command_options, exit_code_option
 from ..lake.stored_topics import run_async
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -18,11 +18,11 @@ from ....coordinator import (
     RetryPolicy,
     Schedule,
 )
-from ...console import completion, output
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
-from ...console.values import DurationParam, ParamType, PositionParam
 from ...json_values import json_value
+from ...terminal import completion, output
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.values import DurationParam, ParamType, PositionParam
 from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
 

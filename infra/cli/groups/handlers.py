@@ -17,8 +17,8 @@ import click
 
 from ....consumers import ConsumeResult
 from ....log import CallError, MessageView
-from ...console import output
-from ...console.session import writing_output
+from ...terminal import output
+from ...terminal.session import writing_output
 from ..messages.rendering import JsonLineOutput, LineOutput, delivery
 
 Handler: TypeAlias = Callable[[Sequence[MessageView]], object]

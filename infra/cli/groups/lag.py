@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from ...console import completion, output
-from ...console.session import CommandSession, group_options
-from ...console.values import DurationParam
+from ...terminal import completion, output
+from ...terminal.session import CommandSession, group_options
+from ...terminal.values import DurationParam
 from .owners import SUSPICIOUS, WATCHED, owner_text, verdicts
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ....consumers.dead_letters.redrive_cell import RedriveStates
 from ....log import views
-from ...console import output
 from ...operating.letters import StoredLetter, is_of, letter_document, letter_of
+from ...terminal import output
 
 _REASON_CELLS, _BODY_CELLS_MIN = 36, 20
 _BODY_BYTES = 1000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...console import completion, output
-from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal import completion, output
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 
 if TYPE_CHECKING:
     from ....coordinator import ParkedGroup

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession, exit_code_option, group_options
-from ...console.values import DurationParam
 from ...operating.workers import consumption_text
+from ...terminal import output
+from ...terminal.session import CommandSession, exit_code_option, group_options
+from ...terminal.values import DurationParam
 
 
 @click.command()

@@ -11,12 +11,12 @@ import click
 
 from ....log import PenstockError
 from ....log.metrics import MemoryMetrics, Metrics
-from ...console import completion, output
-from ...console.exit_codes import exit_code
-from ...console.session import CommandSession, group_options
-from ...console.stopper import Stopper
-from ...console.values import DurationParam
 from ...metrics import LOOPBACK, served
+from ...terminal import completion, output
+from ...terminal.exit_codes import exit_code
+from ...terminal.session import CommandSession, group_options
+from ...terminal.stopper import Stopper
+from ...terminal.values import DurationParam
 from .stored_topics import run_async
 
 if TYPE_CHECKING:

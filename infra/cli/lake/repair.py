@@ -8,9 +8,9 @@ import click
 
 from ....log.paths import TopicPaths
 from ....log.stores import probe_conditional_writes
-from ...console import completion, output
-from ...console.exit_codes import DAMAGED
-from ...console.session import CommandSession, command_options, confirm_options, confirmed
+from ...terminal import completion, output
+from ...terminal.exit_codes import DAMAGED
+from ...terminal.session import CommandSession, command_options, confirm_options, confirmed
 from .stored_topics import run_async, stored_topic
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from ....log import InvalidArgument, LimitExceeded
-from ...console import completion, output
-from ...console.exit_codes import OTHER, show
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, command_options
+from ...terminal import completion, output
+from ...terminal.exit_codes import OTHER, show
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, command_options
 
 if TYPE_CHECKING:
     from ....lake import Lake

@@ -11,7 +11,7 @@ from ....log.paths import TOPICS, TopicPaths, topic_name
 from ....log.runtime.portal import Portal
 from ....log.stores import ObjectStore
 from ....log.topic.records import read_record
-from ...console.session import CommandSession
+from ...terminal.session import CommandSession
 
 if TYPE_CHECKING:
     from ....aio import Lake

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ....log import MessageNotFound, PenstockError
-from ...console import completion, output
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, command_options, exit_code_option
-from ...console.values import InstantParam
 from ...json_values import json_value
 from ...operating.pending_messages import waiting_by_topic
 from ...operating.timers import delayed_of
+from ...terminal import completion, output
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, command_options, exit_code_option
+from ...terminal.values import InstantParam
 from ..messages.rendering import BODY_BYTES, BODY_CHARS
 from .stored_topics import run_async
 

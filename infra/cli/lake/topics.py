@@ -12,14 +12,14 @@ import click
 from ....log import ForeignObject, MessageType, TopicLimits
 from ....log.paths import DLQ_PREFIX, timer_log_name
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
-from ...console import completion, output
-from ...console.exit_codes import show
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, command_options, confirm_options, confirmed, exit_code_option, group_options
-from ...console.sparkline import sparkline
-from ...console.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from ...json_values import json_value
 from ...operating.topics import HotMessageGroup, StoredQueue, StoredTopic, TopicConfiguration, TopicLimitValues, topic_of
+from ...terminal import completion, output
+from ...terminal.exit_codes import show
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, command_options, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.sparkline import sparkline
+from ...terminal.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from .schema import command as schema_command
 from .schema import schema_source
 from .stored_topics import run_async, run_on_store, stored_topic, stored_topics

@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 from ...json_values import json_value
 from ...operating.times import now_of
 from ...operating.transactions import (
@@ -22,6 +18,10 @@ from ...operating.transactions import (
     transaction_of,
     transaction_with_messages,
 )
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
 from ..messages.rendering import BODY_BYTES, BODY_CHARS
 from .stored_topics import run_async
 

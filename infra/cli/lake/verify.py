@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ....log import TopicNotFound
-from ...console import completion, output
-from ...console.exit_codes import DAMAGED
-from ...console.session import CommandSession, command_options
+from ...terminal import completion, output
+from ...terminal.exit_codes import DAMAGED
+from ...terminal.session import CommandSession, command_options
 from .stored_topics import run_async, stored_topics
 
 if TYPE_CHECKING:

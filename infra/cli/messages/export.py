@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from ....log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
 from ....log.message.message import OF_A_DELIVERY, VALUE
-from ...console import output
-from ...console.session import CommandSession
 from ...files import is_packed, open_file, plain_name
 from ...operating.messages import message_document
+from ...terminal import output
+from ...terminal.session import CommandSession
 from .fields import FieldCells, csv_cell, documents_asked_for
 from .rendering import MessageSink
 

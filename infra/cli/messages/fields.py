@@ -12,8 +12,8 @@ import click
 from ....log.message.message import VALUE
 from ....log.schema.value_column import ValueColumn
 from ....log.schema.value_json import value_json
-from ...console import output
 from ...operating.messages import body_fields, header_list, key_fields
+from ...terminal import output
 
 if TYPE_CHECKING:
     import pyarrow as pa

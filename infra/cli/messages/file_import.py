@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ....log import CallError, FencedError, InvalidArgument, Message, NotWritten, ProducerFailedError, SequenceError
 from ....log.message.message import VALUE
-from ...console import output
-from ...console.session import Interrupted, Signals
 from ...files import open_file
 from ...formats import FileFormat, read_records
 from ...labels import InputRecord, MessageLabels
+from ...terminal import output
+from ...terminal.session import Interrupted, Signals
 from .label_columns import columns_of
 
 if TYPE_CHECKING:

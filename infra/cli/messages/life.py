@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ....consumers.trace.status import DeliveryState
-from ...console import output
 from ...operating.life import DELAYS, redrive_text, times_text
+from ...terminal import output
 
 if TYPE_CHECKING:
     from rich.table import Table

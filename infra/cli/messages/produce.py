@@ -10,13 +10,13 @@ import click
 
 from ....log import DELAY_LEVELS, InvalidArgument, delay_level
 from ....log.paths import AUDIT_TOPIC
-from ...console import completion, output
-from ...console.exit_codes import WRONG_CALL
-from ...console.session import CommandSession, command_options
-from ...console.values import DurationParam, parse_instant
 from ...files import plain_name
 from ...formats import DEBEZIUM_LABELS, FileFormat
 from ...labels import MessageLabels
+from ...terminal import completion, output
+from ...terminal.exit_codes import WRONG_CALL
+from ...terminal.session import CommandSession, command_options
+from ...terminal.values import DurationParam, parse_instant
 
 if TYPE_CHECKING:
     from .file_import import ImportSummary

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...console import completion, output
-from ...console.session import CommandSession, command_options, exit_code_option
-from ...console.values import PositionParam
+from ...terminal import completion, output
+from ...terminal.session import CommandSession, command_options, exit_code_option
+from ...terminal.values import PositionParam
 from .rendering import LineOutput, MessageSink
 
 if TYPE_CHECKING:

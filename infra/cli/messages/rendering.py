@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from ...console import output
 from ...operating.messages import message_document
+from ...terminal import output
 
 if TYPE_CHECKING:
     import pyarrow as pa

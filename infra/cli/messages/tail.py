@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ...console import completion
-from ...console.session import CommandSession, command_options
-from ...console.values import PositionParam
+from ...terminal import completion
+from ...terminal.session import CommandSession, command_options
+from ...terminal.values import PositionParam
 from .read import conditions
 from .rendering import JsonLineOutput, LineOutput
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ...console import output
+from ...terminal import output
 
 if TYPE_CHECKING:
     from ...operating.life import MessageLife

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import click
 
-from ...console import completion, output
-from ...console.session import CommandSession, exit_code_option, group_options
+from ...terminal import completion, output
+from ...terminal.session import CommandSession, exit_code_option, group_options
 
 
 @click.command(

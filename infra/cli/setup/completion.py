@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from ...console import output
+from ...terminal import output
 
 _SHELLS = ("bash", "zsh", "fish")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...console import output
-from ...console.session import CommandSession, command_options
-from ...console.values import DurationParam, SizeParam
+from ...terminal import output
+from ...terminal.session import CommandSession, command_options
+from ...terminal.values import DurationParam, SizeParam
 
 if TYPE_CHECKING:
     from datetime import timedelta

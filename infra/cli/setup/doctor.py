@@ -19,10 +19,10 @@ from ....log import PenstockError, Runtime, open_store
 from ....log.errors import MissingDependency
 from ....log.limits import CLOCK_SKEW_MAX_MS
 from ....log.stores import Put, probe_conditional_writes
-from ...console import output
-from ...console.exit_codes import OTHER
-from ...console.session import CommandSession, command_options
-from ...console.wording import in_shell
+from ...terminal import output
+from ...terminal.exit_codes import OTHER
+from ...terminal.session import CommandSession, command_options
+from ...terminal.wording import in_shell
 
 if TYPE_CHECKING:
     from ....log import ObjectStore

@@ -10,9 +10,9 @@ from typing import NoReturn
 
 import click
 
-from ...console import output
-from ...console.listing import CommandGroup
-from ...console.session import CommandSession, command_options, group_options
+from ...terminal import output
+from ...terminal.listing import CommandGroup
+from ...terminal.session import CommandSession, command_options, group_options
 
 _ROLES = ("reader", "producer", "transactions", "consumer", "gateway", "capture", "sync", "maintenance")
 

@@ -13,9 +13,9 @@ from ....consumers.dead_letters.writer import QUEUE
 from ....coordinator import GroupNotFound
 from ....log import MessageView, TopicNotFound
 from ....log.read.reader import Reader
-from ...console.output import json_line
 from ...operating.letter_filters import LETTER_FILTERS
 from ...operating.letters import NO_DEAD_LETTER, DeadLetterReader, StoredLetter, condition, letter_document, letter_of
+from ...terminal.output import json_line
 from ..faults import PagePart
 from .page import Breadcrumb, Download, DownloadContent, PageContext, PageDefinition, PageRequest, QueryParameter
 

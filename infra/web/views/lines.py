@@ -17,9 +17,9 @@ from ....log.read.reader import Reader
 from ....log.runtime.runtime import Runtime
 from ....log.schema.topic_schema import TopicSchema
 from ....log.table.delta.lookup import Lookup
-from ...console.output import json_line
 from ...json_values import json_value
 from ...operating.messages import message_document
+from ...terminal.output import json_line
 from ..faults import ErrorReport
 from .messages import AFTER, CONDITIONS, START, conditions_of
 from .page import Download, DownloadContent, PageContext, PageRequest

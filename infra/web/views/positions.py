@@ -10,7 +10,7 @@ import click
 
 from ....log.errors import InvalidArgument
 from ....log.read.reader import Position as LogPosition
-from ...console.values import PositionParam
+from ...terminal.values import PositionParam
 
 QUEUES_MAX = 64
 _CURSOR = re.compile(r"\d{1,4}\.\d{1,18}(?:-\d{1,4}\.\d{1,18}){0,63}", re.ASCII)

@@ -13,8 +13,8 @@ import pytest
 
 from penstock import connect
 from penstock.infra.cli import main
-from penstock.infra.console import completion
-from penstock.infra.console.completion import rejoin_words
+from penstock.infra.terminal import completion
+from penstock.infra.terminal.completion import rejoin_words
 from tests.infra.cli.conftest import Penstock
 from tests.infra.cli.test_start import CALL, HEAVY, loaded_by
 from tests.runner import cli_runner
@@ -149,7 +149,7 @@ def test_a_damaged_topic_is_left_out(filled: Path, tab: Tab) -> None:
 HANGS = """
 import threading
 from penstock.infra.cli import main
-from penstock.infra.console import completion
+from penstock.infra.terminal import completion
 from penstock.log.stores.local import LocalStore
 
 async def list_folders(self, prefix):

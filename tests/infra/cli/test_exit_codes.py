@@ -20,10 +20,10 @@ from penstock import (
     UnknownOutcome,
 )
 from penstock.infra.cli.main import COMMANDS
-from penstock.infra.console import output
-from penstock.infra.console.exit_codes import ending, exit_code
-from penstock.infra.console.session import CommandSession, Interrupted, Signals
-from penstock.infra.console.wording import LIMITS, SHELL, in_shell
+from penstock.infra.terminal import output
+from penstock.infra.terminal.exit_codes import ending, exit_code
+from penstock.infra.terminal.session import CommandSession, Interrupted, Signals
+from penstock.infra.terminal.wording import LIMITS, SHELL, in_shell
 from penstock.log.message.message import limit_hint
 from tests.infra.cli.conftest import Penstock
 from tests.tree import ROOT

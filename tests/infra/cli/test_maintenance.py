@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from penstock import PermissionDenied, connect
 from penstock.infra.cli.lake import maintain
 from penstock.infra.cli.setup.doctor import Requirement
-from penstock.infra.console.values import parse_duration
+from penstock.infra.terminal.values import parse_duration
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.remote_errors import REFUSED_HINT
 from penstock.log.table.maintenance import MaintenanceOptions

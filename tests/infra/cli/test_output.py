@@ -9,7 +9,7 @@ import sys
 import click
 import pytest
 
-from penstock.infra.console import output
+from penstock.infra.terminal import output
 
 
 def test_no_colours_go_into_a_pipe_where_python_has_no_buffer(monkeypatch: pytest.MonkeyPatch) -> None:

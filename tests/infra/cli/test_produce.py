@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from penstock import FencedError, connect
 from penstock.infra.cli.messages.file_import import FileImport, ImportFile, ImportSummary
 from penstock.infra.cli.messages.label_columns import columns_of
-from penstock.infra.console.session import Signals
 from penstock.infra.formats import FileFormat, read_records
 from penstock.infra.labels import MessageLabels
+from penstock.infra.terminal.session import Signals
 from penstock.log.errors import InvalidArgument
 from tests.cdc.test_debezium import POSTGRES
 from tests.infra.cli.conftest import Penstock

@@ -14,8 +14,8 @@ import pytest
 from rich.cells import cell_len
 
 from penstock import Message, connect
-from penstock.infra.console.output import fit_width, printable
-from penstock.infra.console.values import DurationParam, PositionParam, SizeParam, parse_duration
+from penstock.infra.terminal.output import fit_width, printable
+from penstock.infra.terminal.values import DurationParam, PositionParam, SizeParam, parse_duration
 from penstock.log import MESSAGE_SCHEMA
 from tests.infra.cli.conftest import Penstock
 

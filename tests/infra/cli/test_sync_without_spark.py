@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from penstock.cdc.sync.options import BatchReport
 from penstock.infra.cli.changes.sync import _show_batch, _started
 from penstock.infra.cli.changes.sync_error import as_ours
-from penstock.infra.console.exit_codes import exit_code
-from penstock.infra.console.session import CommandSession, Signals
+from penstock.infra.terminal.exit_codes import exit_code
+from penstock.infra.terminal.session import CommandSession, Signals
 from penstock.log.errors import InternalError, PenstockError
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.infra.cli.conftest import Penstock

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.coordinator.timers import waiting_count
-from penstock.infra.console.values import parse_instant
 from penstock.infra.operating import timers
 from penstock.infra.operating.bodies import BodyExcerpt, body_of
+from penstock.infra.terminal.values import parse_instant
 from tests.infra.cli.conftest import Penstock
 
 SOON = timedelta(hours=1)

@@ -15,8 +15,8 @@ from penstock.coordinator.timers.tracing import DelayState, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
 from penstock.infra.cli.messages.life import pictured
 from penstock.infra.cli.messages.timeline import timeline
-from penstock.infra.console import output
 from penstock.infra.operating.life import life_of
+from penstock.infra.terminal import output
 from penstock.log.read.places import PublishedRow
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled
 from tests.infra.cli.conftest import Penstock

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from penstock.infra.cli.main import main
-from penstock.infra.console.session import CommandSession
+from penstock.infra.terminal.session import CommandSession
 from tests.servers import VERSITYGW
 from tests.tree import ROOT
 

@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from penstock.consumers.statistics import CATALOGUE
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.infra.cli.main import COMMANDS, main
-from penstock.infra.console.session import CommandSession
 from penstock.infra.deploy.generated_files import KINDS
+from penstock.infra.terminal.session import CommandSession
 from tests.tree import AREAS, CONFIG, DOOR, ROOT
 
 FOLDER = ROOT / "infra" / "deploy"

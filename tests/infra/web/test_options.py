@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.infra.cli.console.console import options_of, tell
-from penstock.infra.console.session import CommandSession, Signals
+from penstock.infra.terminal.session import CommandSession, Signals
 from penstock.infra.web.lakes.lakes import lakes_of_file
 from penstock.infra.web.server.passwords import parsed
 from penstock.log.errors import InvalidArgument

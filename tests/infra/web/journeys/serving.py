@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.infra.console.stopper import Stopper
+from penstock.infra.terminal.stopper import Stopper
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.server.http_server import serve
 from penstock.infra.web.server.options import ConsoleOptions
