@@ -28,21 +28,3 @@ class ProgressListener(Protocol):
     """Called with new progress."""
 
     def __call__(self, *, events: int, duplicates: int, position: str | None) -> None: ...
-
-
-class SentCounts(Protocol):
-    """The counts of an outbox."""
-
-    events: int
-    duplicates: int
-
-
-class ProgressReporter:
-    """Reports an outbox's new counts to a listener."""
-
-    def __init__(self, outbox: SentCounts, tell: ProgressListener) -> None:
-        self._outbox, self._tell, self._before = outbox, tell, (0, 0)
-
-    def report(self, position: str | None) -> None:
-        (events, duplicates), self._before = self._before, (self._outbox.events, self._outbox.duplicates)
-        self._tell(events=self._outbox.events - events, duplicates=self._outbox.duplicates - duplicates, position=position)

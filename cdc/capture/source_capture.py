@@ -12,8 +12,10 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from .chosen_tables import ChosenTables, choice_text, may_overlap
 from .errors import SourceReplaced
+from .follower import FollowerResources
 from .options import SourceCaptureOptions
 from .progress import SourceProgress
+from .readings import reading_of
 from .runner import CaptureRunner
 from .state import S, SourceStateStore, name_of
 
@@ -76,7 +78,7 @@ class SourceCapture(ABC, Generic[S]):
         self._rows = self._events = self._duplicates = 0
         self._position: str | None = None
         self._moved_before = self._moved
-        self._tell: Callable[[SourceProgress], None] = lambda progress: None
+        self._on_progress: Callable[[SourceProgress], None] = lambda progress: None
 
     @abstractmethod
     def _run(self, stopped: Callable[[], bool]) -> None:
@@ -99,14 +101,17 @@ class SourceCapture(ABC, Generic[S]):
         return self._rows, self._events, self._position
 
     def run(
-        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[SourceProgress], None] = lambda progress: None
+        self,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[SourceProgress], None] = lambda progress: None,
     ) -> SourceProgress:
-        """Capture until ``stopped()``, or with ``once`` to the log's end. ``tell`` is called about every second.
+        """Capture until ``stopped()``, or with ``once`` to the log's end. ``on_progress`` is called about every second.
 
         Raises `SourceUnavailable` or `ConnectorStopped` after the patience; `BinlogLost`, `HistoryLost`, `SourceReplaced`,
         `PermissionDenied`, `InvalidArgument`, `FencedError`, and the errors of a producer whose lake does not answer.
         """
-        self._tell = tell
+        self._on_progress = on_progress
 
         def attempt() -> None:
             self._began_s = self._clock.monotonic_s()
@@ -204,10 +209,22 @@ class SourceCapture(ABC, Generic[S]):
                     hint=f"go on with that one (--name {name_of(key)}), remove the object {key} if it was given up, or capture into another topic",
                 )
 
-    def _say(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
+    def _follower_resources(self) -> FollowerResources[S]:
+        return {
+            "name": self._options.name,
+            "producer": self._producer,
+            "states": self._states,
+            "clock": self._clock,
+            "reading": reading_of(self._rows_producer.last_sequence),
+            "heartbeats": self._options.heartbeat,
+            "reached": self._reached,
+            "on_progress": self._add_progress,
+        }
+
+    def _add_progress(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
         self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates
         self._position = position or self._position
-        self._tell(self.progress)
+        self._on_progress(self.progress)
 
 
 def _differ(one: str, other: str) -> bool:

@@ -21,7 +21,7 @@ from ..capture.chosen_tables import CHOOSING
 from ..capture.errors import SourceReplaced
 from ..capture.options import SourceCaptureOptions
 from ..capture.outbox import table_of
-from ..capture.readings import reading_of, rows_go_on_at
+from ..capture.readings import rows_go_on_at
 from ..capture.source_capture import CaptureResources, SourceCapture
 from ..scratch import scratch_folder
 from .binlog_listener import BinlogListener
@@ -376,9 +376,13 @@ class EngineCapture(SourceCapture[EngineState]):
             (folder / "rows.history").unlink(missing_ok=True)
             with self._life_of(folder, "rows", folder / "rows.history", None, more) as engine:
                 state = reader.read(
-                    state, engine, stopped, ended=lambda: self._ended(engine), tell=lambda: self._say(rows=reader.take_count())
+                    state,
+                    engine,
+                    stopped,
+                    ended=lambda: self._ended(engine),
+                    on_rows=lambda: self._add_progress(rows=reader.take_count()),
                 )
-        self._say(rows=reader.take_count())
+        self._add_progress(rows=reader.take_count())
         if not state.pending:
             self._reached("rows done")
         return state
@@ -415,16 +419,10 @@ class EngineCapture(SourceCapture[EngineState]):
                     now_ms=self._clock.wall_ms,
                 ),
                 self._connector,
-                self._producer,
-                self._states,
                 history,
-                self._clock,
-                reached=self._reached,
-                tell=self._say,
-                reading=reading_of(self._rows_producer.last_sequence),
                 whole_from=whole_from,
                 where=self._server.where,
-                beats_as=self._options.name if self._options.heartbeat else None,
+                **self._follower_resources(),
             )
             until = self._server.end() if self._options.once and first is None else None
             try:

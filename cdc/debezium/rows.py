@@ -90,7 +90,7 @@ class RowsReader:
         stopped: Callable[[], bool],
         *,
         ended: Callable[[], PenstockError],
-        tell: Callable[[], None],
+        on_rows: Callable[[], None],
     ) -> EngineState:
         """Send the engine's rows until all tables are done, or it is stopped."""
         rows: list[ChangeRecord] = []
@@ -118,7 +118,7 @@ class RowsReader:
                 if is_full(len(rows), size_bytes):
                     state = self._send(state, table, rows, offset)
                     rows, size_bytes = [], 0
-                    tell()
+                    on_rows()
             if "snapshot" not in batch.offset:  # it ends
                 break
         if stopped():

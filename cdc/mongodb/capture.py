@@ -15,9 +15,8 @@ from typing import ClassVar, Unpack
 from ...log.errors import InvalidArgument
 from ..capture.errors import SourceReplaced
 from ..capture.options import SourceCaptureOptions
-from ..capture.readings import reading_of
 from ..capture.source_capture import CaptureResources, SourceCapture
-from .follower import ChangeFollower
+from .follower import ChangeStreamFollower
 from .places import StreamPlace
 from .positions import time_of
 from .rows import DocumentsReader
@@ -145,24 +144,13 @@ class MongoCapture(SourceCapture[MongoState]):
             followed=self._producer.last_sequence,
             reached=self._reached,
         )
-        state = reader.read(state, stopped, lambda count: self._say(rows=count))
+        state = reader.read(state, stopped, lambda count: self._add_progress(rows=count))
         if not state.pending:
             self._reached("rows done")
         return state
 
     def _follow(self, state: MongoState, stopped: Callable[[], bool]) -> tuple[MongoState, bool]:
         now = self._server.now()
-        follower = ChangeFollower(
-            self._server,
-            self._options.name,
-            self._wanted,
-            self._producer,
-            self._states,
-            self._clock,
-            reached=self._reached,
-            tell=self._say,
-            reading=reading_of(self._rows_producer.last_sequence),
-            whole_from=now,  # whatever was read, by this process or earlier ones, is of before
-            heartbeats=self._options.heartbeat,
-        )
+        # Whatever was read, by this process or earlier ones, is of before.
+        follower = ChangeStreamFollower(self._server, self._wanted, whole_from=now, **self._follower_resources())
         return follower.run(state, stopped, until=now if self._options.once else None)

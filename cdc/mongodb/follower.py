@@ -11,25 +11,20 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from ...log.errors import DataDamaged
-from ...log.produce.producer import Producer
-from ...log.runtime.runtime import Clock
-from ..capture.errors import CaptureRetry
-from ..capture.outbox import Boundary, RecordOutbox
-from ..capture.progress import ProgressListener, ProgressReporter
-from ..capture.records import ChangeRecord, heartbeat
+from ..capture.follower import FollowerResources, SourceFollower
+from ..capture.outbox import Boundary
+from ..capture.records import ChangeRecord
 from .documents import identity_text, record_of
 from .errors import translated
 from .places import StreamPlace, parse_place, token_text
 from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
-from .state import MongoState, MongoStateStore
+from .state import MongoState
 
-_SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
-_REST_S = 60.0
-"""The age of a stored place before it is renewed without events: other databases move the log's time."""
+_GATHER_S = 0.1
 _NEXT_ENTRY_S = 21.0
 """The longest wait for a log entry: a server checks every ten seconds whether its log rests, and writes one."""
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
@@ -53,41 +48,30 @@ class _Change:
         return self.said["operationType"] == "update" and self.said.get("fullDocument") is None
 
 
-class ChangeFollower:
-    """Reads the stream until stopped."""
+class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
+    """Follows a change stream."""
+
+    _rest_s = 60.0
+    """Other databases move the log's time."""
 
     def __init__(
         self,
         server: MongoServer,
-        name: str,
         wanted: Callable[[str], bool],
-        producer: Producer,
-        states: MongoStateStore,
-        clock: Clock,
         *,
-        reached: Callable[[str], None],
-        tell: ProgressListener,
-        reading: int,
         whole_from: ClusterTime,
-        heartbeats: bool,
+        **resources: Unpack[FollowerResources[MongoState]],
     ) -> None:
-        """``wanted``: whether a collection is captured. ``reading``: the number of the last reading of documents.
-        ``whole_from``: a time not before it. ``heartbeats``: send a message where no change marks that the topic equals the
-        source.
-        """
-        self._server, self._name, self._wanted, self._states, self._clock = server, name, wanted, states, clock
-        self._reached, self._reading = reached, reading
-
-        def beat(number: int) -> ChangeRecord:
-            return heartbeat(name, number, clock.wall_ms())
-
-        self._outbox = RecordOutbox(producer, whole_from=between(whole_from, reading), heartbeat=beat if heartbeats else None)
-        now_s = clock.monotonic_s()
-        self._saved_s = self._told_s = self._flushed_s = now_s
-        self._signals_s = now_s - _SIGNALS_S
-        self._all_told_s = math.inf
-        self._reporter = ProgressReporter(self._outbox, tell)
-        self._saved_events = 0
+        """``wanted``: whether a collection is captured. ``whole_from``: a time not before the last reading of documents."""
+        super().__init__(whole_from=between(whole_from, resources["reading"]), **resources)
+        self._server, self._name, self._wanted = server, resources["name"], wanted
+        self._stream: Any  # PyMongo is an extra
+        self._newest: Mapping[str, Any] | None = None
+        self._until: ClusterTime | None = None
+        self._renamed: str | None = None
+        """The collection whose documents a rename made others."""
+        self._flushed_s = self._clock.monotonic_s()
+        self._complete_s = math.inf
         self._gathered: list[tuple[_Change, ChangeRecord | None]] = []
         self._gathered_bytes = 0
         self._looked_up_max = _LOOKED_UP_MAX
@@ -97,7 +81,7 @@ class ChangeFollower:
         self._index = 0
         self._last = -1
         self._boundary = self._flushed = Boundary("", 0)
-        self._told_until = ClusterTime(0, 0)
+        self._complete_until = ClusterTime(0, 0)
         """The time up to which the stream is complete."""
 
     def run(self, state: MongoState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[MongoState, bool]:
@@ -106,67 +90,53 @@ class ChangeFollower:
         """
         assert state.offset is not None, "it has begun"
         place = parse_place(state.offset)
-        self._time, self._token, self._event = place.time, place.token, place.event
-        self._whole_behind(place.time, place.token)
+        self._until, self._time, self._token, self._event = until, place.time, place.token, place.event
+        self._complete_behind(place.time, place.token)
         self._flushed = self._boundary
-        stream = self._server.watch(place)
+        self._stream = self._server.watch(place)
         try:
-            while not stopped():
-                with translated(self._server.where):
-                    change = stream.try_next()
-                    newest = stream.resume_token
-                now_s = self._clock.monotonic_s()
-                if change is not None:
-                    self._take(change)
-                    if change["operationType"] == "rename" and self._wanted(change["to"]["coll"]):
-                        return self._read_next(state, now_s, (change["to"]["coll"],), empty=True), True
-                    if change["operationType"] == "invalidate":  # the stream ends with the database, which may be made again
-                        stream.close()
-                        stream = self._server.watch(StreamPlace(self._time, self._token))
-                    if not self._is_full and now_s - self._flushed_s < _GATHER_S:
-                        continue
-                else:
-                    self._whole(newest)
-                state = self._flush(state, now_s)
-                self._outbox.settle()
-                state = self._save(state, now_s)
-                if now_s - self._signals_s >= _SIGNALS_S:
-                    self._signals_s = now_s
-                    if asked := self._states.signals():
-                        tables = [table for key in sorted(asked) for table in asked[key]]
-                        state = self._read_next(state, now_s, list(filter(None, map(self._asked_for, tables))), empty=False)
-                        self._states.forget_signals(asked)
-                        return state, True
-                if until is not None and self._told_until >= until and self._may_end(now_s):
-                    break
-            return self._save(self._finish(state, self._clock.monotonic_s()), None), False
-        except CaptureRetry:
-            self._outbox.settle(wait=True)  # the next life has to know what is there
-            raise
+            return self._follow(state, stopped)
         finally:
-            stream.close()
+            self._stream.close()
+
+    def _next(self) -> Mapping[str, Any] | None:
+        with translated(self._server.where):
+            change: Mapping[str, Any] | None = self._stream.try_next()
+            self._newest = self._stream.resume_token
+        return change
+
+    def _take(self, batch: Mapping[str, Any] | None, now_s: float) -> bool:
+        if batch is None:
+            self._note_complete()
+        else:
+            self._gather(batch)
+            if batch["operationType"] == "rename" and self._wanted(batch["to"]["coll"]):
+                self._renamed = batch["to"]["coll"]
+                # A rename has a time of its own, at which the topic lacks what is read next.
+                self._complete_behind(self._time, self._token)
+                self._outbox.raise_consistent_from(self._boundary.number + 1)
+                return False
+            if batch["operationType"] == "invalidate":  # the stream ends with the database, which may be made again
+                self._stream.close()
+                self._stream = self._server.watch(StreamPlace(self._time, self._token))
+            if not self._is_full and now_s - self._flushed_s < _GATHER_S:
+                return False
+        self._flush(now_s)
+        return self._until is not None and self._complete_until >= self._until and self._may_end(now_s)
 
     def _may_end(self, now_s: float) -> bool:
         """Whether all expected events have come. The place after them may need the log's next entry, perhaps another
         database's.
         """
-        self._all_told_s = min(self._all_told_s, now_s)
-        return not self._outbox.lacks_place(self._boundary) or now_s - self._all_told_s >= _NEXT_ENTRY_S
+        self._complete_s = min(self._complete_s, now_s)
+        return not self._outbox.lacks_place(self._boundary) or now_s - self._complete_s >= _NEXT_ENTRY_S
 
-    def _asked_for(self, table: str) -> str | None:
-        """A signal's collection, if it is captured: otherwise no changes would follow its rows."""
-        database, _, collection = table.partition(".")
-        if database == self._server.database and self._wanted(collection):
-            return collection
-        log.warning("a signal asks for %s, which is not captured of %s: nothing is read", table, self._server.where)
-        return None
-
-    def _take(self, change: Mapping[str, Any]) -> None:
+    def _gather(self, change: Mapping[str, Any]) -> None:
         """Count and gather an event. Raises `DataDamaged`, `LimitExceeded`."""
         stamp = change["clusterTime"]
         time = ClusterTime(stamp.time, stamp.inc)
         if time > self._time:
-            self._whole_behind(self._time, self._token)
+            self._complete_behind(self._time, self._token)
             self._index = 0
         else:
             self._index += 1
@@ -193,46 +163,44 @@ class ChangeFollower:
             self._gathered.append((found, record))
             self._gathered_bytes += 0 if record is None else len(record.body)  # what is looked up is bounded there
 
-    def _whole(self, newest: Mapping[str, Any] | None) -> None:
-        """Note that the stream is complete up to a token.
+    def _note_complete(self) -> None:
+        """Note that the stream is complete up to the newest token.
 
         It is the last event's, or stands before all events of a later time of the log.
         """
-        time = None if newest is None else time_of_token(newest["_data"])
-        if newest is None or time is None:
+        time = None if self._newest is None else time_of_token(self._newest["_data"])
+        if self._newest is None or time is None:
             return
-        token = token_text(newest)
-        whole = time if token == self._token else before(time)
-        if whole >= self._time:
-            self._whole_behind(whole, token)
-        self._told_until = max(self._told_until, time)
+        token = token_text(self._newest)
+        end = time if token == self._token else before(time)
+        if end >= self._time:
+            self._complete_behind(end, token)
+        self._complete_until = max(self._complete_until, time)
 
-    def _whole_behind(self, time: ClusterTime, token: str | None) -> None:
-        self._told_until = max(self._told_until, time)
+    def _complete_behind(self, time: ClusterTime, token: str | None) -> None:
+        self._complete_until = max(self._complete_until, time)
         self._boundary = Boundary(StreamPlace(time, token, self._event).text, between(time, self._reading, last=self._last))
 
     @property
     def _is_full(self) -> bool:
         return len(self._gathered) >= _GATHERED_MAX or self._gathered_bytes >= _GATHERED_BYTES_MAX
 
-    def _flush(self, state: MongoState, now_s: float) -> MongoState:
+    def _flush(self, now_s: float) -> None:
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         self._flushed_s = now_s
-        state = self._note_new(state, gathered)
+        self._note_new(gathered)
         while (count := self._fitting(gathered)) < len(gathered):
             self._send(gathered[:count], self._flushed, now_s)
             gathered = gathered[count:]
         self._send(gathered, self._boundary, now_s)
         self._flushed = self._boundary
-        return state
 
-    def _note_new(self, state: MongoState, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> MongoState:
+    def _note_new(self, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> None:
         """Note new collections before their changes are sent: if log and collection are lost, the topic's rows have to go too."""
-        new = dict.fromkeys(change.collection for change, _ in gathered if change.collection not in state.known)
+        new = dict.fromkeys(change.collection for change, _ in gathered if change.collection not in self._state.known)
         if new:
-            state = replace(state, known=(*state.known, *new))
-            self._states.save(state)
-        return state
+            self._state = replace(self._state, known=(*self._state.known, *new))
+            self._states.save(self._state)
 
     def _fitting(self, gathered: Sequence[tuple[_Change, ChangeRecord | None]]) -> int:
         """The number of changes to look up together, by their documents' size."""
@@ -242,7 +210,7 @@ class ChangeFollower:
     def _send(self, gathered: Sequence[tuple[_Change, ChangeRecord | None]], boundary: Boundary, now_s: float) -> None:
         found = self._looked_up([change for change, record in gathered if record is None])
         records = [one for change, record in gathered if (one := record or found.get(change.sequence)) is not None]
-        if self._outbox.add(records, boundary, now_s) or self._outbox.tick(now_s):
+        if self._outbox.add(records, boundary, now_s):
             self._reached("batch sent")
 
     def _looked_up(self, changes: Sequence[_Change]) -> dict[int, ChangeRecord]:
@@ -284,43 +252,27 @@ class ChangeFollower:
 
     # --- The state ----------------------------------------------------------------------------------------------------------------
 
-    def _finish(self, state: MongoState, now_s: float) -> MongoState:
-        state = self._flush(state, now_s)
-        self._outbox.settle(wait=True)
-        self._say()
-        return state
+    @property
+    def _needs_rows(self) -> bool:
+        return self._renamed is not None
 
-    def _read_next(self, state: MongoState, now_s: float, collections: Sequence[str], *, empty: bool) -> MongoState:
-        """The state with these collections to be read next, and everything before the newest event's time done."""
-        if empty:  # a rename has a time of its own, at which the topic lacks what is read next
-            self._whole_behind(self._time, self._token)
-            self._outbox.raise_consistent_from(self._boundary.number + 1)
-        state = self._finish(state, now_s)
-        state = replace(
+    def _state_at(self, offset: str) -> MongoState:
+        return replace(self._state, offset=offset)
+
+    def _with_pending(self, state: MongoState, signalled: list[str]) -> MongoState:
+        renamed = () if self._renamed is None else (self._renamed,)
+        collections = (*renamed, *filter(None, map(self._signalled, signalled)))
+        return replace(
             state,
             known=tuple(dict.fromkeys((*state.known, *collections))),
-            offset=self._outbox.offset or state.offset,
             pending=tuple(dict.fromkeys((*state.pending, *collections))),
-            emptied=tuple(dict.fromkeys((*state.emptied, *(collections if empty else ())))),
+            emptied=tuple(dict.fromkeys((*state.emptied, *renamed))),
         )
-        self._states.save(state)
-        self._reached("signal taken")
-        return state
 
-    def _save(self, state: MongoState, now_s: float | None) -> MongoState:
-        offset = self._outbox.offset
-        events = self._outbox.events + self._outbox.duplicates
-        due_s = self._saved_s + (_SAVE_S if events != self._saved_events else _REST_S)
-        if offset is not None and offset != state.offset and (now_s is None or now_s >= due_s):
-            self._reached("batch durable")
-            state = replace(state, offset=offset)
-            self._states.save(state)
-            self._saved_s, self._saved_events = now_s or self._saved_s, events
-            self._reached("place saved")
-        if now_s is not None and now_s - self._told_s >= _TELL_S:
-            self._told_s = now_s
-            self._say()
-        return state
-
-    def _say(self) -> None:
-        self._reporter.report(None if self._outbox.offset is None else str(parse_place(self._outbox.offset).time))
+    def _signalled(self, table: str) -> str | None:
+        """A signal's collection, if it is captured: otherwise no changes would follow its rows."""
+        database, _, collection = table.partition(".")
+        if database == self._server.database and self._wanted(collection):
+            return collection
+        log.warning("a signal asks for %s, which is not captured of %s: nothing is read", table, self._server.where)
+        return None

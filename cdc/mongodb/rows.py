@@ -42,8 +42,8 @@ class DocumentsReader:
         self._since, self._reached = since, reached
         self._next = rows_go_on_at(producer.last_sequence, followed)
 
-    def read(self, state: MongoState, stopped: Callable[[], bool], tell: Callable[[int], None]) -> MongoState:
-        """Send the documents of pending collections, and ``tell`` their number. Ends early when stopped."""
+    def read(self, state: MongoState, stopped: Callable[[], bool], on_rows: Callable[[int], None]) -> MongoState:
+        """Send the documents of pending collections, and call ``on_rows`` with their number. Ends early when stopped."""
         there = set(self._server.collections())
         for collection in state.pending:
             after = self._left_at(state, collection)
@@ -63,10 +63,10 @@ class DocumentsReader:
                 size_bytes += len(record.body)
                 last = key_of(document["_id"])
                 if is_full(len(records), size_bytes):
-                    state = self._send(state, collection, after, last, records, tell)
+                    state = self._send(state, collection, after, last, records, on_rows)
                     records, size_bytes, after = [], 0, last
             if records:
-                state = self._send(state, collection, after, last, records, tell)
+                state = self._send(state, collection, after, last, records, on_rows)
             state = state.without_pending(collection)
             self._states.save(state)
             self._reached("table done")
@@ -100,7 +100,7 @@ class DocumentsReader:
         after: str | None,
         last: str | None,
         records: list[ChangeRecord],
-        tell: Callable[[int], None],
+        on_rows: Callable[[int], None],
     ) -> MongoState:
         def key(text: str | None) -> tuple[str] | None:
             return None if text is None else (text,)
@@ -108,5 +108,5 @@ class DocumentsReader:
         chunk = RowsChunk(collection, after is None, key(after), key(last), records[-1].sequence)
         state = replace(state, chunk=chunk)
         send_chunk(self._producer, table_of(records), lambda: self._states.save(state), self._reached)
-        tell(sum(record.op == "r" for record in records))
+        on_rows(sum(record.op == "r" for record in records))
         return state

@@ -128,9 +128,9 @@ class PostgresCapture:
         self._snapshot: SnapshotReader | None = None
         self._renewed = False
         self._runner = CaptureRunner(options.patience_s, clock, pause)
-        self._tell: Callable[[PostgresProgress], None] = lambda progress: None
+        self._on_progress: Callable[[PostgresProgress], None] = lambda progress: None
         self._stopped: Callable[[], bool] = lambda: False
-        self._told = PostgresProgress(0, 0, 0, None, None)
+        self._reported = PostgresProgress(0, 0, 0, None, None)
 
     @property
     def progress(self) -> PostgresProgress:
@@ -145,14 +145,17 @@ class PostgresCapture:
         )
 
     def run(
-        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[PostgresProgress], None] = lambda progress: None
+        self,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[PostgresProgress], None] = lambda progress: None,
     ) -> PostgresProgress:
-        """Capture until ``stopped()``, or with ``once`` to the log's end. ``tell`` is called about every second.
+        """Capture until ``stopped()``, or with ``once`` to the log's end. ``on_progress`` is called about every second.
 
         Raises `SourceUnavailable` after the patience, `SlotLost`, `SlotInUse`, `PermissionDenied`, `InvalidArgument`, and the
         errors of a producer whose lake does not answer.
         """
-        self._tell, self._stopped = tell, stopped
+        self._on_progress, self._stopped = on_progress, stopped
         assert self._catalog.watch is not None, "it was given a clock"
         self._catalog.watch.stopped = stopped
         try:
@@ -160,11 +163,11 @@ class PostgresCapture:
                 self._runner.run(lambda: self._attempt(stopped), stopped, failed=self._outbox.forget)
         finally:
             self._catalog.close()
-        return self._told
+        return self._reported
 
     def _attempt(self, stopped: Callable[[], bool]) -> None:
         self._run(stopped)
-        self._told = self.progress  # asks the database, which may be gone by now
+        self._reported = self.progress  # asks the database, which may be gone by now
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         while True:
@@ -376,7 +379,7 @@ class PostgresCapture:
     def _follow(self, stopped: Callable[[], bool], *, until_lsn: int | None) -> None:
         options = self._options
         assert self._envelopes is not None
-        follower = SlotFollower(self._envelopes, self._outbox, self._clock, reached=self._reached, tell=self._say)
+        follower = SlotFollower(self._envelopes, self._outbox, self._clock, reached=self._reached, on_progress=self._report)
         stream = open_stream(self._dsn, options.slot, options.publication, settings=SETTINGS, where=self._catalog.where)
         try:
             follower.run(stream, lambda: stopped() or self._tables.has_changed, until_lsn)
@@ -394,10 +397,10 @@ class PostgresCapture:
         assert self._envelopes is not None, "it comes while the stream is followed"
         return self._envelopes.heartbeat(position)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         self._runner.progressed()
-        self._told = self.progress
-        self._tell(self._told)
+        self._reported = self.progress
+        self._on_progress(self._reported)
         if self._whole_from_lsn is not None:
             self._tables.are_as_known(of_all=True)
 

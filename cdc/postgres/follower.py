@@ -11,7 +11,7 @@ from .pgoutput import Begin, Commit, OtherMessage, Relation, decode
 from .positions import PositionCounter
 from .stream import Keepalive, ReplicationStream, XLogData
 
-_CONFIRM_S, _ALIVE_S, _TELL_S = 1.0, 10.0, 1.0
+_CONFIRM_S, _ALIVE_S, _REPORT_S = 1.0, 10.0, 1.0
 _IDLE_S, _BUSY_S = 0.25, 0.005
 _LOOK_EVERY = 512
 """The most messages between two looks at the clock."""
@@ -21,15 +21,22 @@ class SlotFollower:
     """Reads a stream from its slot's beginning."""
 
     def __init__(
-        self, envelopes: EnvelopeEncoder, outbox: Outbox, clock: Clock, *, reached: Callable[[str], None], tell: Callable[[], None]
+        self,
+        envelopes: EnvelopeEncoder,
+        outbox: Outbox,
+        clock: Clock,
+        *,
+        reached: Callable[[str], None],
+        on_progress: Callable[[], None],
     ) -> None:
-        self._envelopes, self._outbox, self._clock, self._reached, self._tell = envelopes, outbox, clock, reached, tell
+        self._envelopes, self._outbox, self._clock = envelopes, outbox, clock
+        self._reached, self._on_progress = reached, on_progress
         self._positions = PositionCounter()
         self._within = False
         self._end_lsn: int | None = None
         """The LSN to confirm once all gathered events are durable."""
         self._confirmed_lsn = 0
-        self._confirmed_s = self._told_s = clock.monotonic_s()
+        self._confirmed_s = self._reported_s = clock.monotonic_s()
 
     def run(self, stream: ReplicationStream, stopped: Callable[[], bool], until_lsn: int | None) -> None:
         """Follow until ``stopped()``, or to ``until_lsn``, between transactions; everything read is durable then. Raises
@@ -57,7 +64,7 @@ class SlotFollower:
         self._send()
         self._outbox.settle(wait=True)
         self._confirm_durable(stream)
-        self._tell()
+        self._on_progress()
 
     def _is_through(self, until_lsn: int | None) -> bool:
         place = max(self._outbox.confirmed_lsn, self._end_lsn or 0)
@@ -94,10 +101,10 @@ class SlotFollower:
             self._end_lsn = end_lsn
 
     def _send(self) -> None:
-        had = self._outbox.gathered
+        gathered = self._outbox.gathered
         self._outbox.send(self._end_lsn)
         self._end_lsn = None
-        if had:
+        if gathered:
             self._reached("batch sent")
 
     def _confirm(self, stream: ReplicationStream, until_lsn: int | None) -> None:
@@ -106,9 +113,9 @@ class SlotFollower:
         asks = until_lsn is not None and since_s >= _IDLE_S and not self._outbox.waiting
         if since_s >= _ALIVE_S or asks or (self._has_risen() and since_s >= _CONFIRM_S):
             self._confirm_durable(stream, ask=asks)
-        if now_s - self._told_s >= _TELL_S:
-            self._told_s = now_s
-            self._tell()
+        if now_s - self._reported_s >= _REPORT_S:
+            self._reported_s = now_s
+            self._on_progress()
 
     def _confirm_durable(self, stream: ReplicationStream, *, ask: bool = False) -> None:
         risen = self._has_risen()

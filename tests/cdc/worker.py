@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.cdc import debezium, mongodb, postgres
 from penstock.cdc.capture import chunks
-from penstock.cdc.debezium import follower as binlog_follower
+from penstock.cdc.capture import follower as source_follower
 from penstock.cdc.mongodb import follower as stream_follower
 from penstock.cdc.postgres import follower as slot_follower
 from penstock.cdc.postgres import outbox
@@ -46,8 +46,8 @@ def be_quick(reached: Callable[[str], None]) -> None:
     """Small batches and short waits, so that a life of seconds comes to every point; ``reached`` is told of each."""
     outbox.BATCH_EVENTS_MAX = 40
     slot_follower._CONFIRM_S = 0.05
-    binlog_follower._SAVE_S = stream_follower._SAVE_S = 0.1
-    binlog_follower._SIGNALS_S = 0.5
+    source_follower.SAVE_S = 0.1
+    source_follower._SIGNALS_S = 0.5
     stream_follower._GATHERED_MAX = 20
     rooms: list[tuple[Any, str]] = [(postgres, "PostgresCapture"), (debezium, "EngineCapture"), (mongodb, "MongoCapture")]
     for room, name in rooms:

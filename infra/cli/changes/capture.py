@@ -126,7 +126,7 @@ def postgres(
     )
     shown = CaptureOutput(session, topic, _lag_text)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
-        progress = capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell)
+        progress = capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update)
         shown.end(progress)
 
 

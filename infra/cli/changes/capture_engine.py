@@ -190,7 +190,7 @@ def _capture(session: CommandSession, properties: dict[str, str], topic: str, dr
     shown = CaptureOutput(session, topic, place_text)
     with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
         _spare_imports()
-        shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
+        shown.end(capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update))
 
 
 def place_text(progress: SourceProgress) -> str:

@@ -54,7 +54,7 @@ def mongodb(
         shown = CaptureOutput(session, topic, place_text)
         with session.signals.held(), opened_topic(session, topic, options, MongoStateStore, body_bytes=_BODY_BYTES) as parts:
             capture = MongoCapture(server, options, **parts)
-            shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
+            shown.end(capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update))
     finally:
         server.close()
 

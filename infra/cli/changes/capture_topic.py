@@ -82,7 +82,7 @@ class CaptureOutput(Generic[P]):
         self._started_s = self._line_s = time.monotonic()
         self._before = 0
 
-    def tell(self, progress: P) -> None:
+    def update(self, progress: P) -> None:
         now_s = time.monotonic()
         if now_s - self._line_s >= _LINE_EVERY_S:
             self._line(progress, now_s)

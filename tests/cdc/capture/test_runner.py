@@ -156,7 +156,7 @@ def test_a_connector_that_stops_in_each_life_is_told_when_patience_is_over(life_
 
     def life(capture: Failing) -> None:
         times.pass_by(life_s)
-        capture._say(duplicates=3, position="binlog.000007:4")
+        capture._add_progress(duplicates=3, position="binlog.000007:4")
 
     with pytest.raises(ConnectorStopped, match="stopped by itself") as error:
         Failing(life, times).run()
@@ -170,7 +170,7 @@ def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None
     def life(capture: Failing) -> None:
         if capture.lives < 50:  # it gets on in each
             times.pass_by(10)
-            capture._say(events=1)
+            capture._add_progress(events=1)
         elif capture.lives < 60:  # nothing happens for long
             times.pass_by(600)
 

@@ -288,7 +288,7 @@ class BinlogCapture:
                 write()
 
         engine: Any = _Engine([*told, _heartbeat(place)], self._chance, dies=dies, meanwhile=meanwhile)
-        reader.read(state, engine, lambda: False, ended=lambda: SourceUnavailable("it is gone"), tell=lambda: None)
+        reader.read(state, engine, lambda: False, ended=lambda: SourceUnavailable("it is gone"), on_rows=lambda: None)
 
     def _follow(self, stream: _Producer, rows: _Producer, write: Callable[[], None], *, dies: bool) -> bool:
         end = self.database.end
@@ -302,16 +302,17 @@ class BinlogCapture:
             given,
             effects_of(),
             MARIADB,
-            stream,  # type: ignore[arg-type]
             me,
-            me,
-            clock,
-            reached=lambda point: None,
-            tell=lambda **progress: None,
-            where="here",
-            reading=reading_of(rows.last_sequence),
             whole_from=(file_of(end), end[1]),
-            beats_as=self.name if self.heartbeat else None,
+            where="here",
+            name=self.name,
+            producer=stream,  # type: ignore[arg-type]
+            states=me,
+            clock=clock,
+            reading=reading_of(rows.last_sequence),
+            heartbeats=self.heartbeat,
+            reached=lambda point: None,
+            on_progress=lambda **progress: None,
         )
         return follower.run(
             self._state,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from penstock.cdc.capture import chunks, readings
+from penstock.cdc.capture import follower as source_follower
 from penstock.cdc.capture import outbox as engine_outbox
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.cuts import alignment, cut, log, places
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut, Goal
-from penstock.cdc.debezium import follower as engine_follow
 from penstock.cdc.debezium import positions as binlog
 from penstock.cdc.debezium import rows as engine_rows
 from penstock.cdc.delta import commit_history
@@ -41,7 +41,7 @@ def small_numbers(patch: pytest.MonkeyPatch) -> Iterator[None]:
     patch.setattr(positions, "ORDER_BITS", 3)
     patch.setattr(engine_outbox, "HELD_RECORDS_MAX", 4)
     patch.setattr(chunks, "CHUNK_ROWS_MAX", 3)
-    patch.setattr(engine_follow, "_SIGNALS_S", 3.0)
+    patch.setattr(source_follower, "_SIGNALS_S", 3.0)
     yield
 
 

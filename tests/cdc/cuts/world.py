@@ -205,7 +205,7 @@ class Capture:
             return idle > 3
 
         with suppress(Died):
-            SlotFollower(envelopes, out, _Clock(), reached=lambda point: None, tell=lambda: None).run(stream, stopped, None)  # type: ignore[arg-type]
+            SlotFollower(envelopes, out, _Clock(), reached=lambda point: None, on_progress=lambda: None).run(stream, stopped, None)  # type: ignore[arg-type]
         self._slot_lsn = max(self._slot_lsn, stream.confirmed)
 
     def _read(self, envelopes: EnvelopeEncoder, table: str) -> None:

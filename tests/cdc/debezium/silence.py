@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from penstock.cdc.capture.follower import FollowerResources
 from penstock.cdc.debezium.binlog_listener import BinlogEvent
 from penstock.cdc.debezium.effects import Effects
 from penstock.cdc.debezium.state import EngineState
+from penstock.log.runtime.runtime import Clock
 
 
 def effects_of(
@@ -37,3 +39,17 @@ def effects_of(
     )
     state = state or EngineState("life", "mariadb", "7 x")
     return Effects(ear, server, state, kind="mariadb", name="penstock", there=there, now_ms=lambda: 1)
+
+
+def following(producer: Any, states: Any, clock: Clock) -> FollowerResources[EngineState]:
+    """What a follower needs besides the engine, and whose progress nobody looks at."""
+    return {
+        "name": "penstock",
+        "producer": producer,
+        "states": states,
+        "clock": clock,
+        "reading": 0,
+        "heartbeats": False,
+        "reached": lambda point: None,
+        "on_progress": lambda **progress: None,
+    }

@@ -21,7 +21,7 @@ from penstock.cdc.debezium.source import BinlogServer
 from penstock.cdc.debezium.state import EngineState
 from penstock.log.errors import InvalidArgument, PermissionDenied
 from penstock.log.runtime.runtime import Clock
-from tests.cdc.debezium.silence import effects_of
+from tests.cdc.debezium.silence import effects_of, following
 
 
 class Times:
@@ -138,16 +138,10 @@ def _quiet_follower(
         cast("Any", engine or Quiet(times, connects_s)),
         effects_of(unread=unread),
         MARIADB,
-        cast("Any", SimpleNamespace(last_sequence=-1)),
         kept,
-        kept,
-        cast("Clock", times),
-        reached=lambda point: None,
-        tell=lambda **progress: None,
-        where="db:3306",
-        reading=0,
         whole_from=("binlog.000007", 4),
-        beats_as=None,
+        where="db:3306",
+        **following(cast("Any", SimpleNamespace(last_sequence=-1)), kept, cast("Clock", times)),
     )
 
 

@@ -16,7 +16,7 @@ from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.debezium.state import EngineState
 from penstock.cdc.debezium.statements import BinlogStatement, statement_of
 from penstock.log.errors import InternalError, PenstockError
-from tests.cdc.debezium.silence import effects_of
+from tests.cdc.debezium.silence import effects_of, following
 from tests.cdc.debezium.test_parts import KNOWN, Sent, told
 from tests.log.topics import HandClock
 
@@ -51,16 +51,9 @@ class Life:
     def run(self, *, until: int | None = None) -> tuple[EngineState, bool]:
         states = SimpleNamespace(save=self.saved.append, signals=dict, forget_signals=lambda asked: None)
         history = SimpleNamespace(keep=lambda: False, parts=1)
-        given: Any = (self, self._effects, SimpleNamespace(domain="d"), self.producer, states, history, self.clock)
-        follower = EngineFollower(
-            *given,
-            reached=lambda point: None,
-            tell=lambda **told: None,
-            reading=0,
-            whole_from=(FILE, 4),
-            where="db",
-            beats_as=None,
-        )
+        given: Any = (self, self._effects, SimpleNamespace(domain="d"), history)
+        lake: Any = {"producer": self.producer, "states": states, "clock": self.clock}
+        follower = EngineFollower(*given, whole_from=(FILE, 4), where="db", **following(**lake))
         end = None if until is None else (FILE, until)
         return follower.run(
             self._state, lambda: until is None and not self.left, until=end, ended=lambda: PenstockError("it ended")

@@ -23,7 +23,7 @@ from penstock.log import InternalError, MessageType, TopicSettings
 from penstock.log.produce.producer import Producer
 from penstock.log.runtime.portal import Portal
 from tests.cdc.debezium.judge import check_stream, comparable, events_of, folded
-from tests.cdc.debezium.silence import effects_of
+from tests.cdc.debezium.silence import effects_of, following
 from tests.thorough import thoroughly
 
 RECORDED = Path(__file__).parent / "recorded" / "mysql-9.7.jsonl.gz"
@@ -124,29 +124,23 @@ class Recorded:
     def _follower(
         self, engine: RecordedEngine, producer: Producer, states: EngineStateStore, lake: aio.Lake, reached: Any
     ) -> EngineFollower:
-        def tell(*, events: int, duplicates: int, position: str | None) -> None:
+        def count(*, events: int, duplicates: int, position: str | None) -> None:
             self.duplicates += duplicates
 
         return EngineFollower(
             engine,  # type: ignore[arg-type]
             effects_of(),
             MYSQL,
-            producer,
-            states,
             SchemaHistory(self._history, states, 1),
-            lake.runtime.clock,
-            reached=reached,
-            tell=tell,
-            where="recorded",
-            reading=0,
             whole_from=("binlog.000001", 4),
-            beats_as=None,
+            where="recorded",
+            **{**following(producer, states, lake.runtime.clock), "reached": reached, "on_progress": count},
         )
 
 
 @pytest.fixture
 def recorded(tmp_path: Path, portal: Portal, monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    monkeypatch.setattr("penstock.cdc.debezium.follower._SAVE_S", 0.0)
+    monkeypatch.setattr("penstock.cdc.capture.follower.SAVE_S", 0.0)
     return Recorded(tmp_path, portal)
 
 

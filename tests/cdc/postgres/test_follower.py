@@ -106,7 +106,7 @@ def follower(out: Outbox, clock: Clock, reached: list[str] | None = None) -> Slo
         now_ms=clock.wall_ms,
     )
     points = [] if reached is None else reached
-    return SlotFollower(envelopes, out, clock, reached=points.append, tell=lambda: None)
+    return SlotFollower(envelopes, out, clock, reached=points.append, on_progress=lambda: None)
 
 
 def following(
@@ -122,7 +122,7 @@ def following(
     )
     out = out or Outbox(producer)  # type: ignore[arg-type]
     stream = Stream(clock, said)
-    follower = SlotFollower(envelopes, out, clock, reached=lambda point: None, tell=lambda: None)
+    follower = SlotFollower(envelopes, out, clock, reached=lambda point: None, on_progress=lambda: None)
     follower.run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
     return stream.confirmed, out
 
@@ -148,7 +148,7 @@ def test_only_what_is_durable_is_confirmed() -> None:
     said = [*transaction(800, 880, [1, 2]), None, None, None, None, None]
     stream = Slow(clock, said)
     out = Outbox(producer)  # type: ignore[arg-type]
-    SlotFollower(envelopes, out, clock, reached=lambda point: None, tell=lambda: None).run(
+    SlotFollower(envelopes, out, clock, reached=lambda point: None, on_progress=lambda: None).run(
         stream,  # type: ignore[arg-type]
         lambda: not stream.said,
         None,
