@@ -5,35 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Generic, TypedDict, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-from ...log.produce.producer import Producer
-from ...log.runtime.runtime import Clock
 from .errors import CaptureRetry
+from .options import SourceCaptureOptions
 from .outbox import RecordOutbox
 from .progress import ProgressListener
 from .records import ChangeRecord, heartbeat
+from .resources import CaptureResources
 from .state import S, SourceStateStore
 
 SAVE_S = 1.0
 _REPORT_S, _SIGNALS_S = 1.0, 5.0
 
 B = TypeVar("B")
-
-
-class FollowerResources(TypedDict, Generic[S]):
-    """A follower's resources."""
-
-    name: str
-    producer: Producer
-    states: SourceStateStore[S]
-    clock: Clock
-    reading: int
-    """The number of the last reading of rows."""
-    heartbeats: bool
-    """Whether a message is sent where no change marks that the topic equals the source."""
-    reached: Callable[[str], None]
-    on_progress: ProgressListener
 
 
 class SourceFollower(ABC, Generic[S, B]):
@@ -44,27 +29,20 @@ class SourceFollower(ABC, Generic[S, B]):
 
     def __init__(
         self,
+        resources: CaptureResources[SourceStateStore[S]],
+        options: SourceCaptureOptions,
         *,
         whole_from: int,
-        name: str,
-        producer: Producer,
-        states: SourceStateStore[S],
-        clock: Clock,
-        reading: int,
-        heartbeats: bool,
-        reached: Callable[[str], None],
         on_progress: ProgressListener,
     ) -> None:
         """``whole_from``: the number of a place not before the last reading of rows."""
-
-        def beat(number: int) -> ChangeRecord:
-            return heartbeat(name, number, clock.wall_ms())
-
-        self._states, self._clock, self._reading = states, clock, reading
-        self._reached, self._on_progress = reached, on_progress
-        self._outbox = RecordOutbox(producer, whole_from=whole_from, heartbeat=beat if heartbeats else None)
+        self._states, self._clock, self._reached = resources.states, resources.clock, resources.reached
+        self._name, self._reading, self._on_progress = options.name, resources.reading, on_progress
+        self._outbox = RecordOutbox(
+            resources.producer, whole_from=whole_from, heartbeat=self._heartbeat if options.heartbeat else None
+        )
         self._state: S
-        self._saved_s = self._reported_s = clock.monotonic_s()
+        self._saved_s = self._reported_s = self._clock.monotonic_s()
         self._signals_s = self._saved_s - _SIGNALS_S
         self._saved_events = 0
         self._reported = (0, 0)
@@ -135,6 +113,9 @@ class SourceFollower(ABC, Generic[S, B]):
             self._save(now_s)
         self._report()
         return self._state, needs_rows
+
+    def _heartbeat(self, number: int) -> ChangeRecord:
+        return heartbeat(self._name, number, self._clock.wall_ms())
 
     @property
     def _events(self) -> int:

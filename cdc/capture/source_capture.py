@@ -5,17 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Generic, Protocol
 
 from ...log.errors import InvalidArgument
-from ...log.produce.producer import Producer
-from ...log.runtime.runtime import Clock
 from .chosen_tables import ChosenTables, choice_text, may_overlap
 from .errors import SourceReplaced
-from .follower import FollowerResources
 from .options import SourceCaptureOptions
 from .progress import SourceProgress
-from .readings import reading_of
+from .resources import CaptureResources
 from .runner import CaptureRunner
 from .state import S, SourceStateStore, name_of
 
@@ -37,43 +34,22 @@ class SourceServer(Protocol):
         ...
 
 
-States_co = TypeVar("States_co", bound=SourceStateStore[Any], covariant=True)
-
-
-class CaptureResources(TypedDict, Generic[States_co]):
-    """A capture's resources in the lake."""
-
-    producer: Producer
-    rows_producer: Producer
-    states: States_co
-    life: str
-    clock: Clock
-    pause: Callable[[float], None]
-    reached: NotRequired[Callable[[str], None]]
-
-
 class SourceCapture(ABC, Generic[S]):
-    """One database into one topic. ``reached`` is called between steps, for tests."""
+    """One database into one topic."""
 
     def __init__(
         self,
         kind: str,
         source: SourceServer,
         options: SourceCaptureOptions,
+        resources: CaptureResources[SourceStateStore[S]],
         *,
-        producer: Producer,
-        rows_producer: Producer,
-        states: SourceStateStore[S],
-        life: str,
-        clock: Clock,
-        pause: Callable[[float], None],
-        reached: Callable[[str], None] = lambda point: None,
         chosen: ChosenTables = (),
     ) -> None:
-        self._kind, self._source, self._options, self._chosen = kind, source, options, chosen
-        self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
-        self._clock, self._reached = clock, reached
-        self._runner = CaptureRunner(options.patience_s, clock, pause)
+        self._kind, self._source, self._options, self._resources, self._chosen = kind, source, options, resources, chosen
+        self._producer, self._rows_producer, self._life = resources.producer, resources.rows_producer, resources.life
+        self._states, self._clock, self._reached = resources.states, resources.clock, resources.reached
+        self._runner = CaptureRunner(options.patience_s, resources.clock, resources.pause)
         self._renewed = False
         self._rows = self._events = self._duplicates = 0
         self._position: str | None = None
@@ -208,18 +184,6 @@ class SourceCapture(ABC, Generic[S]):
                     observed=f"{name_of(key)} sends {choice_text(other.chosen or ())}",
                     hint=f"go on with that one (--name {name_of(key)}), remove the object {key} if it was given up, or capture into another topic",
                 )
-
-    def _follower_resources(self) -> FollowerResources[S]:
-        return {
-            "name": self._options.name,
-            "producer": self._producer,
-            "states": self._states,
-            "clock": self._clock,
-            "reading": reading_of(self._rows_producer.last_sequence),
-            "heartbeats": self._options.heartbeat,
-            "reached": self._reached,
-            "on_progress": self._add_progress,
-        }
 
     def _add_progress(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
         self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates

@@ -9,23 +9,23 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from ...log.errors import FencedError
 from ...log.format.stored_json import Number, StoredForm, parse_stored
-from ...log.paths import topic_folder
 from ...log.stores.protocol import ObjectStore, Put
 from ..events.table_types import CAPTURES
 from .chosen_tables import ChosenTables
-from .state_object import AsyncRunner, StateObject
+from .state_store import AsyncRunner, CaptureState, StateStore
 
-FORMAT = 1
+_FORMAT = 1
 KINDS = ("debezium", "mongodb")
-_TAKE_OVERS_MAX = 5
+
+
+RowKey = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +35,24 @@ class RowsChunk:
     table: str
     begins: bool
     """Whether it has the table's first rows."""
-    after: tuple[int | str, ...] | None
+    after: RowKey | None
     """The key before its first row, and its last row's; None: no such row, or no key to go on from."""
-    last: tuple[int | str, ...] | None
+    last: RowKey | None
     end: int
     """The last sequence: the producer has it, or nothing of the chunk is there."""
 
     def is_there(self, last_sequence: int) -> bool:
         return last_sequence >= self.end
 
-    def behind(self, last_sequence: int) -> tuple[int | str, ...] | None:
+    def behind(self, last_sequence: int) -> RowKey | None:
         """The key to read on from; None: the table's beginning."""
         return self.last if self.is_there(last_sequence) else self.after
 
 
 @dataclass(frozen=True, slots=True)
-class SourceState(ABC):
+class SourceState(CaptureState, ABC):
     """The state of one name and one topic."""
 
-    life: str
-    """The topic's life: a topic of the same name made anew has another."""
     connector: str
     server: str
     """The identity of the source's server, and of its log."""
@@ -93,8 +91,8 @@ S = TypeVar("S", bound=SourceState)
 class _ChunkForm(StoredForm, frozen=True):
     table: str
     begins: bool
-    after: tuple[int | str, ...] | None
-    last: tuple[int | str, ...] | None
+    after: RowKey | None
+    last: RowKey | None
     end: Number
 
 
@@ -130,68 +128,38 @@ def parse_source_state(data: bytes, where: str, form: type[F], place: type[Store
     return found
 
 
-class SourceStateStore(ABC, Generic[S]):
-    """Reads and writes the state. Only its last reader or writer may write it next."""
+class SourceStateStore(StateStore[S]):
+    """Reads and writes the state and its signals."""
 
+    format = _FORMAT
     kind: ClassVar[str]
 
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, name: str) -> None:
-        self._store, self._run = store, run
-        self._captures = f"{CAPTURES}{topic_folder(topic)}/{self.kind}/"
-        self._folder = f"{self._captures}{name}/"
-        self._object = StateObject(store, run, f"{self._folder}state")
+        super().__init__(store, run, topic=topic, folder=f"{self.kind}/", name=f"{name}/state")
+        self._folder = self.key.removesuffix("state")
 
     @staticmethod
-    @abstractmethod
-    def parse(data: bytes, where: str) -> S:
-        """A stored state. Raises `DataDamaged`, `NewerFormatError`."""
-
-    @property
-    def key(self) -> str:
-        return self._object.key
-
-    def load(self) -> S | None:
-        """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
-        data = self._object.read()
-        return None if data is None else self.parse(data, self.key)
-
-    def others(self) -> dict[str, S]:
-        """The states of other captures of this kind into this topic, by key. Raises as `load`."""
-        listed = self._run(lambda: self._store.list(self._captures))
-        keys = [one.key for one in listed if one.key.endswith("/state") and one.key != self.key]
-        return {key: self.parse(self._run(partial(self._store.get, key)).data, key) for key in keys}
+    def _is_state(key: str) -> bool:
+        return key.endswith("/state")
 
     def take_over(self, life: str, opened: tuple[int, int]) -> S | None:
         """The stored state, closed to processes that opened their producers earlier. Raises `FencedError` after a later one's
         take-over, and as `load`.
         """
-        for attempt in range(_TAKE_OVERS_MAX):
-            state = self.load()
-            if state is None or state.life != life or state.opened == opened:
-                return state
+
+        def claimed(state: S) -> S | None:
+            if state.life != life or state.opened == opened:
+                return None
             if state.opened > opened:
-                break
-            taken = replace(state, opened=opened)
-            try:
-                self.save(taken)
-            except FencedError:  # the earlier process has just written
-                if attempt + 1 == _TAKE_OVERS_MAX:
-                    raise
-            else:
-                return taken
-        raise self._object.fenced()
+                raise self._fenced(self.key)
+            return replace(state, opened=opened)
 
-    def save(self, state: S) -> None:
-        """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
-        self._object.write(json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode())
-
-    def remove(self) -> None:
-        self._object.remove()
+        return self._claim(claimed)
 
     # --- Signals ------------------------------------------------------------------------------------------------------------------
 
     def signal(self, name: str, tables: Iterable[str]) -> None:
-        data = json.dumps({"format": FORMAT, "tables": [*tables]}).encode()
+        data = json.dumps({"format": _FORMAT, "tables": [*tables]}).encode()
         self._run(lambda: self._store.put(f"{self._folder}signals/{name}", data, mode=Put.CREATE))
 
     def signals(self) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, NamedTuple
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
 from ..capture.chosen_tables import CHOOSING
@@ -22,7 +22,8 @@ from ..capture.errors import SourceReplaced
 from ..capture.options import SourceCaptureOptions
 from ..capture.outbox import table_of
 from ..capture.readings import rows_go_on_at
-from ..capture.source_capture import CaptureResources, SourceCapture
+from ..capture.resources import CaptureResources
+from ..capture.source_capture import SourceCapture
 from ..scratch import scratch_folder
 from .binlog_listener import BinlogListener
 from .configuration import Connector, for_stream, without_tables
@@ -31,7 +32,7 @@ from .engine import EmbeddedEngine, java_ms, offsets_file
 from .errors import DateUnreadable, HistoryLost, TableUnfollowed, binlog_lost, engine_error
 from .follower import EngineFollower, boundary
 from .history import SchemaHistory, has_known, lines_of
-from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number
+from .positions import FILE_BITS, POS_BITS, ROW_BITS, between, file_number
 from .records import KeylessTable
 from .records import stop_record as stopped_record
 from .rows import RowsReader
@@ -66,6 +67,7 @@ class SchemaSnapshot(NamedTuple):
 class EngineCapture(SourceCapture[EngineState]):
     """One database into one topic by Debezium's engine."""
 
+    _resources: CaptureResources[EngineStateStore]
     _states: EngineStateStore
 
     def __init__(
@@ -73,7 +75,7 @@ class EngineCapture(SourceCapture[EngineState]):
         connector: Connector,
         properties: Mapping[str, str],
         options: EngineOptions,
-        **parts: Unpack[CaptureResources[EngineStateStore]],
+        resources: CaptureResources[EngineStateStore],
     ) -> None:
         self._connector, self._properties = connector, dict(properties)
         self._server = BinlogServer(connector, properties)
@@ -83,7 +85,7 @@ class EngineCapture(SourceCapture[EngineState]):
             connector.name,
             self._server,
             options,
-            **parts,
+            resources,
             chosen=tuple((name, properties[name]) for name in CHOOSING if name in properties),
         )
 
@@ -365,24 +367,15 @@ class EngineCapture(SourceCapture[EngineState]):
             self._connector.name,
             self._options.name,
             self._server,
-            self._rows_producer,
-            self._states,
-            self._clock,
-            followed=self._producer.last_sequence,
-            reached=self._reached,
+            self._without_gone(state),
+            self._resources,
+            on_rows=lambda count: self._add_progress(rows=count),
         )
-        state, more = reader.plan(self._without_gone(state))
-        if state.pending:
+        if reader.state.pending:
             (folder / "rows.history").unlink(missing_ok=True)
-            with self._life_of(folder, "rows", folder / "rows.history", None, more) as engine:
-                state = reader.read(
-                    state,
-                    engine,
-                    stopped,
-                    ended=lambda: self._ended(engine),
-                    on_rows=lambda: self._add_progress(rows=reader.take_count()),
-                )
-        self._add_progress(rows=reader.take_count())
+            with self._life_of(folder, "rows", folder / "rows.history", None, reader.properties()) as engine:
+                reader.read(engine, stopped, ended=lambda: self._ended(engine))
+        state = reader.state
         if not state.pending:
             self._reached("rows done")
         return state
@@ -420,9 +413,11 @@ class EngineCapture(SourceCapture[EngineState]):
                 ),
                 self._connector,
                 history,
-                whole_from=whole_from,
+                self._resources,
+                self._options,
+                whole_from=between(*whole_from, self._resources.reading),
+                on_progress=self._add_progress,
                 where=self._server.where,
-                **self._follower_resources(),
             )
             until = self._server.end() if self._options.once and first is None else None
             try:

@@ -6,13 +6,16 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 from ...log.errors import PenstockError
 from ..capture.errors import SourceUnavailable
-from ..capture.follower import FollowerResources, SourceFollower
+from ..capture.follower import SourceFollower
+from ..capture.options import SourceCaptureOptions
 from ..capture.outbox import Boundary
+from ..capture.progress import ProgressListener
 from ..capture.records import ChangeRecord
+from ..capture.resources import CaptureResources
 from .configuration import Connector
 from .effects import Effects
 from .engine import EmbeddedEngine, RecordBatch
@@ -20,7 +23,7 @@ from .history import SchemaHistory
 from .memory import BurstDetector
 from .positions import between, file_number
 from .records import KeylessTable, heartbeat_ms, record_of
-from .state import EngineState
+from .state import EngineState, EngineStateStore
 
 log = logging.getLogger("penstock.cdc.debezium")
 
@@ -49,13 +52,14 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
         effects: Effects,
         connector: Connector,
         history: SchemaHistory,
+        resources: CaptureResources[EngineStateStore],
+        options: SourceCaptureOptions,
         *,
-        whole_from: tuple[str, int],
+        whole_from: int,
+        on_progress: ProgressListener,
         where: str,
-        **resources: Unpack[FollowerResources[EngineState]],
     ) -> None:
-        """``whole_from``: a place not before the last reading of rows."""
-        super().__init__(whole_from=between(*whole_from, resources["reading"]), **resources)
+        super().__init__(resources, options, whole_from=whole_from, on_progress=on_progress)
         self._engine, self._effects, self._connector, self._history, self._where = engine, effects, connector, history, where
         self._looked_s = self._heard_s = now_s = self._clock.monotonic_s()
         self._burst = BurstDetector(now_s)

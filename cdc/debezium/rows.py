@@ -1,24 +1,15 @@
-"""The rows of tables, read by the engine's own snapshot in key order, and sent chunk by chunk.
-
-A chunk is one batch of the topic, recorded before it is sent: after a kill the producer's last sequence shows where to go on.
-Later chunks are newer, which is harmless: a row has the place in the log of its reading. Earlier changes are skipped when they
-come again, and later ones follow.
-"""
+"""The rows of tables, read by the engine's own snapshot in key order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...log.errors import InvalidArgument, PenstockError
-from ...log.produce.producer import Producer
-from ...log.runtime.runtime import Clock
-from ..capture.chunks import is_full, send_chunk
-from ..capture.outbox import table_of
-from ..capture.readings import rows_go_on_at
 from ..capture.records import ChangeRecord, ConnectSchemas
-from ..capture.state import RowsChunk
+from ..capture.resources import CaptureResources
+from ..capture.rows_sender import RowsSender
 from .configuration import as_written
 from .engine import EmbeddedEngine
 from .errors import ConnectorStopped
@@ -38,96 +29,63 @@ class RowsReader:
         connector: str,
         name: str,
         server: BinlogServer,
-        producer: Producer,
-        states: EngineStateStore,
-        clock: Clock,
+        state: EngineState,
+        resources: CaptureResources[EngineStateStore],
         *,
-        followed: int,
-        reached: Callable[[str], None],
+        on_rows: Callable[[int], None],
     ) -> None:
-        """``followed``: the changes' last sequence. If it names a place, the topic equals the source there only until rows
-        come.
-        """
-        self._connector, self._name, self._server = connector, name, server
-        self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
+        self._connector, self._name, self._server, self._clock = connector, name, server, resources.clock
+        self._sender: RowsSender[EngineState] = RowsSender(state, resources, truncate=self._truncate, on_rows=on_rows)
         self._tables: dict[str, ServerTable] = {}
         self._checked: set[ConnectSchemas] = set()
-        self._after: tuple[int | str, ...] | None = None
-        self._going_on: str | None = None
-        self._count = 0
-        self._next = rows_go_on_at(producer.last_sequence, followed)
+        self._offset: Mapping[str, Any] = {}
 
-    def take_count(self) -> int:
-        count, self._count = self._count, 0
-        return count
+    @property
+    def state(self) -> EngineState:
+        return self._sender.state
 
-    def plan(self, state: EngineState) -> tuple[EngineState, Mapping[str, str]]:
-        """The state after an earlier process, and the properties of the engine's life that reads the rest."""
-        chunk = state.chunk
-        if chunk is not None and chunk.table in state.pending:
-            behind = chunk.behind(self._producer.last_sequence)
-            if behind is not None:
-                self._going_on, self._after = chunk.table, behind
-            elif chunk.is_there(self._producer.last_sequence) or not chunk.begins:
-                # Reading begins again with the table's first row, and what is there of it goes.
-                state = replace(state, emptied=tuple(dict.fromkeys((*state.emptied, chunk.table))))
-        queries: dict[str, str] = {}
-        for table in state.pending:
-            found = self._tables[table] = self._server.table(table)
-            queries[listed_name(found)] = rows_query(found, self._after if table == self._going_on else None)
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the engine's life that reads what is pending."""
+        pending = self.state.pending
+        self._tables = {table: self._server.table(table) for table in pending}
+        queries = {listed_name(found): rows_query(found, self._sender.after(table)) for table, found in self._tables.items()}
         prefix = "snapshot.select.statement.overrides"
-        return state, {
+        return {
             "snapshot.mode": "initial_only",
-            "snapshot.include.collection.list": ",".join(as_written(pattern_of(table)) for table in state.pending),
+            "snapshot.include.collection.list": ",".join(as_written(pattern_of(table)) for table in pending),
             prefix: ",".join(queries),
             **{f"{prefix}.{table}": query for table, query in queries.items()},
         }
 
-    def read(
-        self,
-        state: EngineState,
-        engine: EmbeddedEngine,
-        stopped: Callable[[], bool],
-        *,
-        ended: Callable[[], PenstockError],
-        on_rows: Callable[[], None],
-    ) -> EngineState:
+    def read(self, engine: EmbeddedEngine, stopped: Callable[[], bool], *, ended: Callable[[], PenstockError]) -> EngineState:
         """Send the engine's rows until all tables are done, or it is stopped."""
-        rows: list[ChangeRecord] = []
-        size_bytes = 0
-        table: str | None = None
-        offset: Mapping[str, Any] = {}
+        sender, table = self._sender, None
         while not stopped():
             batch = engine.next(_LOOK_S)
             if batch is None:
                 if engine.ended:
                     raise ended()
                 continue
-            offset = batch.offset
+            self._offset = batch.offset
             for key, value, schema in zip(batch.keys, batch.values, batch.schemas, strict=True):
                 record = record_of(key, value, engine.schemas, schema)
                 if record is None or record.op != "r":
                     continue
                 if table is not None and record.table != table:
-                    state = self._finished(self._send(state, table, rows, offset), table)
-                    rows, size_bytes = [], 0
+                    sender.finish(table)
                 table = record.table
                 self._check_columns(table, engine.schemas[schema])
-                rows.append(record)
-                size_bytes += len(record.body)
-                if is_full(len(rows), size_bytes):
-                    state = self._send(state, table, rows, offset)
-                    rows, size_bytes = [], 0
-                    on_rows()
+                sender.add(table, record, partial(whole_key, record.key, self._tables[table].key))
             if "snapshot" not in batch.offset:  # it ends
                 break
-        if stopped():
-            return state
-        if table is not None:
-            state = self._finished(self._send(state, table, rows, offset), table)
-        for empty in state.pending:
-            state = self._finished(self._send(state, empty, [], offset), empty)
-        return state
+        if not stopped():
+            for rest in dict.fromkeys((*(() if table is None else (table,)), *self.state.pending)):
+                sender.finish(rest)
+        return self.state
+
+    def _truncate(self, table: str) -> ChangeRecord:
+        found = self._tables[table]
+        return snapshot_truncate(self._connector, self._name, (found.database, found.name), self._offset, self._clock.wall_ms())
 
     def _check_columns(self, table: str, schemas: ConnectSchemas) -> None:
         """Refuse rows with other columns than were asked for: a new column would be NULL."""
@@ -143,33 +101,6 @@ class RowsReader:
                 observed=", ".join(sorted(told - asked)),
             )
         self._checked.add(schemas)
-
-    def _send(self, state: EngineState, table: str, rows: list[ChangeRecord], offset: Mapping[str, Any]) -> EngineState:
-        going_on = self._going_on == table
-        sent = list(rows)
-        if not going_on and table in state.emptied:
-            found = self._tables[table]
-            sent.insert(
-                0, snapshot_truncate(self._connector, self._name, (found.database, found.name), offset, self._clock.wall_ms())
-            )
-        if not sent:
-            return state
-        after = self._after if going_on else None
-        last = whole_key(rows[-1].key, self._tables[table].key) if rows else None
-        numbered = [record._replace(sequence=place) for place, record in enumerate(sent, self._next)]
-        self._next += len(numbered)
-        state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._next - 1))
-        send_chunk(self._producer, table_of(numbered), lambda: self._states.save(state), self._reached)
-        self._count += len(rows)
-        self._going_on, self._after = table, last
-        return state
-
-    def _finished(self, state: EngineState, table: str) -> EngineState:
-        state = state.without_pending(table)
-        self._states.save(state)
-        self._going_on = self._after = None
-        self._reached("table done")
-        return state
 
 
 def listed_name(table: ServerTable) -> str:

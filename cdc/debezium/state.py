@@ -16,7 +16,7 @@ import msgspec
 from ...log.format.stored_json import Number, StoredForm
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 from ..capture.state import SourceState, SourceStateForm, SourceStateStore, parse_source_state
-from ..capture.state_object import AsyncRunner
+from ..capture.state_store import AsyncRunner
 from .errors import HistoryLost
 
 
@@ -154,8 +154,8 @@ class EngineStateStore(SourceStateStore[EngineState]):
                 break
             except Conflict as error:
                 found = self._run(lambda: self._store.get(key))
-                if found.version == version or not self._object.is_mine():
-                    raise self._object.fenced(key) from error
+                if found.version == version or not self._is_mine():
+                    raise self._fenced(key) from error
                 version = found.version
         self.expect_history(number + 1)
 

@@ -10,15 +10,16 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 from ...log.errors import InvalidArgument
 from ..capture.errors import SourceReplaced
 from ..capture.options import SourceCaptureOptions
-from ..capture.source_capture import CaptureResources, SourceCapture
+from ..capture.resources import CaptureResources
+from ..capture.source_capture import SourceCapture
 from .follower import ChangeStreamFollower
 from .places import StreamPlace
-from .positions import time_of
+from .positions import between, time_of
 from .rows import DocumentsReader
 from .server import MongoServer
 from .state import MongoState, MongoStateStore
@@ -43,21 +44,16 @@ class MongoOptions(SourceCaptureOptions):
 class MongoCapture(SourceCapture[MongoState]):
     """One database of a MongoDB into one topic."""
 
-    _states: MongoStateStore
+    _resources: CaptureResources[MongoStateStore]
 
-    def __init__(
-        self,
-        server: MongoServer,
-        options: MongoOptions,
-        **parts: Unpack[CaptureResources[MongoStateStore]],
-    ) -> None:
+    def __init__(self, server: MongoServer, options: MongoOptions, resources: CaptureResources[MongoStateStore]) -> None:
         self._server = server
         self._named = {name.removeprefix(f"{server.database}.") for name in options.collections}
         super().__init__(
             "mongodb",
             server,
             options,
-            **parts,
+            resources,
             chosen=(("table.include.list", ",".join(sorted(self._named))),) if self._named else (),
         )
 
@@ -137,20 +133,24 @@ class MongoCapture(SourceCapture[MongoState]):
         reader = DocumentsReader(
             self._server,
             self._options.name,
-            self._rows_producer,
-            self._states,
-            self._clock,
+            state,
+            self._resources,
             since=self._server.now(),
-            followed=self._producer.last_sequence,
-            reached=self._reached,
+            on_rows=lambda count: self._add_progress(rows=count),
         )
-        state = reader.read(state, stopped, lambda count: self._add_progress(rows=count))
+        state = reader.read(stopped)
         if not state.pending:
             self._reached("rows done")
         return state
 
     def _follow(self, state: MongoState, stopped: Callable[[], bool]) -> tuple[MongoState, bool]:
         now = self._server.now()
-        # Whatever was read, by this process or earlier ones, is of before.
-        follower = ChangeStreamFollower(self._server, self._wanted, whole_from=now, **self._follower_resources())
+        follower = ChangeStreamFollower(
+            self._server,
+            self._wanted,
+            self._resources,
+            self._options,
+            whole_from=between(now, self._resources.reading),  # whatever was read, by this process or earlier ones, is of before
+            on_progress=self._add_progress,
+        )
         return follower.run(state, stopped, until=now if self._options.once else None)

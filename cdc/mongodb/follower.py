@@ -11,18 +11,21 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 from ...log.errors import DataDamaged
-from ..capture.follower import FollowerResources, SourceFollower
+from ..capture.follower import SourceFollower
+from ..capture.options import SourceCaptureOptions
 from ..capture.outbox import Boundary
+from ..capture.progress import ProgressListener
 from ..capture.records import ChangeRecord
+from ..capture.resources import CaptureResources
 from .documents import identity_text, record_of
 from .errors import translated
 from .places import StreamPlace, parse_place, token_text
 from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
-from .state import MongoState
+from .state import MongoState, MongoStateStore
 
 _GATHER_S = 0.1
 _NEXT_ENTRY_S = 21.0
@@ -58,13 +61,15 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
         self,
         server: MongoServer,
         wanted: Callable[[str], bool],
+        resources: CaptureResources[MongoStateStore],
+        options: SourceCaptureOptions,
         *,
-        whole_from: ClusterTime,
-        **resources: Unpack[FollowerResources[MongoState]],
+        whole_from: int,
+        on_progress: ProgressListener,
     ) -> None:
-        """``wanted``: whether a collection is captured. ``whole_from``: a time not before the last reading of documents."""
-        super().__init__(whole_from=between(whole_from, resources["reading"]), **resources)
-        self._server, self._name, self._wanted = server, resources["name"], wanted
+        """``wanted``: whether a collection is captured."""
+        super().__init__(resources, options, whole_from=whole_from, on_progress=on_progress)
+        self._server, self._wanted = server, wanted
         self._stream: Any  # PyMongo is an extra
         self._newest: Mapping[str, Any] | None = None
         self._until: ClusterTime | None = None

@@ -5,14 +5,14 @@ Needs the extra ``postgres`` (psycopg) when a capture begins. See docs/0011-capt
 
 from .capture import PostgresCapture, PostgresOptions, PostgresProgress
 from .errors import SlotInUse, SlotLost
-from .state import StateStore, TypesStore
+from .state import PostgresStateStore, TypesStore
 
 __all__ = [
     "PostgresCapture",
     "PostgresOptions",
     "PostgresProgress",
+    "PostgresStateStore",
     "SlotInUse",
     "SlotLost",
-    "StateStore",
     "TypesStore",
 ]

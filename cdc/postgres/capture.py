@@ -33,7 +33,7 @@ from .positions import base_of, lsn_text, split
 from .preflight import CapturePreflight
 from .query_watch import StopRequested
 from .snapshot import SnapshotReader
-from .state import CapturedTable, CaptureState, StateStore, TypesStore
+from .state import CapturedTable, PostgresState, PostgresStateStore, TypesStore, slot_of
 from .stream import open_stream
 from .tables import own_rows
 from .typed_events import CatalogColumn, TypedEvents, evolved_fields
@@ -105,7 +105,7 @@ class PostgresCapture:
         options: PostgresOptions,
         *,
         producer: Producer,
-        states: StateStore,
+        states: PostgresStateStore,
         life: str,
         clock: Clock,
         pause: Callable[[float], None],
@@ -277,7 +277,7 @@ class PostgresCapture:
         self._check_known(checked, state if not renew else None)
         self._check_alone(checked, state)
         checked.check_new(state)
-        fresh = CaptureState(self._life, checked.system, checked.database, options.publication)
+        fresh = PostgresState(self._life, checked.system, checked.database, options.publication)
         if state is None or renew:
             renewing = self._producer.last_sequence >= 0
             former = () if state is None else tuple(replace(one, is_read=False, is_told=True, held=None) for one in state.tables)
@@ -304,7 +304,7 @@ class PostgresCapture:
         self._renewed = True
         return plan, slot
 
-    def _check_known(self, checked: CapturePreflight, state: CaptureState | None) -> None:
+    def _check_known(self, checked: CapturePreflight, state: PostgresState | None) -> None:
         last = self._producer.last_sequence
         if state is None:
             try:
@@ -327,12 +327,13 @@ class PostgresCapture:
             raise slot_lost(self._options.slot, "there is no such slot")
         self._check_history(last)
 
-    def _check_alone(self, checked: CapturePreflight, state: CaptureState | None) -> None:
+    def _check_alone(self, checked: CapturePreflight, state: PostgresState | None) -> None:
         """Raise `InvalidArgument` where another capture sends a new table's changes: the topic would have them twice."""
         new = {table.qualified for table in checked.tables} - {*(() if state is None else state.done)}
-        for slot, other in self._states.others().items() if new else ():
+        for key, other in self._states.others().items() if new else ():
+            slot = slot_of(key)
             same = (other.life, other.system, other.database) == (self._life, checked.system, checked.database)
-            if same and (both := sorted(new & {*other.done})) and self._catalog.has_slot(slot):
+            if same and slot and (both := sorted(new & {*other.done})) and self._catalog.has_slot(slot):
                 raise InvalidArgument(
                     "another capture sends changes of these tables to this topic",
                     operation="capture",

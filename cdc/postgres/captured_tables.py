@@ -8,7 +8,7 @@ from dataclasses import replace
 from .catalog import Catalog
 from .catalog_tables import TableChange, change_since, is_new_to_capture
 from .pgoutput import Relation
-from .state import CapturedTable, CaptureState, StateStore
+from .state import CapturedTable, PostgresState, PostgresStateStore
 
 log = logging.getLogger("penstock.cdc.postgres")
 
@@ -18,18 +18,18 @@ class CapturedTables:
     later.
     """
 
-    def __init__(self, catalog: Catalog, states: StateStore, publication: str) -> None:
+    def __init__(self, catalog: Catalog, states: PostgresStateStore, publication: str) -> None:
         self._catalog, self._states, self._publication = catalog, states, publication
-        self.state: CaptureState | None = None
+        self.state: PostgresState | None = None
         self.has_changed = False
         self._met: set[int] = set()
 
     @property
-    def known(self) -> CaptureState:
+    def known(self) -> PostgresState:
         assert self.state is not None, "it is looked at first"
         return self.state
 
-    def keep(self, state: CaptureState) -> None:
+    def keep(self, state: PostgresState) -> None:
         if state != self.state:
             self._states.save(state)
         self.state = state

@@ -9,7 +9,7 @@ from ...log.errors import InvalidArgument, PenstockError
 from .catalog import Catalog
 from .catalog_tables import Name
 from .errors import slot_lost
-from .state import CaptureState
+from .state import PostgresState
 from .tables import quoted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class CapturePreflight:
             if self.slot is None:
                 self.check_new(None)
 
-    def check_new(self, state: CaptureState | None) -> None:
+    def check_new(self, state: PostgresState | None) -> None:
         """Raise for a named, unknown table that cannot be captured. Other tables stop alone, and names without a table are
         skipped.
         """

@@ -5,24 +5,20 @@ The stream's progress is the producer's last sequence, and the slot's confirmed 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
 
-from ...log.errors import FencedError
 from ...log.format.stored_json import Number, StoredForm, parse_stored
-from ...log.paths import topic_folder
 from ...log.stores.protocol import ObjectStore, Put
-from ..capture.state_object import AsyncRunner, StateObject
+from ..capture.state_store import AsyncRunner, CaptureState, StateStore
 from ..events.table_types import CAPTURES, TableTypes, types_key
 
-FORMAT = 2
+_FORMAT = 2
 _NAMES_ONLY = 1
 """The format with names of tables only."""
-_TAKE_OVERS_MAX = 5
 
 
 class TableColumn(NamedTuple):
@@ -93,11 +89,9 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureState:
+class PostgresState(CaptureState):
     """The state of one slot and one topic."""
 
-    life: str
-    """The topic's life: a topic of the same name made anew has another."""
     system: str
     database: str
     publication: str
@@ -112,7 +106,7 @@ class CaptureState:
     def done(self) -> tuple[str, ...]:
         return tuple(table.qualified for table in self.tables if table.is_read)
 
-    def settled(self, last_sequence: int) -> CaptureState:
+    def settled(self, last_sequence: int) -> PostgresState:
         """The state with the chunk confirmed or dropped, by the producer's last sequence. Once other events are sent, a lost
         chunk would seem sent.
         """
@@ -123,7 +117,7 @@ class CaptureState:
             return replace(self, chunk=None)
         return replace(self, chunk=replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
 
-    def planned(self, tables: Iterable[CapturedTable], *, stopping: Container[tuple[str, str]]) -> CaptureState:
+    def planned(self, tables: Iterable[CapturedTable], *, stopping: Container[tuple[str, str]]) -> PostgresState:
         """The state with the current tables. Those ``stopping`` are reported first. A chunk stays with its unchanged table."""
         before, chunk = {table.named: table for table in self.tables}, self.chunk
         now = tuple(before.get(table.named, replace(table, held=None)) if table.named in stopping else table for table in tables)
@@ -142,65 +136,41 @@ class CaptureState:
         return any(table.is_read for table in self.tables) or self.chunk is not None
 
 
-class StateStore:
-    """Reads and writes the state. Only its last reader or writer may write it next."""
+class PostgresStateStore(StateStore[PostgresState]):
+    """Reads and writes the state."""
+
+    format = _FORMAT
 
     def __init__(self, store: ObjectStore, run: AsyncRunner, *, topic: str, slot: str) -> None:
-        self._store, self._run = store, run
-        self._folder = f"{CAPTURES}{topic_folder(topic)}/"
-        self._object = StateObject(store, run, f"{self._folder}{slot}.json")
+        super().__init__(store, run, topic=topic, folder="", name=f"{slot}.json")
         self._writes = 0
 
-    @property
-    def key(self) -> str:
-        return self._object.key
+    @staticmethod
+    def parse(data: bytes, where: str) -> PostgresState:
+        """A stored state. Raises `DataDamaged`, `NewerFormatError`."""
+        formats = (_NAMES_ONLY, _FORMAT)
+        form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture", formats=formats)
+        return form.state()
 
-    def load(self) -> CaptureState | None:
-        """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
-        data = self._object.read()
-        state = None if data is None else parse_state(data, self.key)
+    @staticmethod
+    def _is_state(key: str) -> bool:
+        return slot_of(key) is not None
+
+    def load(self) -> PostgresState | None:
+        state = super().load()
         self._writes = 0 if state is None else state.writes
         return state
 
-    def take_over(self) -> CaptureState | None:
+    def take_over(self) -> PostgresState | None:
         """The stored state, rewritten, so that an earlier process's write still under way fails. Otherwise it could restore a
         chunk that was never sent, and would seem sent by other events' sequences. Raises as `load` and `save`.
         """
-        for left in reversed(range(_TAKE_OVERS_MAX)):
-            state = self.load()
-            if state is None:
-                break
-            try:
-                self.save(state)
-            except FencedError:  # the earlier process's has just arrived
-                if not left:
-                    raise
-            else:
-                return state
-        return None
+        return self._claim(lambda state: state)
 
-    def others(self) -> dict[str, CaptureState]:
-        """The states of other slots' captures into this topic. Raises as `load`."""
-        found: dict[str, CaptureState] = self._run(self._others)
-        return found
-
-    async def _others(self) -> dict[str, CaptureState]:
-        others = [key for key in await state_keys(self._store, self._folder) if key != self.key]
-        return {
-            key.removeprefix(self._folder).removesuffix(".json"): parse_state((await self._store.get(key)).data, key)
-            for key in others
-        }
-
-    def save(self, state: CaptureState) -> None:
-        """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
+    def save(self, state: PostgresState) -> None:
         state = replace(state, writes=self._writes + 1)
-        self._object.write(json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":")).encode())
+        super().save(state)
         self._writes = state.writes
-
-
-async def state_keys(store: ObjectStore, folder: str = CAPTURES) -> list[str]:
-    """The keys of captures' states: of a topic by its folder, or of all."""
-    return [one.key for one in await store.list(folder) if slot_of(one.key) is not None]
 
 
 def slot_of(key: str) -> str | None:
@@ -261,20 +231,18 @@ class _Form(StoredForm, frozen=True):
     chunk: _ChunkForm | None = None
     writes: Number = 0
 
-
-def parse_state(data: bytes, where: str) -> CaptureState:
-    form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture", formats=(_NAMES_ONLY, FORMAT))
-    found = form.chunk
-    return CaptureState(
-        life=form.life,
-        system=form.system,
-        database=form.database,
-        publication=form.publication,
-        tables=(
-            *(CapturedTable("", name, is_read=True, is_told=True) for name in form.done),
-            *(CapturedTable(**msgspec.structs.asdict(one)) for one in form.tables),
-        ),
-        renewing=form.renewing,
-        chunk=None if found is None else Chunk(**msgspec.structs.asdict(found)),
-        writes=form.writes,
-    )
+    def state(self) -> PostgresState:
+        tables = (
+            *(CapturedTable("", name, is_read=True, is_told=True) for name in self.done),
+            *(CapturedTable(**msgspec.structs.asdict(table)) for table in self.tables),
+        )
+        return PostgresState(
+            self.life,
+            self.system,
+            self.database,
+            self.publication,
+            tables,
+            self.renewing,
+            None if self.chunk is None else Chunk(**msgspec.structs.asdict(self.chunk)),
+            self.writes,
+        )

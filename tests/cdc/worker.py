@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from penstock.cdc import debezium, mongodb, postgres
 from penstock.cdc.capture import chunks
@@ -23,6 +22,7 @@ from penstock.cdc.mongodb import follower as stream_follower
 from penstock.cdc.postgres import follower as slot_follower
 from penstock.cdc.postgres import outbox
 from penstock.infra.cli.main import main
+from tests.cdc.capture.resources import observed
 
 
 class Points:
@@ -49,9 +49,9 @@ def be_quick(reached: Callable[[str], None]) -> None:
     source_follower.SAVE_S = 0.1
     source_follower._SIGNALS_S = 0.5
     stream_follower._GATHERED_MAX = 20
-    rooms: list[tuple[Any, str]] = [(postgres, "PostgresCapture"), (debezium, "EngineCapture"), (mongodb, "MongoCapture")]
-    for room, name in rooms:
-        setattr(room, name, functools.partial(getattr(room, name), reached=reached))
+    postgres.PostgresCapture = functools.partial(postgres.PostgresCapture, reached=reached)  # type: ignore[assignment,misc]
+    debezium.EngineCapture = observed(debezium.EngineCapture, reached)  # type: ignore[misc]
+    mongodb.MongoCapture = observed(mongodb.MongoCapture, reached)  # type: ignore[misc]
 
 
 if __name__ == "__main__":

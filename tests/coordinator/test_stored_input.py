@@ -115,7 +115,7 @@ TABLES = (
     capture.CapturedTable("a", "b", 7, 8, ((9, 10, 3),), 11, is_read=True),
     capture.CapturedTable("a", "c", 12, held="dropped"),
 )
-CAPTURE = capture.CaptureState("life", "1", "shop", "all", TABLES, chunk=capture.Chunk("a.c", None, ("7",), 0, 6, 12))
+CAPTURE = capture.PostgresState("life", "1", "shop", "all", TABLES, chunk=capture.Chunk("a.c", None, ("7",), 0, 6, 12))
 ENGINE = engine.EngineState(
     "life",
     "mariadb",
@@ -149,10 +149,8 @@ JSON: dict[str, tuple[bytes, Decode]] = {
     "progress": (broadcast_progress._encode(broadcast_progress.BroadcastProgress("s", 1, (2, 3))), broadcast_progress._decode),
     "engine": (json.dumps({"format": 1, **asdict(ENGINE)}).encode(), engine_state),
     "capture": (
-        json.dumps(
-            {"format": 1, **json.loads(json.dumps(CAPTURE, default=lambda one: {k: getattr(one, k) for k in one.__slots__}))}
-        ).encode(),
-        capture.parse_state,
+        json.dumps({"format": 1, **asdict(CAPTURE)}).encode(),
+        capture.PostgresStateStore.parse,
     ),
 }
 EVERY = {**BINARY, **JSON}

@@ -145,7 +145,7 @@ def _check_password(dsn: str) -> None:
 
 @contextmanager
 def _opened(session: CommandSession, dsn: str, topic: str, options: PostgresOptions) -> Iterator[PostgresCapture]:
-    from ....cdc.postgres import PostgresCapture, StateStore, TypesStore
+    from ....cdc.postgres import PostgresCapture, PostgresStateStore, TypesStore
     from ....cdc.postgres.catalog import Catalog
     from ....cdc.postgres.preflight import CapturePreflight
     from ....cdc.postgres.typed_events import fields_of_table
@@ -179,7 +179,7 @@ def _opened(session: CommandSession, dsn: str, topic: str, options: PostgresOpti
             dsn,
             options,
             producer=producer,
-            states=StateStore(lake.store, portal.run, topic=topic, slot=options.slot),
+            states=PostgresStateStore(lake.store, portal.run, topic=topic, slot=options.slot),
             life=life,
             clock=lake.runtime.clock,
             pause=time.sleep,

@@ -21,7 +21,7 @@ from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened
 if TYPE_CHECKING:
     from ....cdc.capture.options import SourceCaptureOptions
     from ....cdc.capture.progress import SourceProgress
-    from ....cdc.capture.source_capture import CaptureResources
+    from ....cdc.capture.resources import CaptureResources
     from ....cdc.capture.state import SourceStateStore
     from ....cdc.debezium import EngineCapture, EngineOptions
     from ....log.produce.producer import Producer
@@ -222,8 +222,8 @@ def _opened(
         answer(session, server.check, options)  # before anything is made
     finally:
         server.close()
-    with opened_topic(session, topic, options, EngineStateStore) as parts:
-        yield EngineCapture(connector, properties, options, **parts)
+    with opened_topic(session, topic, options, EngineStateStore) as resources:
+        yield EngineCapture(connector, properties, options, resources)
 
 
 @contextmanager
@@ -233,6 +233,7 @@ def opened_topic(
     """A capture's topic, made if missing, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
     ``body_bytes``: the limit of a new topic.
     """
+    from ....cdc.capture.resources import CaptureResources
     from ....log import InvalidArgument
 
     with opened_lake(session) as (portal, lake):
@@ -246,14 +247,14 @@ def opened_topic(
             return producer, await lake.producer(topic, name=options.rows_producer_name), record.incarnation
 
         producer, rows_producer, life = portal.run(opened)
-        yield {
-            "producer": producer,
-            "rows_producer": rows_producer,
-            "states": states(lake.store, portal.run, topic=topic, name=options.name),
-            "life": life,
-            "clock": lake.runtime.clock,
-            "pause": time.sleep,
-        }
+        yield CaptureResources(
+            producer=producer,
+            rows_producer=rows_producer,
+            states=states(lake.store, portal.run, topic=topic, name=options.name),
+            life=life,
+            clock=lake.runtime.clock,
+            pause=time.sleep,
+        )
 
 
 @click.command()

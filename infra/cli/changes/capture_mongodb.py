@@ -52,8 +52,11 @@ def mongodb(
     try:
         answer(session, server.check, options)  # before anything is made
         shown = CaptureOutput(session, topic, place_text)
-        with session.signals.held(), opened_topic(session, topic, options, MongoStateStore, body_bytes=_BODY_BYTES) as parts:
-            capture = MongoCapture(server, options, **parts)
+        with (
+            session.signals.held(),
+            opened_topic(session, topic, options, MongoStateStore, body_bytes=_BODY_BYTES) as resources,
+        ):
+            capture = MongoCapture(server, options, resources)
             shown.end(capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update))
     finally:
         server.close()

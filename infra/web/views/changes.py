@@ -13,7 +13,7 @@ from ....cdc.capture.state import SourceStateStore, name_of
 from ....cdc.debezium import EngineStateStore
 from ....cdc.events.table_types import CAPTURES
 from ....cdc.mongodb.state import MongoStateStore
-from ....cdc.postgres.state import parse_state, slot_of
+from ....cdc.postgres.state import PostgresStateStore, slot_of
 from ....cdc.sync.lease import SyncRecord, read_records, sync_group
 from ....coordinator.cells.cells import StoredCell
 from ....coordinator.cells.keys import role_key, worker_of
@@ -306,7 +306,7 @@ async def _capture(lake: Lake, topic: str, key: str) -> CaptureDetails:
 def capture_of(key: str, data: bytes) -> CaptureDetails:
     """A capture by its state. Raises `DataDamaged`, `NewerFormatError`."""
     if slot_of(key) is not None:
-        state = parse_state(data, key)
+        state = PostgresStateStore.parse(data, key)
         return CaptureDetails(
             connector="postgresql",
             source=state.database,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +23,7 @@ from penstock.cdc.postgres.errors import SlotInUse
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
 from penstock.log.runtime.runtime import Clock
+from tests.cdc.capture.resources import resources_of
 
 PATIENCE_S = 60.0
 
@@ -129,12 +131,7 @@ class Failing(SourceCapture[EngineState]):
             "mariadb",
             cast("Any", SimpleNamespace(where="db:3306", close=lambda: None)),
             EngineOptions(patience=timedelta(seconds=PATIENCE_S)),
-            producer=nothing,
-            rows_producer=nothing,
-            states=nothing,
-            life="1",
-            clock=cast("Clock", times),
-            pause=times.pass_by,
+            replace(resources_of(nothing, nothing, times), pause=times.pass_by),
         )
 
     def _run(self, stopped: Callable[[], bool]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from penstock.cdc.capture.chosen_tables import may_overlap
-from penstock.cdc.capture.source_capture import CaptureResources
 from penstock.cdc.capture.state import RowsChunk
 from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.cdc.mongodb.capture import MongoCapture, MongoOptions
@@ -20,6 +19,7 @@ from penstock.cdc.mongodb.state import MongoState, MongoStateStore
 from penstock.log.errors import InvalidArgument
 from penstock.log.runtime.portal import Portal
 from penstock.log.stores import open_store
+from tests.cdc.capture.resources import resources_of
 
 
 def mongo_capture(tmp_path: Path, portal: Portal, entry: int, options: MongoOptions) -> MongoCapture:
@@ -27,17 +27,9 @@ def mongo_capture(tmp_path: Path, portal: Portal, entry: int, options: MongoOpti
     server: Any = SimpleNamespace(
         where="db", database="shop", identity=lambda: "rs0 shop", now=lambda: ClusterTime(EPOCH_S, 1), collections=lambda: ["a"]
     )
-    nothing: Any = None
     producer: Any = SimpleNamespace(last_sequence=-1, epoch=SimpleNamespace(entry=entry, position=0))
-    parts: CaptureResources[MongoStateStore] = {
-        "producer": producer,
-        "rows_producer": producer,
-        "states": MongoStateStore(open_store(str(tmp_path / "lake")), portal.run, topic="t", name=options.name),
-        "life": "1",
-        "clock": nothing,
-        "pause": nothing,
-    }
-    return MongoCapture(server, options, **parts)
+    states = MongoStateStore(open_store(str(tmp_path / "lake")), portal.run, topic="t", name=options.name)
+    return MongoCapture(server, options, resources_of(producer, states))
 
 
 def test_what_is_read_again_is_emptied_also_where_the_topic_has_forgotten_the_names(tmp_path: Path, portal: Portal) -> None:

@@ -18,13 +18,15 @@ from typing import Any
 from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.capture.readings import reading_of
 from penstock.cdc.capture.records import ConnectSchemas
-from penstock.cdc.debezium.capture import said
+from penstock.cdc.debezium.capture import EngineOptions, said
 from penstock.cdc.debezium.configuration import MARIADB
 from penstock.cdc.debezium.engine import RecordBatch
 from penstock.cdc.debezium.follower import EngineFollower
+from penstock.cdc.debezium.positions import between
 from penstock.cdc.debezium.queries import KeyColumn, ServerTable, quoted_table
 from penstock.cdc.debezium.rows import RowsReader
 from penstock.cdc.debezium.state import EngineState
+from tests.cdc.capture.resources import resources_of
 from tests.cdc.cuts.topic import Died, Topic
 from tests.cdc.debezium.silence import effects_of
 
@@ -270,13 +272,12 @@ class BinlogCapture:
     def _read(self, stream: _Producer, rows: _Producer, write: Callable[[], None], *, dies: bool) -> None:
         clock: Any = _Clock(self._chance)
         me: Any = self
-        reader = RowsReader(
-            MARIADB.name, self.name, me, rows, me, clock, followed=stream.last_sequence, reached=lambda point: None  # type: ignore[arg-type]
-        )  # fmt: skip
-        state, more = reader.plan(self._state)
+        resources = replace(resources_of(stream, me, clock), rows_producer=rows)
+        reader = RowsReader(MARIADB.name, self.name, me, self._state, resources, on_rows=lambda count: None)
+        more = reader.properties()
         place, database = self.database.end, self.database
         told = list[Record]()
-        for table in state.pending:
+        for table in reader.state.pending:
             after = more[f"snapshot.select.statement.overrides.{quoted_table(self.table(table))}"].partition("> (")[2]
             for key, value in sorted(database.state[table.partition(".")[2]].items()):
                 if not after or key > int(after.partition(")")[0]):
@@ -288,7 +289,7 @@ class BinlogCapture:
                 write()
 
         engine: Any = _Engine([*told, _heartbeat(place)], self._chance, dies=dies, meanwhile=meanwhile)
-        reader.read(state, engine, lambda: False, ended=lambda: SourceUnavailable("it is gone"), on_rows=lambda: None)
+        reader.read(engine, lambda: False, ended=lambda: SourceUnavailable("it is gone"))
 
     def _follow(self, stream: _Producer, rows: _Producer, write: Callable[[], None], *, dies: bool) -> bool:
         end = self.database.end
@@ -298,21 +299,17 @@ class BinlogCapture:
         me: Any = self
         given: Any = engine
         clock: Any = _Clock(self._chance)
+        resources = replace(resources_of(stream, me, clock), rows_producer=rows)
         follower = EngineFollower(
             given,
             effects_of(),
             MARIADB,
             me,
-            whole_from=(file_of(end), end[1]),
-            where="here",
-            name=self.name,
-            producer=stream,  # type: ignore[arg-type]
-            states=me,
-            clock=clock,
-            reading=reading_of(rows.last_sequence),
-            heartbeats=self.heartbeat,
-            reached=lambda point: None,
+            resources,
+            EngineOptions(name=self.name, heartbeat=self.heartbeat),
+            whole_from=between(file_of(end), end[1], reading_of(rows.last_sequence)),
             on_progress=lambda **progress: None,
+            where="here",
         )
         return follower.run(
             self._state,

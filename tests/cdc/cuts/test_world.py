@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.capture import chunks, readings
+from penstock.cdc.capture import chunks, readings, rows_sender
 from penstock.cdc.capture import follower as source_follower
 from penstock.cdc.capture import outbox as engine_outbox
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
@@ -17,7 +17,6 @@ from penstock.cdc.cuts import alignment, cut, log, places
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut, Goal
 from penstock.cdc.debezium import positions as binlog
-from penstock.cdc.debezium import rows as engine_rows
 from penstock.cdc.delta import commit_history
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.outbox import Outbox
@@ -205,7 +204,7 @@ def before_the_rows_were_read(patch: Patch) -> None:
 
 
 def rows_read_again_in_silence(patch: Patch) -> None:
-    patch.setattr(engine_rows, "rows_go_on_at", lambda rows, position: rows + 1)
+    patch.setattr(rows_sender, "rows_go_on_at", lambda rows, position: rows + 1)
 
 
 def rows_that_changes_have_not_caught_up_with(patch: Patch) -> None:

@@ -5,7 +5,6 @@ A process that has started Java keeps it to its end. Deep recursion and forks of
 
 from __future__ import annotations
 
-import functools
 import gc
 import json
 import os
@@ -23,6 +22,7 @@ from penstock.cdc import debezium
 from penstock.cdc.debezium.engine import EmbeddedEngine
 from penstock.cdc.debezium.errors import load_jpype
 from penstock.infra.cli import main
+from tests.cdc.capture.resources import observed
 from tests.mariadb_server import PASSWORD
 from tests.servers import die_with_parent
 
@@ -101,7 +101,7 @@ def _answer(question: tuple[list[str], list[str]] | None) -> list[object]:
             assert sys.__stdin__ is not None
             sys.__stdin__.readline()
 
-    with mock.patch.object(debezium, "EngineCapture", functools.partial(debezium.EngineCapture, reached=reached)):
+    with mock.patch.object(debezium, "EngineCapture", observed(debezium.EngineCapture, reached)):
         result = CliRunner().invoke(main, arguments, env={"PENSTOCK_DATABASE_PASSWORD": PASSWORD})
     return [result.exit_code, result.output]
 

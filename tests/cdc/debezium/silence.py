@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.cdc.capture.follower import FollowerResources
 from penstock.cdc.debezium.binlog_listener import BinlogEvent
+from penstock.cdc.debezium.capture import EngineOptions
 from penstock.cdc.debezium.effects import Effects
 from penstock.cdc.debezium.state import EngineState
-from penstock.log.runtime.runtime import Clock
+from tests.cdc.capture.resources import resources_of
 
 
 def effects_of(
@@ -41,15 +41,10 @@ def effects_of(
     return Effects(ear, server, state, kind="mariadb", name="penstock", there=there, now_ms=lambda: 1)
 
 
-def following(producer: Any, states: Any, clock: Clock) -> FollowerResources[EngineState]:
+def following(producer: Any, states: Any, clock: Any, reached: Callable[[str], None] = lambda point: None) -> dict[str, Any]:
     """What a follower needs besides the engine, and whose progress nobody looks at."""
     return {
-        "name": "penstock",
-        "producer": producer,
-        "states": states,
-        "clock": clock,
-        "reading": 0,
-        "heartbeats": False,
-        "reached": lambda point: None,
+        "resources": resources_of(producer, states, clock, reached),
+        "options": EngineOptions(),
         "on_progress": lambda **progress: None,
     }

@@ -16,7 +16,7 @@ from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
 from penstock.cdc.debezium.engine import EmbeddedEngine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.follower import EngineFollower
-from penstock.cdc.debezium.positions import sequence_of
+from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.debezium.source import BinlogServer
 from penstock.cdc.debezium.state import EngineState
 from penstock.log.errors import InvalidArgument, PermissionDenied
@@ -139,7 +139,7 @@ def _quiet_follower(
         effects_of(unread=unread),
         MARIADB,
         kept,
-        whole_from=("binlog.000007", 4),
+        whole_from=between("binlog.000007", 4, 0),
         where="db:3306",
         **following(cast("Any", SimpleNamespace(last_sequence=-1)), kept, cast("Clock", times)),
     )

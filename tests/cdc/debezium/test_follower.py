@@ -53,7 +53,7 @@ class Life:
         history = SimpleNamespace(keep=lambda: False, parts=1)
         given: Any = (self, self._effects, SimpleNamespace(domain="d"), history)
         lake: Any = {"producer": self.producer, "states": states, "clock": self.clock}
-        follower = EngineFollower(*given, whole_from=(FILE, 4), where="db", **following(**lake))
+        follower = EngineFollower(*given, whole_from=between(FILE, 4, 0), where="db", **following(**lake))
         end = None if until is None else (FILE, until)
         return follower.run(
             self._state, lambda: until is None and not self.left, until=end, ended=lambda: PenstockError("it ended")

@@ -42,6 +42,7 @@ from penstock.log.errors import DataDamaged, FencedError, InvalidArgument, Limit
 from penstock.log.runtime.portal import Portal
 from penstock.log.stores import open_store
 from penstock.log.stores.protocol import Conflict, PutMode
+from tests.cdc.capture.resources import resources_of
 
 # --- Positions -------------------------------------------------------------------------------------------------------------------
 
@@ -493,11 +494,9 @@ class Keys:
 def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> tuple[EngineState, str]:
     """What is read after a kill, and how."""
     server: Any = Keys(resumable)
-    reader = RowsReader(
-        "mariadb", "p", server, Sent(last_sequence), None, None, followed=-1, reached=lambda point: None  # type: ignore[arg-type]
-    )  # fmt: skip
-    state, more = reader.plan(EngineState("l", "mariadb", "s", "{}", ("a.b", "a.c"), (), chunk, history=1))
-    return state, more["snapshot.select.statement.overrides.`a`.`b`"]
+    state = EngineState("l", "mariadb", "s", "{}", ("a.b", "a.c"), (), chunk, history=1)
+    reader = RowsReader("mariadb", "p", server, state, resources_of(Sent(last_sequence), None), on_rows=lambda count: None)
+    return reader.state, reader.properties()["snapshot.select.statement.overrides.`a`.`b`"]
 
 
 @pytest.mark.parametrize(("last_sequence", "begins"), [(9, "(r.`id`) > (5)"), (10, "(r.`id`) > (8)")])

@@ -17,7 +17,7 @@ from penstock.cdc.debezium.configuration import MYSQL
 from penstock.cdc.debezium.engine import RecordBatch
 from penstock.cdc.debezium.follower import EngineFollower
 from penstock.cdc.debezium.history import SchemaHistory
-from penstock.cdc.debezium.positions import file_number
+from penstock.cdc.debezium.positions import between, file_number
 from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.log import InternalError, MessageType, TopicSettings
 from penstock.log.produce.producer import Producer
@@ -132,9 +132,9 @@ class Recorded:
             effects_of(),
             MYSQL,
             SchemaHistory(self._history, states, 1),
-            whole_from=("binlog.000001", 4),
+            whole_from=between("binlog.000001", 4, 0),
             where="recorded",
-            **{**following(producer, states, lake.runtime.clock), "reached": reached, "on_progress": count},
+            **{**following(producer, states, lake.runtime.clock, reached), "on_progress": count},
         )
 
 

@@ -20,7 +20,7 @@ from penstock.cdc.postgres.catalog_tables import (
     with_life,
 )
 from penstock.cdc.postgres.pgoutput import Relation, RelationColumn
-from penstock.cdc.postgres.state import CapturedTable, CaptureState, Chunk, TableColumn
+from penstock.cdc.postgres.state import CapturedTable, Chunk, PostgresState, TableColumn
 
 LIFE = CatalogTable("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), "d", ("id",), 13, (1,), 5)
 KNOWN = replace(with_life(CapturedTable("public", "a"), LIFE), is_read=True)
@@ -249,11 +249,11 @@ class Followed:
     """A capture that follows these tables."""
 
     def __init__(self, *tables: CapturedTable, chunk: Chunk | None = None) -> None:
-        self.catalog, self.saved = Catalog(), list[CaptureState]()
+        self.catalog, self.saved = Catalog(), list[PostgresState]()
         catalog: Any = self.catalog
         states: Any = SimpleNamespace(save=self.saved.append)
         self.tables = CapturedTables(catalog, states, "p")
-        self.tables.state = CaptureState("l", "s", "d", "p", tables, chunk=chunk)
+        self.tables.state = PostgresState("l", "s", "d", "p", tables, chunk=chunk)
 
     @property
     def entry(self) -> CapturedTable:

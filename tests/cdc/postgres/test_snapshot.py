@@ -21,13 +21,13 @@ from penstock.cdc.postgres.outbox import Outbox
 from penstock.cdc.postgres.pgoutput import RelationColumn
 from penstock.cdc.postgres.positions import base_of
 from penstock.cdc.postgres.snapshot import SnapshotReader
-from penstock.cdc.postgres.state import CapturedTable, CaptureState, Chunk
+from penstock.cdc.postgres.state import CapturedTable, Chunk, PostgresState
 from penstock.cdc.postgres.tables import SourceTable
 from penstock.cdc.postgres.values import TypeConversions
 from penstock.log.errors import LimitExceeded
 
 ENTRY = CapturedTable("public", "t", 7, 8, numbers=(1,))
-STATE = CaptureState("life", "system", "db", "publication", (ENTRY,))
+STATE = PostgresState("life", "system", "db", "publication", (ENTRY,))
 READ = replace(ENTRY, is_read=True)
 TABLE = SourceTable("public", "t", "d", True, ("id",))
 LSN = 8_000
@@ -84,10 +84,10 @@ class Saved:
 
     def __init__(self, last_sequence: int = -1) -> None:
         self.last_sequence = last_sequence
-        self.states: list[CaptureState] = []
+        self.states: list[PostgresState] = []
         self.batches: list[list[tuple[str, int | None]]] = []
 
-    def save(self, state: CaptureState) -> None:
+    def save(self, state: PostgresState) -> None:
         self.states.append(state)
 
     def send_batch(self, table: Any, *, through: int | None = None) -> Future[None]:
@@ -100,8 +100,8 @@ class Saved:
 
 
 def read(
-    saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_after: int = 1_000, oid: int = 7
-) -> tuple[CaptureState, Catalog]:
+    saved: Saved, state: PostgresState, rows: int, *, lsn: int = LSN, stop_after: int = 1_000, oid: int = 7
+) -> tuple[PostgresState, Catalog]:
     catalog = Catalog(rows)
     catalog.oid = oid
     tables = CapturedTables(catalog, saved, "p")  # type: ignore[arg-type]

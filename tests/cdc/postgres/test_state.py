@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.state import CapturedTable, CaptureState, Chunk, StateStore, parse_state
+from penstock.cdc.postgres.state import CapturedTable, Chunk, PostgresState, PostgresStateStore
 from penstock.log.errors import DataDamaged, FencedError, StoreUnavailable
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Conflict, IfMatch, Put, PutMode, StoredObject, Version
@@ -19,7 +19,7 @@ from penstock.log.stores.protocol import Conflict, IfMatch, Put, PutMode, Stored
 A = CapturedTable("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), 13, is_read=True)
 B = CapturedTable("public", "b", 14, 15, is_told=True)
 GONE = CapturedTable("public", "gone", 16, held="the table was dropped")
-STATE = CaptureState("life", "system", "db", "publication", (A, B, GONE), True, Chunk("public.b", None, ("1", "2"), 5, 9, 14))
+STATE = PostgresState("life", "system", "db", "publication", (A, B, GONE), True, Chunk("public.b", None, ("1", "2"), 5, 9, 14))
 
 
 def run(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -29,8 +29,8 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
     return asyncio.run(whole())
 
 
-def states(store: Any) -> StateStore:
-    return StateStore(store, run, topic="changes", slot="slot")
+def states(store: Any) -> PostgresStateStore:
+    return PostgresStateStore(store, run, topic="changes", slot="slot")
 
 
 def test_who_has_read_it_writes_it_next() -> None:
@@ -39,13 +39,13 @@ def test_who_has_read_it_writes_it_next() -> None:
     assert first.load() is None
     first.save(STATE)
     assert second.load() == STATE
-    second.save(CaptureState("life", "system", "db", "publication"))
+    second.save(PostgresState("life", "system", "db", "publication"))
     with pytest.raises(FencedError, match="another capture of this name runs"):
         first.save(STATE)
-    assert first.load() == CaptureState("life", "system", "db", "publication")
+    assert first.load() == PostgresState("life", "system", "db", "publication")
     first.save(STATE)
     with pytest.raises(FencedError):
-        states(store).save(CaptureState("other", "system", "db", "publication"))
+        states(store).save(PostgresState("other", "system", "db", "publication"))
 
 
 class Tagged(MemoryStore):
@@ -69,10 +69,10 @@ class Tagged(MemoryStore):
         return StoredObject(found.data, Version(sha256(found.data).hexdigest()), found.last_modified_ms)
 
 
-class Late(StateStore):
+class Late(PostgresStateStore):
     """Gets no answer, and its writes have not arrived when it ends."""
 
-    def save_late(self, state: CaptureState, store: Tagged) -> tuple[str, bytes, PutMode]:
+    def save_late(self, state: PostgresState, store: Tagged) -> tuple[str, bytes, PutMode]:
         taken: list[tuple[str, bytes, PutMode]] = []
 
         class Silent:
@@ -80,10 +80,10 @@ class Late(StateStore):
                 taken.append((key, data, mode))
                 raise StoreUnavailable("no answer", operation="put", object=key)
 
-        self._object._store = Silent()  # type: ignore[assignment]
+        self._store = Silent()  # type: ignore[assignment]
         with pytest.raises(StoreUnavailable):
             self.save(state)
-        self._object._store = store
+        self._store = store
         return taken[0]
 
 
@@ -171,11 +171,11 @@ def test_a_write_whose_answer_was_lost_is_ours() -> None:
     one._store = Lossy()  # type: ignore[assignment]
     one.save(STATE)
     one._store = store
-    one.save(CaptureState("life", "system", "db", "publication"))
+    one.save(PostgresState("life", "system", "db", "publication"))
 
 
-@pytest.mark.parametrize(("state", "begun"), [(STATE, True), (CaptureState("l", "s", "d", "p"), False)])
-def test_a_snapshot_has_begun_once_a_chunk_is_planned_or_a_table_done(state: CaptureState, begun: bool) -> None:
+@pytest.mark.parametrize(("state", "begun"), [(STATE, True), (PostgresState("l", "s", "d", "p"), False)])
+def test_a_snapshot_has_begun_once_a_chunk_is_planned_or_a_table_done(state: PostgresState, begun: bool) -> None:
     assert state.has_begun is begun
 
 
@@ -208,7 +208,7 @@ def test_what_an_earlier_release_kept_has_names_only() -> None:
         b'{"format":1,"life":"life","system":"system","database":"db","publication":"publication","done":["public.a","a.b.c"],"renewing":false,'
         b'"chunk":{"table":"public.b","after":null,"last":["1"],"start":1,"end":2}}'
     )
-    state = parse_state(old, "key")
+    state = PostgresStateStore.parse(old, "key")
     assert state.tables == tuple(CapturedTable("", name, is_read=True, is_told=True) for name in ("public.a", "a.b.c"))
     assert state.done == ("public.a", "a.b.c")
     assert state.chunk == Chunk("public.b", None, ("1",), 1, 2)

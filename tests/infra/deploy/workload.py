@@ -16,7 +16,7 @@ from penstock.aio import Lake
 from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.mongodb.state import MongoStateStore
-from penstock.cdc.postgres.state import CapturedTable, CaptureState, StateStore, TypesStore
+from penstock.cdc.postgres.state import CapturedTable, PostgresState, PostgresStateStore, TypesStore
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
 from penstock.cdc.sync.lease import read_record as read_record_of_sync
 from penstock.cdc.sync.source_types import read_types
@@ -160,8 +160,8 @@ class World:
     def capture(self) -> None:
         """What a capture keeps is written by threads of its own, without the loop: on the bucket itself, where nothing waits."""
         store = GuardedStore(self.memory, self.policies[ProcessRole.CAPTURE], BUCKET)
-        for state in (CaptureState("1", "s", "d", "p"), CaptureState("1", "s", "d", "p", (CapturedTable("public", "orders"),))):
-            states = StateStore(store, _at_once, topic="shop", slot="penstock")
+        for state in (PostgresState("1", "s", "d", "p"), PostgresState("1", "s", "d", "p", (CapturedTable("public", "orders"),))):
+            states = PostgresStateStore(store, _at_once, topic="shop", slot="penstock")
             states.load()
             states.save(state)
             assert not states.others()
