@@ -9,7 +9,7 @@ _NO_NAME = re.compile(r"(?<!\\)[*+?()\[\]{}|^$]|\\\w")
 
 
 ChosenTables = tuple[tuple[str, str], ...]
-CHOOSING = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
+CHOICE_PROPERTIES = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
 
 
 def choice_text(chosen: ChosenTables) -> str:

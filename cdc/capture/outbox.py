@@ -10,7 +10,7 @@ import pyarrow as pa
 from ...log.errors import DataDamaged
 from ...log.produce.producer import Producer
 from .batches import PendingBatches, batch_columns, body_column
-from .readings import is_between, is_of_same_reading
+from .positions import is_between, is_of_same_reading
 from .records import ChangeRecord
 from .send_events import send_events
 

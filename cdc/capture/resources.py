@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from .readings import reading_of
+from .positions import reading_of
 from .state import SourceStateStore
 
 States_co = TypeVar("States_co", bound=SourceStateStore[Any], covariant=True)

@@ -12,7 +12,7 @@ from typing import Generic
 
 from .chunks import is_full, send_chunk
 from .outbox import table_of
-from .readings import rows_go_on_at
+from .positions import rows_go_on_at
 from .records import ChangeRecord
 from .resources import CaptureResources
 from .state import RowKey, RowsChunk, S, SourceStateStore

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ...log.runtime.runtime import Clock
 from .errors import CaptureRetry
 
-log = logging.getLogger("penstock.cdc.capture")
+log = logging.getLogger("penstock.cdc")
 
 T = TypeVar("T")
 
@@ -40,18 +40,18 @@ class CaptureRunner:
         self._patience_s, self._clock, self._pause = patience_s, clock, pause
         self._pause_s, self._answered_s = PAUSE_FIRST_S, 0.0
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         self._answered_s = self._clock.monotonic_s()
 
-    def progressed(self) -> None:
+    def note_progress(self) -> None:
         self._pause_s = PAUSE_FIRST_S
-        self.answered()
+        self.note_answer()
 
     def run(self, attempt: Callable[[], None], stopped: Callable[[], bool], *, failed: Callable[[], None]) -> None:
         """Call ``attempt`` until it returns, or until stopped in a pause. After each failure ``failed`` is called, and its time
         does not count. Raises the last `CaptureRetry` when patience is over.
         """
-        self.progressed()
+        self.note_progress()
         while True:
             try:
                 attempt()

@@ -102,7 +102,7 @@ class SourceCapture(ABC, Generic[S]):
     def _failed(self) -> None:
         if self._moved != self._moved_before or self._clock.monotonic_s() - self._began_s >= _STEADY_S:
             self._moved_before = self._moved
-            self._runner.progressed()
+            self._runner.note_progress()
 
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
 

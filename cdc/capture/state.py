@@ -79,8 +79,8 @@ class SourceState(CaptureState, ABC):
     def without_pending(self, table: str) -> Self:
         return replace(
             self,
-            pending=tuple(one for one in self.pending if one != table),
-            emptied=tuple(one for one in self.emptied if one != table),
+            pending=tuple(other for other in self.pending if other != table),
+            emptied=tuple(other for other in self.emptied if other != table),
             chunk=None,
         )
 
@@ -165,14 +165,14 @@ class SourceStateStore(StateStore[S]):
     def signals(self) -> dict[str, tuple[str, ...]]:
         """The requested tables that the state lacks, by the signal's key."""
         return {
-            one.key: parse_stored(
-                self._run(partial(self._store.get, one.key)).data,
+            found.key: parse_stored(
+                self._run(partial(self._store.get, found.key)).data,
                 _Signal,
                 what="a signal",
-                where=one.key,
+                where=found.key,
                 operation="capture",
             ).tables
-            for one in self._run(lambda: self._store.list(f"{self._folder}signals/"))
+            for found in self._run(lambda: self._store.list(f"{self._folder}signals/"))
         }
 
     def forget_signals(self, keys: Iterable[str]) -> None:

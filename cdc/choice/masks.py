@@ -29,27 +29,27 @@ class Mask:
     name: str = "a function"
 
     @classmethod
-    def of(cls, said: MaskLike) -> Self:
+    def of(cls, mask: MaskLike) -> Self:
         """The mask of a name or a function. Raises `InvalidArgument`."""
-        if isinstance(said, cls):
-            return said
-        if callable(said):
-            return cls(said, name=getattr(said, "__qualname__", cls.name))
-        if isinstance(said, str) and said.startswith(_CONSTANT):
-            constant = said.removeprefix(_CONSTANT)
-            return cls(_Constant(constant), name=said)
-        found = _NAMED.get(said) if isinstance(said, str) else None
+        if isinstance(mask, cls):
+            return mask
+        if callable(mask):
+            return cls(mask, name=getattr(mask, "__qualname__", cls.name))
+        if isinstance(mask, str) and mask.startswith(_CONSTANT):
+            constant = mask.removeprefix(_CONSTANT)
+            return cls(_Constant(constant), name=mask)
+        found = _NAMED.get(mask) if isinstance(mask, str) else None
         if found is None:
-            near = difflib.get_close_matches(str(said), _NAMED, 1)
+            near = difflib.get_close_matches(str(mask), _NAMED, 1)
             raise InvalidArgument(
                 "there is no such mask",
                 operation="sync",
                 expected=f"{', '.join(_NAMED)}, {_CONSTANT}TEXT, or from Python a function of one value",
-                observed=repr(said),
+                observed=repr(mask),
                 hint=f"did you mean {near[0]}?" if near else None,
             )
         function, keeps_apart, keeps_type = found
-        return cls(function, keeps_apart, keeps_type, str(said))
+        return cls(function, keeps_apart, keeps_type, str(mask))
 
 
 MaskLike: TypeAlias = "Mask | str | Callable[[Any], Any]"

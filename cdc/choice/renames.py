@@ -30,10 +30,10 @@ def _bad(template: object) -> InvalidArgument:
 def target_folder_of(template: str, source: TableId) -> str:
     """The folder of a table's target. Raises `TargetRefused` where the table lacks a part."""
     parts = {"server": source.server, "database": source.database, "schema": source.schema, "table": source.table}
-    lacking = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None and not parts[name]]
-    if lacking:
+    empty = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None and not parts[name]]
+    if empty:
         raise TargetRefused(
-            f"the target's name has the table's {lacking[0]}, and its events do not say it",
+            f"the target's name has the table's {empty[0]}, and its events do not say it",
             operation="sync",
             object=named(source),
             observed=template,

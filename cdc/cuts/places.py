@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..capture import readings
+from ..capture import positions
 from ..debezium import positions as binlog
 from ..mongodb import positions as oplog
 from ..postgres import positions as wal
@@ -24,11 +24,11 @@ def _of_postgres(position: int) -> str | None:
 
 
 def _of_binlog(position: int) -> str | None:
-    return binlog.place_text(position) if readings.is_between(position) else None
+    return binlog.place_text(position) if positions.is_between(position) else None
 
 
 def _of_oplog(position: int) -> str | None:
-    return oplog.place_text(position) if readings.is_between(position) else None
+    return oplog.place_text(position) if positions.is_between(position) else None
 
 
 KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _of_binlog, "mongodb": _of_oplog}
@@ -57,6 +57,6 @@ def captures_between(named: Mapping[str, int]) -> dict[str, int] | None:
         return None
     for name in captures.keys() - streams.keys():
         stream = streams.get(name.removesuffix(ROWS))
-        if stream is None or not readings.has_caught_up(stream, captures[name]):
+        if stream is None or not positions.has_caught_up(stream, captures[name]):
             return None
     return streams or None

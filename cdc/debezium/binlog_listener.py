@@ -83,7 +83,7 @@ class BinlogEvent(NamedTuple):
 
 
 class BinlogListener:
-    """Listens to one life of the engine. `heard` has the events in the log's order, each before any later record comes out."""
+    """Listens to one life of the engine. `events` has the events in the log's order, each before any later record comes out."""
 
     def __init__(self, domain: str, now_ms: Callable[[], int], *, lowers_names: bool) -> None:
         """``domain``: of the connector's metrics. ``now_ms``: its heartbeats' clock. ``lowers_names``: tables' names are in
@@ -92,7 +92,7 @@ class BinlogListener:
         jpype = self._jpype = load_jpype()
         self._lowers_names = lowers_names
         self._domain, self._now_ms = domain, now_ms
-        self.heard: deque[BinlogEvent] = deque()
+        self.events: deque[BinlogEvent] = deque()
         self.failure: BaseException | None = None
         self.unread: tuple[str, int] | None = None
         """The place before an unreadable event of rows, which the connector outlasts for a while."""
@@ -274,7 +274,7 @@ class BinlogListener:
                 strange = frozenset(self._strange(named))
                 place = str(self._client.getBinlogFilename()), int(header.getPosition())
                 self._last = BinlogEvent(*place, size_bytes, self._now_ms(), statement, kind, strange)
-                self.heard.append(self._last)
+                self.events.append(self._last)
             if statement is not None and statement.told is not None:
                 _unwrapped(event.getData()).setSql(statement.told)
             if statement is not None and statement.anew:
@@ -312,13 +312,13 @@ class BinlogListener:
                 return
             amended = last._replace(statement=replace(last.statement, unknown=unknown))
             try:
-                if self.heard[-1] is last:
-                    self.heard[-1] = amended
+                if self.events[-1] is last:
+                    self.events[-1] = amended
                     return
             except IndexError:
                 pass
             # It was taken meanwhile; this is a matter of its own then.
-            self.heard.append(last._replace(statement=BinlogStatement("redefined", unknown=unknown, text=last.statement.text)))
+            self.events.append(last._replace(statement=BinlogStatement("redefined", unknown=unknown, text=last.statement.text)))
         except BaseException as error:  # noqa: BLE001 - the client would log it; the capture's thread raises it
             self.failure = error
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
-from ..capture.chosen_tables import CHOOSING
+from ..capture.chosen_tables import CHOICE_PROPERTIES
 from ..capture.errors import SourceReplaced
 from ..capture.options import SourceCaptureOptions
 from ..capture.outbox import table_of
-from ..capture.readings import rows_go_on_at
+from ..capture.positions import rows_go_on_at
 from ..capture.resources import CaptureResources
 from ..capture.source_capture import SourceCapture
 from ..scratch import scratch_folder
@@ -40,7 +40,7 @@ from .source import BinlogServer
 from .state import EngineState, EngineStateStore, RelearnedTable
 from .statements import Name
 
-log = logging.getLogger("penstock.cdc.debezium")
+log = logging.getLogger("penstock.cdc")
 
 _BEGIN_LOOK_S = 0.25
 _LOG_BEGINS = 4
@@ -86,7 +86,7 @@ class EngineCapture(SourceCapture[EngineState]):
             self._server,
             options,
             resources,
-            chosen=tuple((name, properties[name]) for name in CHOOSING if name in properties),
+            chosen=tuple((name, properties[name]) for name in CHOICE_PROPERTIES if name in properties),
         )
 
     def _run(self, stopped: Callable[[], bool]) -> None:
@@ -97,9 +97,9 @@ class EngineCapture(SourceCapture[EngineState]):
                 state = self._begin(state, Path(folder), stopped)
             while not stopped() and state.offset is not None:
                 self._check_place(state)
-                state = self._tell_stopped(state)
+                state = self._send_stopped(state)
                 if state.unknown:
-                    state = self._ask_for(state, Path(folder), stopped)
+                    state = self._relearn(state, Path(folder), stopped)
                     continue
                 if state.pending:
                     try:
@@ -168,7 +168,7 @@ class EngineCapture(SourceCapture[EngineState]):
         history: Path,
         offset: str | None,
         more: Mapping[str, str],
-        ear: BinlogListener | None = None,
+        listener: BinlogListener | None = None,
         *,
         without: Iterable[str] = (),
     ) -> Iterator[EmbeddedEngine]:
@@ -185,7 +185,7 @@ class EngineCapture(SourceCapture[EngineState]):
             more=more,
         )
         engine = EmbeddedEngine(
-            {**properties, "connector.class": self._connector.class_name}, characters_of=self._server.characters, ear=ear
+            {**properties, "connector.class": self._connector.class_name}, characters_of=self._server.characters, listener=listener
         )
         try:
             engine.start()
@@ -193,14 +193,16 @@ class EngineCapture(SourceCapture[EngineState]):
         finally:
             engine.close()
 
-    def _ended(self, engine: EmbeddedEngine, ear: BinlogListener | None = None, since: str | None = None) -> PenstockError:
-        """``ear``: knows where. ``since``: the place of an earlier transaction."""
+    def _ended(self, engine: EmbeddedEngine, listener: BinlogListener | None = None, since: str | None = None) -> PenstockError:
+        """``listener``: knows where. ``since``: the place of an earlier transaction."""
         if isinstance(engine.failure, PenstockError):
             return engine.failure
-        said = engine.said or (str(engine.failure) if engine.failure is not None else "it completed, though nobody told it to")
-        error = engine_error(said, self._server.where)
-        if isinstance(error, DateUnreadable) and ear is not None and ear.unread is not None:
-            file, pos = ear.unread
+        message = engine.message or (
+            str(engine.failure) if engine.failure is not None else "it completed, though nobody told it to"
+        )
+        error = engine_error(message, self._server.where)
+        if isinstance(error, DateUnreadable) and listener is not None and listener.unread is not None:
+            file, pos = listener.unread
             before, _, behind = (since or "").rpartition(":")
             named = self._server.dates_behind(file, pos, int(behind) if before == file else _LOG_BEGINS)
             error.object = named or f"{self._server.where}, {file}, behind position {pos}"
@@ -214,7 +216,7 @@ class EngineCapture(SourceCapture[EngineState]):
 
     def _stop(self, state: EngineState, tables: Iterable[str], error: PenstockError) -> EngineState:
         """Stop tables. The capture ends with the error where none is left, or the connector stops at them again."""
-        known = {one.table for one in state.stopped}
+        known = {stop.table for stop in state.stopped}
         new = [table for table in tables if table not in known]
         alone = not {*map(".".join, self._captured)} - known - {*new} and not self._may_have_rows(state)
         if not new or alone:
@@ -226,12 +228,12 @@ class EngineCapture(SourceCapture[EngineState]):
         self._states.save(state)
         return state
 
-    def _tell_stopped(self, state: EngineState) -> EngineState:
+    def _send_stopped(self, state: EngineState) -> EngineState:
         """Send the stopped tables, after all their rows: later cuts leave them out."""
-        self._stopped = tuple(one.table for one in state.stopped)
-        untold = [one for one in state.stopped if not one.is_told]
-        for one in state.stopped:
-            log.warning("%s stands still: %s", one.table, one.said)
+        self._stopped = tuple(stop.table for stop in state.stopped)
+        untold = [stop for stop in state.stopped if not stop.is_told]
+        for stop in state.stopped:
+            log.warning("%s stands still: %s", stop.table, stop.explanation)
         if not untold:
             return state
         end = self._server.end()
@@ -240,37 +242,37 @@ class EngineCapture(SourceCapture[EngineState]):
             stopped_record(
                 self._connector.name,
                 self._options.name,
-                self._server.name_of(one.table),
-                one.said,
+                self._server.name_of(stop.table),
+                stop.explanation,
                 end,
                 self._clock.wall_ms(),
             )
-            for one in untold
+            for stop in untold
         ]
         batch = [record._replace(sequence=place) for place, record in enumerate(records, first)]
         self._rows_producer.send_batch(table_of(batch)).result()
         self._reached("stop told")
-        state = replace(state, stopped=tuple(replace(one, is_told=True) for one in state.stopped))
+        state = replace(state, stopped=tuple(replace(stop, is_told=True) for stop in state.stopped))
         self._states.save(state)
         return state
 
     def _learn(self, folder: Path, stopped: Callable[[], bool]) -> SchemaSnapshot | None:
         path = folder / "beginning.history"
         path.unlink(missing_ok=True)
-        ear = self._ear()
-        with self._life_of(folder, "begin", path, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}, ear) as engine:
+        listener = self._listener()
+        with self._life_of(folder, "begin", path, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}, listener) as engine:
             while not stopped():
                 batch = engine.next(_BEGIN_LOOK_S)
                 if batch is not None and "snapshot" not in batch.offset:
                     found = engine.metric(self._connector.domain, "snapshot", "CapturedTables")
-                    ear.check()
+                    listener.check()
                     tables = sorted(str(table) for table in found or ())
-                    return SchemaSnapshot(said(boundary(batch.offset)), tables, ear.captured(), path.read_bytes())
+                    return SchemaSnapshot(offset_text(boundary(batch.offset)), tables, listener.captured(), path.read_bytes())
                 if batch is None and engine.ended:
                     raise self._ended(engine)
         return None
 
-    def _ear(self) -> BinlogListener:
+    def _listener(self) -> BinlogListener:
         return BinlogListener(self._connector.domain, java_ms, lowers_names=self._server.lowers_names())
 
     def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
@@ -320,7 +322,7 @@ class EngineCapture(SourceCapture[EngineState]):
 
     # --- Tables whose columns the log does not tell -------------------------------------------------------------------------------
 
-    def _ask_for(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
+    def _relearn(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
         """Learn the tables' present columns, and have their rows read, as the log before is of no use."""
         learnt = self._learn(folder, stopped)
         if learnt is None:
@@ -350,14 +352,14 @@ class EngineCapture(SourceCapture[EngineState]):
         """Go on where the connector gets the tables' columns. The topic has all before it but for theirs. ``parts``: of
         the history.
         """
-        taken = [one for one in state.learnt if one.offset == offset]
-        self._states.add_history(parts, "".join(one.lines for one in taken).encode())
+        taken = [learnt for learnt in state.learnt if learnt.offset == offset]
+        self._states.add_history(parts, "".join(learnt.lines for learnt in taken).encode())
         self._reached("columns durable")
-        names = [one.table for one in taken]
+        names = [learnt.table for learnt in taken]
         # A transaction of two phases that is not ended there may have their rows, of which nothing was told.
         prepared = tuple((xid, tuple(dict.fromkeys((*tables, *names)))) for xid, tables in state.prepared)
-        left = tuple(one for one in state.learnt if one not in taken)
-        state = replace(state, offset=offset, history=parts + 1, learnt=left, prepared=prepared)
+        rest = tuple(learnt for learnt in state.learnt if learnt not in taken)
+        state = replace(state, offset=offset, history=parts + 1, learnt=rest, prepared=prepared)
         self._states.save(state)
         self._reached("columns taken up")
         return state
@@ -394,16 +396,16 @@ class EngineCapture(SourceCapture[EngineState]):
             )
         # Whatever was read from tables, by this process or earlier ones, is of before.
         whole_from = self._server.end()
-        ear = self._ear()
-        without = [one.table for one in state.learnt]
-        first = min((one.offset for one in state.learnt), key=place_of, default=None)
+        listener = self._listener()
+        without = [learnt.table for learnt in state.learnt]
+        first = min((learnt.offset for learnt in state.learnt), key=place_of, default=None)
         more = {"snapshot.mode": "no_data"}
-        with self._life_of(folder, "stream", path, state.offset, more, ear, without=without) as engine:
+        with self._life_of(folder, "stream", path, state.offset, more, listener, without=without) as engine:
             history = SchemaHistory(path, self._states, state.history)
             follower = EngineFollower(
                 engine,
                 Effects(
-                    ear,
+                    listener,
                     self._server,
                     state,
                     kind=self._connector.name,
@@ -427,11 +429,11 @@ class EngineCapture(SourceCapture[EngineState]):
                     stopped,
                     until=until,
                     ends_at=None if first is None else place_of(first),
-                    ended=lambda: self._ended(engine, ear, self._position or since),
+                    ended=lambda: self._ended(engine, listener, self._position or since),
                 )
             finally:
-                if ear.listens:
-                    self._captured = [*ear.captured(), *map(self._server.name_of, without)]
+                if listener.listens:
+                    self._captured = [*listener.captured(), *map(self._server.name_of, without)]
         if first is None or asked or stopped():
             return state, asked
         return self._take_up(state, first, history.parts), True
@@ -450,5 +452,5 @@ def place_of(offset: str) -> tuple[str, int]:
     return found["file"], found["pos"]
 
 
-def said(offset: Mapping[str, Any]) -> str:
+def offset_text(offset: Mapping[str, Any]) -> str:
     return json.dumps(offset, separators=(",", ":"))

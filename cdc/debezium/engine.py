@@ -25,7 +25,7 @@ from .java import find_jvm
 from .memory import give_back
 from .records import schemas_of
 
-log = logging.getLogger("penstock.cdc.debezium")
+log = logging.getLogger("penstock.cdc")
 
 HEAP_MB = 128
 _BATCHES_MAX = 4
@@ -87,15 +87,17 @@ def java_ms() -> int:
 class EmbeddedEngine:
     """One life of the engine: `start`, `next` until None, `close`."""
 
-    def __init__(self, properties: Mapping[str, str], *, characters_of: CharactersOf, ear: BinlogListener | None = None) -> None:
-        """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log, if it is read for long."""
+    def __init__(
+        self, properties: Mapping[str, str], *, characters_of: CharactersOf, listener: BinlogListener | None = None
+    ) -> None:
+        """``characters_of``: the characters of one of the server's sets. ``listener``: listens to the log, if it is read for long."""
         self._jpype = load_jpype()
-        self._ear, self._characters_of = ear, characters_of
+        self._listener, self._characters_of = listener, characters_of
         self._properties = with_converter(properties)
         self._batches: queue.Queue[RecordBatch] = queue.Queue(_BATCHES_MAX)
         self._closing = threading.Event()
         self._ended = threading.Event()
-        self.said: str | None = None
+        self.message: str | None = None
         self.failure: BaseException | None = None
         self.schemas: dict[str, ConnectSchemas] = {}
         self._engine: Any = None
@@ -120,7 +122,7 @@ class EmbeddedEngine:
         class Completion:
             def handle(self, success: Any, message: Any, error: Any) -> None:  # noqa: ANN401 - Java's
                 if not success:
-                    outer.said = _chain(message, error)
+                    outer.message = _chain(message, error)
 
         create = jpype.JClass("io.debezium.engine.DebeziumEngine").create(jpype.JClass("io.debezium.engine.format.Json").class_)
         self._engine = (
@@ -129,8 +131,8 @@ class EmbeddedEngine:
             .notifying(jpype.JProxy("io.debezium.engine.DebeziumEngine$ChangeConsumer", inst=RecordConsumer()))
             .build()
         )
-        if self._ear is not None:
-            self._ear.attach(self._engine, self._properties["topic.prefix"])
+        if self._listener is not None:
+            self._listener.attach(self._engine, self._properties["topic.prefix"])
         threading.Thread(target=self._run, name="debezium", daemon=True).start()
 
     def _run(self) -> None:
@@ -199,8 +201,8 @@ class EmbeddedEngine:
     def close(self) -> None:
         """End it, and wait. Raises `InternalError` when it does not end."""
         self._closing.set()
-        if self._ear is not None:
-            self._ear.detach()
+        if self._listener is not None:
+            self._listener.detach()
         if self._engine is None:
             return
         closer = threading.Thread(target=self._close, name="debezium-close", daemon=True)

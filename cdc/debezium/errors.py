@@ -86,9 +86,9 @@ _AWAY = (
 )
 
 
-def engine_error(said: str, where: str) -> PenstockError:
+def engine_error(message: str, where: str) -> PenstockError:
     """The error for the engine's last words: the messages of its exception and causes, a line each."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no reason given"]
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no reason given"]
 
     def first(words: tuple[str, ...]) -> str | None:
         return next((line for line in lines for word in words if word in line), None)

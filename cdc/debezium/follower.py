@@ -25,7 +25,7 @@ from .positions import between, file_number
 from .records import KeylessTable, heartbeat_ms, record_of
 from .state import EngineState, EngineStateStore
 
-log = logging.getLogger("penstock.cdc.debezium")
+log = logging.getLogger("penstock.cdc")
 
 _LOOK_S, _LOOK_FOR_END_S = 1.0, 0.1
 _IDLE_S, _BUSY_S = 0.25, 0.01
@@ -178,9 +178,9 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
         )
 
     def _with_pending(self, state: EngineState, signalled: list[str]) -> EngineState:
-        for one in state.stopped:
-            if one.table in signalled:
-                log.warning("a signal asks for %s, which is not read, as it stands still: %s", one.table, one.said)
+        for stop in state.stopped:
+            if stop.table in signalled:
+                log.warning("a signal asks for %s, which is not read, as it stands still: %s", stop.table, stop.explanation)
         effects = self._effects
         state = replace(
             state,
@@ -188,7 +188,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
             fresh=effects.take_fresh_tables(state.fresh),
             unknown=tuple({**dict(state.unknown), **effects.unknown}.items()),
         )
-        return state.with_stopped({one.table: one.reason for one in state.stopped} | effects.stopping)
+        return state.with_stopped({stop.table: stop.reason for stop in state.stopped} | effects.stopping)
 
     def _look(self, now_s: float) -> None:
         """Check the connector's connection, which has no event, and whether it has read far enough."""

@@ -34,29 +34,33 @@ class SchemaHistory:
 
 
 def has_known(history: bytes, table: Name) -> bool:
-    return bool(_said_of(table, _parsed(history)))
+    return bool(_lines_about(table, _parsed(history)))
 
 
 def lines_of(history: bytes, table: Name, offset: str) -> str:
     """The lines with a table's columns, after one that has the connector forget the table. ``offset``: of that line."""
     lines = _parsed(history)
-    said = _said_of(table, lines)
+    found = _lines_about(table, lines)
     forgets = {
         "source": lines[0][1]["source"],
-        "position": said[0][1]["position"] if said else json.loads(offset),
+        "position": found[0][1]["position"] if found else json.loads(offset),
         "ts_ms": lines[0][1]["ts_ms"],
         "databaseName": table[0],
         "ddl": f"DROP TABLE IF EXISTS {quoted_name(table)}",
         "tableChanges": [],
     }
     first = json.dumps(forgets, separators=(",", ":"), ensure_ascii=False)
-    return "".join(f"{line}\n" for line in (first, *(line for line, _ in said)))
+    return "".join(f"{line}\n" for line in (first, *(line for line, _ in found)))
 
 
 def _parsed(history: bytes) -> list[tuple[str, Any]]:
     return [(line, json.loads(line)) for line in history.decode().split("\n") if line]
 
 
-def _said_of(table: Name, lines: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _lines_about(table: Name, lines: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     names = {".".join(f'"{part}"' for part in parts) for parts in (table, [part.replace('"', '""') for part in table])}
-    return [(line, one) for line, one in lines if any({of.get("id"), of.get("previousId")} & names for of in one["tableChanges"])]
+    return [
+        (line, change)
+        for line, change in lines
+        if any({of.get("id"), of.get("previousId")} & names for of in change["tableChanges"])
+    ]

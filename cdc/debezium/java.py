@@ -55,8 +55,8 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def java_version(home: Path) -> int | None:
     try:
-        said = (home / "release").read_text(errors="replace")
+        release = (home / "release").read_text(errors="replace")
     except OSError:
         return None
-    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', said)
+    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release)
     return int(found[1]) if found else None

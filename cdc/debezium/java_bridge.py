@@ -39,8 +39,8 @@ def class_file() -> bytes:
     def add(tag: int, data: bytes) -> int:
         return pool.setdefault(bytes((tag,)) + data, len(pool) + 1)
 
-    def text(said: str) -> int:
-        return add(1, struct.pack(">H", len(said)) + said.encode())
+    def text(value: str) -> int:
+        return add(1, struct.pack(">H", len(value)) + value.encode())
 
     def type_of(name: str) -> int:
         return add(7, struct.pack(">H", text(name)))

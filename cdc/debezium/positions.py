@@ -3,7 +3,7 @@
 A row's change stands at (binlog file, position of its event in the file, row in that event), packed into 63 bits with its
 operation: an update of a key comes as a delete and a create at one place.
 
-The last 64 rows are no change's. They number places between transactions (`penstock.cdc.capture.readings`), one byte after
+The last 64 rows are no change's. They number places between transactions (`penstock.cdc.capture.positions`), one byte after
 their position.
 """
 
@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 
 from ...log.errors import DataDamaged, LimitExceeded
-from ..capture.readings import CHANGE_BITS, CHANGES, place_number
+from ..capture.positions import CHANGE_BITS, CHANGES, place_number
 
 FILE_BITS, POS_BITS, ROW_BITS = 17, 32, CHANGE_BITS - 1
 _ROWS = CHANGES >> 1

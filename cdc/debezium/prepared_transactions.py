@@ -38,15 +38,15 @@ class PreparedTransactions:
 
     def take(self, record: ChangeRecord) -> bool:
         """Hold a row back, if it belongs to such a transaction, and return whether it does."""
-        one = self._open
-        if one is None:
+        transaction = self._open
+        if transaction is None:
             return False
-        one.tables[record.table] = None
-        if one.records is not None:
+        transaction.tables[record.table] = None
+        if transaction.records is not None:
             self._bytes += len(record.body)
-            one.records.append(record)
+            transaction.records.append(record)
             if self._bytes > HELD_BYTES_MAX:
-                self._let_go(one)
+                self._let_go(transaction)
         return True
 
     def prepared(self, xid: str) -> None:
@@ -56,32 +56,32 @@ class PreparedTransactions:
 
     def rolled_back(self, xid: str, number: int) -> None:
         """``number``: of the place."""
-        if (one := self._all.get(xid)) is not None:
-            self._let_go(one)
-            one.tables.clear()
-            one.ended_at = number
+        if (transaction := self._all.get(xid)) is not None:
+            self._let_go(transaction)
+            transaction.tables.clear()
+            transaction.ended_at = number
 
     def committed(self, xid: str, number: int) -> tuple[list[ChangeRecord], tuple[str, ...]] | None:
         """Its rows; or none, and the tables to read again. None: its changes are unknown. ``number``: of the place."""
-        one = self._all.get(xid)
-        if one is None:
+        transaction = self._all.get(xid)
+        if transaction is None:
             return None
-        records, tables = one.records, tuple(one.tables)
-        self._let_go(one)
-        one.ended_at = number
+        records, tables = transaction.records, tuple(transaction.tables)
+        self._let_go(transaction)
+        transaction.ended_at = number
         return ([], tables) if records is None else (records, ())
 
     def noted(self, offset: int) -> Noted:
         """The state's entry for a restart at a place. Transactions over before it are forgotten."""
-        over = [xid for xid, one in self._all.items() if one.ended_at is not None and one.ended_at < offset]
+        over = [xid for xid, transaction in self._all.items() if transaction.ended_at is not None and transaction.ended_at < offset]
         for xid in over:
             self._forget(xid)
-        return tuple((xid, tuple(one.tables)) for xid, one in self._all.items())
+        return tuple((xid, tuple(transaction.tables)) for xid, transaction in self._all.items())
 
     def _forget(self, xid: str) -> None:
-        if (one := self._all.pop(xid, None)) is not None:
-            self._let_go(one)
+        if (transaction := self._all.pop(xid, None)) is not None:
+            self._let_go(transaction)
 
-    def _let_go(self, one: _Transaction) -> None:
-        self._bytes -= sum(len(record.body) for record in one.records or ())
-        one.records = None
+    def _let_go(self, transaction: _Transaction) -> None:
+        self._bytes -= sum(len(record.body) for record in transaction.records or ())
+        transaction.records = None

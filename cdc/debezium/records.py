@@ -80,14 +80,14 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, ConnectSchemas], s
             hint="give it one, leave it out (table.exclude.list), or name columns of a unique key in message.key.columns; then --snapshot again",
         )
     values = None if op == "t" else _ANY.decode(key)
-    said = None if values is None else key_text(tuple(values.values()))
+    key_value = None if values is None else key_text(tuple(values.values()))
     return ChangeRecord(
         # A truncate has no rows: its number of one is that of some change before it.
         sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),
         schemas[schema].body(None if values is None else key, value),
-        message_group_of(source.db, source.table, said),
+        message_group_of(source.db, source.table, key_value),
         tag_of(source.table),
-        lookup_keys(source.table, said),
+        lookup_keys(source.table, key_value),
         op,
         table,
         values,
@@ -127,7 +127,7 @@ def stop_record(connector: str, name: str, table: Name, reason: str, end: tuple[
     the table's changes, and before a later snapshot's truncate.
     """
     database, short = table
-    said = {
+    source_fields = {
         "connector": connector,
         "name": name,
         "ts_ms": now_ms,
@@ -137,7 +137,7 @@ def stop_record(connector: str, name: str, table: Name, reason: str, end: tuple[
         "file": end[0],
         "pos": end[1] - 2,
     }
-    value = {"op": "m", "source": said, "message": {"prefix": STOPPED, "content": reason}, "ts_ms": now_ms}
+    value = {"op": "m", "source": source_fields, "message": {"prefix": STOPPED, "content": reason}, "ts_ms": now_ms}
     body = _encode({"key": None, "value": value})
     return ChangeRecord(0, body, message_group_of(*table, None), None, (), "m", ".".join(table), None, RecordSource(*table))
 
@@ -147,6 +147,6 @@ def snapshot_truncate(
 ) -> ChangeRecord:
     """The message that empties a table before a snapshot's rows of ``offset``, one place before them."""
     source = RecordSource(*table, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
-    said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
-    body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
+    source_fields = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
+    body = _encode({"key": None, "value": {"before": None, "after": None, "source": source_fields, "op": "t", "ts_ms": now_ms}})
     return ChangeRecord(0, body, message_group_of(*table, None), tag_of(table[1]), (), "t", ".".join(table), None, source)

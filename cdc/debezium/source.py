@@ -24,7 +24,7 @@ from .queries import (
     table_behind,
 )
 
-log = logging.getLogger("penstock.cdc.debezium")
+log = logging.getLogger("penstock.cdc")
 
 _RIGHTS = ("SELECT", "RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT")
 _EVENTS_MAX = 10_000
@@ -113,12 +113,12 @@ class BinlogServer:
 
     def _check_rights(self) -> None:
         grants = self._grants()
-        said = grants.replace("BINLOG MONITOR", "REPLICATION CLIENT").replace("REPLICATION REPLICA", "REPLICATION SLAVE")
-        if "ALL PRIVILEGES ON *.*" in said:
+        granted = grants.replace("BINLOG MONITOR", "REPLICATION CLIENT").replace("REPLICATION REPLICA", "REPLICATION SLAVE")
+        if "ALL PRIVILEGES ON *.*" in granted:
             return
-        if "ALL PRIVILEGES ON" in said:  # of a database, whose tables it may read then
-            said += " SELECT"
-        missing = [right for right in _RIGHTS if right not in said]
+        if "ALL PRIVILEGES ON" in granted:  # of a database, whose tables it may read then
+            granted += " SELECT"
+        missing = [right for right in _RIGHTS if right not in granted]
         if missing:
             raise engine_error(f"Access denied: the user has no {' and no '.join(missing)}", self.where)
 
@@ -184,8 +184,8 @@ class BinlogServer:
         routines = "SELECT 1 FROM information_schema.routines WHERE routine_name = ?"
         if any(self.ask(f"{triggers} UNION {routines}", name, name) for name in names):
             return True
-        said = self._grants()
-        return False if "TRIGGER" in said or "ALL PRIVILEGES ON *.*" in said else None
+        granted = self._grants()
+        return False if "TRIGGER" in granted or "ALL PRIVILEGES ON *.*" in granted else None
 
     def _places(self, joined: str) -> list[tuple[str, str]]:
         places = [(str(database), str(name)) for database, name in self.ask(TABLES_QUERY, joined)]
@@ -225,10 +225,10 @@ class BinlogServer:
         ((database, name),) = places
         columns = {str(column): str(kind).lower() for column, kind in self.ask(COLUMNS_QUERY, database, name)}
         # A table WITH SYSTEM VERSIONING has a column in its key that it has nowhere else: all rows that it shows have the same there.
-        key = [str(one) for (one,) in self.ask(KEY_QUERY, database, name) if one in columns]
+        key = [str(column) for (column,) in self.ask(KEY_QUERY, database, name) if column in columns]
         return ServerTable(
             database,
             name,
-            tuple(SourceColumn(*one) for one in columns.items()),
-            tuple(KeyColumn(one, columns[one] in _WHOLE) for one in key),
+            tuple(SourceColumn(*column) for column in columns.items()),
+            tuple(KeyColumn(column, columns[column] in _WHOLE) for column in key),
         )

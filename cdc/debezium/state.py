@@ -30,7 +30,7 @@ class StoppedTable:
     """Whether the topic has it."""
 
     @property
-    def said(self) -> str:
+    def explanation(self) -> str:
         return f"{self.reason}. Change the table, or leave it out (--set table.exclude.list=…), then --snapshot again"
 
 
@@ -62,16 +62,16 @@ class EngineState(SourceState):
     learnt: tuple[RelearnedTable, ...] = ()
 
     def with_stopped(self, tables: Mapping[str, str]) -> EngineState:
-        known = {one.table for one in self.stopped}
+        known = {stop.table for stop in self.stopped}
         new = tuple(StoppedTable(table, reason) for table, reason in tables.items() if table not in known)
-        left = tuple(table for table in self.pending if table not in tables)
+        pending = tuple(table for table in self.pending if table not in tables)
         return replace(
             self,
             stopped=(*self.stopped, *new),
-            pending=left,
-            emptied=tuple(one for one in self.emptied if one in left),
-            unknown=tuple(one for one in self.unknown if one[0] not in tables),
-            learnt=tuple(one for one in self.learnt if one.table not in tables),
+            pending=pending,
+            emptied=tuple(table for table in self.emptied if table in pending),
+            unknown=tuple((table, why) for table, why in self.unknown if table not in tables),
+            learnt=tuple(learnt for learnt in self.learnt if learnt.table not in tables),
         )
 
     @property

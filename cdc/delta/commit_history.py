@@ -53,8 +53,8 @@ def newest_commit(commits: Iterable[TableCommit], property_: str | None = None) 
             return replace(found, changed=changed)
         if commit.operation not in _HARMLESS:
             changed = f"{commit.operation} in version {commit.version}"
-    said = decode_metadata(property_)
-    return None if said is None else replace(said, forgotten=True, changed=changed)
+    progress = decode_metadata(property_)
+    return None if progress is None else replace(progress, forgotten=True, changed=changed)
 
 
 def version_with(commits: Iterable[TableCommit], owner: TargetOwner, number: int) -> int | None:

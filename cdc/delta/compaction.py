@@ -41,8 +41,8 @@ class CompactableTables(Protocol):
 
 
 def file_bytes(settings: Mapping[str, str]) -> int:
-    said = settings.get(_FILE_SIZE, "")
-    return int(said) if said.isdecimal() and int(said) else _FILE_BYTES
+    size = settings.get(_FILE_SIZE, "")
+    return int(size) if size.isdecimal() and int(size) else _FILE_BYTES
 
 
 def is_due(commits: int, every: int) -> bool:

@@ -220,8 +220,9 @@ class Fold:
         """Whether a message or a truncate changes no row."""
         reason = stop_reason(event) if change.op == "m" else None
         if change.position is not None and (change.op == "t" or (reason is not None and self._asked_for(change.source))):
-            left = TableCoverage(change.position, reason)
-            self._folded.left[change.source] = max(self._folded.left.get(change.source, left), left, key=lambda one: one.position)
+            coverage = TableCoverage(change.position, reason)
+            known = self._folded.coverage.get(change.source, coverage)
+            self._folded.coverage[change.source] = max(known, coverage, key=lambda one: one.position)
         return change.op == "m" or self._truncates_of(change.source) == "ignore"
 
     def _check_order(self, change: ChangeEvent) -> None:

@@ -86,7 +86,7 @@ class FoldResult:
     watermarks: dict[TableId, dict[int, SourceWatermark]] = field(default_factory=dict)
     """New positions of the source, by table and queue."""
     passed: int = 0
-    left: dict[TableId, TableCoverage] = field(default_factory=dict)
+    coverage: dict[TableId, TableCoverage] = field(default_factory=dict)
     columns: dict[TableId, frozenset[str]] = field(default_factory=dict)
     """The columns in events, of tables with a choice of columns or masks."""
     rejected: list[RejectedEvent] = field(default_factory=list)
@@ -109,8 +109,8 @@ def combined(parts: list[FoldResult]) -> FoldResult:
             whole.moved.setdefault(source, set()).update(keys)
         for source, truncate in part.truncates.items():
             whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
-        for source, left in part.left.items():
-            whole.left[source] = max(whole.left.get(source, left), left, key=lambda one: one.position)
+        for source, coverage in part.coverage.items():
+            whole.coverage[source] = max(whole.coverage.get(source, coverage), coverage, key=lambda known: known.position)
         for source, count in part.counts.items():
             whole.counts[source] = whole.counts.get(source, 0) + count
         for source, watermarks in part.watermarks.items():

@@ -24,7 +24,7 @@ from .rows import DocumentsReader
 from .server import MongoServer
 from .state import MongoState, MongoStateStore
 
-log = logging.getLogger("penstock.cdc.mongodb")
+log = logging.getLogger("penstock.cdc")
 
 _OF_THE_SERVER = re.compile(r"system\.|tmp\.agg_out\.|tmp[A-Za-z0-9]{5}\.(convertToCapped\.|renameCollection$)")
 """The server's own collections, and temporary ones of $out and the like or of a move between databases, which a rename turns
@@ -62,7 +62,7 @@ class MongoCapture(SourceCapture[MongoState]):
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         self._server.check()
-        self._tell_left_out()
+        self._log_left_out()
         state = self._prepared()
         if state.offset is None:
             state = self._begin(state)
@@ -76,7 +76,7 @@ class MongoCapture(SourceCapture[MongoState]):
             if not asked:
                 return
 
-    def _tell_left_out(self) -> None:
+    def _log_left_out(self) -> None:
         """Log the collections without change streams. Raises `InvalidArgument` for a named one."""
         left_out = [name for name in self._server.time_series() if self._wanted(name)]
         if left_out and self._named:

@@ -42,9 +42,9 @@ def plain_id(value: Any) -> Any:  # noqa: ANN401 - of any of BSON's types
     from bson import Decimal128
 
     if isinstance(value, dict):
-        return {name: plain_id(one) for name, one in value.items()}
+        return {name: plain_id(field) for name, field in value.items()}
     if isinstance(value, list):
-        return [plain_id(one) for one in value]
+        return [plain_id(item) for item in value]
     if isinstance(value, bool):
         return value
     if isinstance(value, int):  # of 64 bits, it is a class of its own
@@ -107,8 +107,8 @@ def record_of(
     ``made_ms``: its time. ``is_read``: from a reading of documents.
     """
     database, collection = where
-    said = None if op == "t" else json_text(plain_id(identity))
-    row = {"_id": said, "document": None if document is None else json_text(document)}
+    id_text = None if op == "t" else json_text(plain_id(identity))
+    row = {"_id": id_text, "document": None if document is None else json_text(document)}
     commit, order = envelope_position(position)
     source = {
         "connector": CONNECTOR,
@@ -130,12 +130,12 @@ def record_of(
     }
     return ChangeRecord(
         sequence,
-        _SCHEMAS.body(None if said is None else _encode({"_id": said}), _encode(value)),
-        message_group_of(database, collection, said),
+        _SCHEMAS.body(None if id_text is None else _encode({"_id": id_text}), _encode(value)),
+        message_group_of(database, collection, id_text),
         tag_of(collection),
-        lookup_keys(collection, said),
+        lookup_keys(collection, id_text),
         op,
         f"{database}.{collection}",
-        None if said is None else {"_id": said},
+        None if id_text is None else {"_id": id_text},
         RecordSource(database, collection),
     )

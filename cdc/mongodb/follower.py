@@ -31,7 +31,7 @@ _GATHER_S = 0.1
 _NEXT_ENTRY_S = 21.0
 """The longest wait for a log entry: a server checks every ten seconds whether its log rests, and writes one."""
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
-log = logging.getLogger("penstock.cdc.mongodb")
+log = logging.getLogger("penstock.cdc")
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
 
 
@@ -39,16 +39,16 @@ _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t"
 class _Change:
     sequence: int
     time: ClusterTime
-    said: Mapping[str, Any]
+    event: Mapping[str, Any]
 
     @property
     def collection(self) -> str:
-        return str(self.said["ns"]["coll"])
+        return str(self.event["ns"]["coll"])
 
     @property
     def has_no_image(self) -> bool:
         """Whether the event lacks the document, for want of post-images."""
-        return self.said["operationType"] == "update" and self.said.get("fullDocument") is None
+        return self.event["operationType"] == "update" and self.event.get("fullDocument") is None
 
 
 class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
@@ -214,7 +214,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
 
     def _send(self, gathered: Sequence[tuple[_Change, ChangeRecord | None]], boundary: Boundary, now_s: float) -> None:
         found = self._looked_up([change for change, record in gathered if record is None])
-        records = [one for change, record in gathered if (one := record or found.get(change.sequence)) is not None]
+        records = [made for change, record in gathered if (made := record or found.get(change.sequence)) is not None]
         if self._outbox.add(records, boundary, now_s):
             self._reached("batch sent")
 
@@ -227,11 +227,11 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
         for change in changes:
             by_collection.setdefault(change.collection, []).append(change)
         found: dict[int, ChangeRecord] = {}
-        for collection, those in by_collection.items():
-            ids = [change.said["documentKey"]["_id"] for change in those]
+        for collection, group in by_collection.items():
+            ids = [change.event["documentKey"]["_id"] for change in group]
             documents = self._server.lookup(collection, ids, since=changes[-1].time)
             by_id = {identity_text(document["_id"]): document for document in documents}
-            for change, identity in zip(those, ids, strict=True):
+            for change, identity in zip(group, ids, strict=True):
                 if (document := by_id.get(identity_text(identity))) is not None:
                     found[change.sequence] = self._record(change, document)
         if changes:
@@ -242,12 +242,12 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
         return found
 
     def _record(self, change: _Change, document: Mapping[str, Any] | None) -> ChangeRecord:
-        said, op = change.said, _OPS[change.said["operationType"]]
-        wall = said.get("wallTime")
+        event, op = change.event, _OPS[change.event["operationType"]]
+        wall = event.get("wallTime")
         return record_of(
             op,
             (self._server.database, change.collection),
-            said.get("documentKey", {}).get("_id"),
+            event.get("documentKey", {}).get("_id"),
             document,
             sequence=change.sequence,
             position=change.sequence,

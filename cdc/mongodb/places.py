@@ -23,13 +23,13 @@ class StreamPlace:
 
     @property
     def text(self) -> str:
-        said = {**self.time._asdict(), "token": self.token, "event": self.event}
-        return json.dumps(said, separators=(",", ":"))
+        fields = {**self.time._asdict(), "token": self.token, "event": self.event}
+        return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_place(text: str) -> StreamPlace:
-    said = json.loads(text)
-    return StreamPlace(ClusterTime(said["sec"], said["ord"]), said["token"], said.get("event"))
+    fields = json.loads(text)
+    return StreamPlace(ClusterTime(fields["sec"], fields["ord"]), fields["token"], fields.get("event"))
 
 
 def token_text(token: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Times of a MongoDB's cluster, and the sequences of change events.
 
 A change stands at (cluster time, order among the events of that time), packed into 63 bits: a transaction has one time, and so
-may several inserts of one command. Numbers between transactions are those of `penstock.cdc.capture.readings`.
+may several inserts of one command. Numbers between transactions are those of `penstock.cdc.capture.positions`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...log.errors import LimitExceeded
-from ..capture.readings import CHANGE_BITS, CHANGES, place_number
+from ..capture.positions import CHANGE_BITS, CHANGES, place_number
 
 EPOCH_S = 1_577_836_800
 """2020-01-01: seconds since then fit into 31 bits until 2088."""

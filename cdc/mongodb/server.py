@@ -114,13 +114,13 @@ class MongoServer:
 
     def collections(self) -> list[str]:
         with translated(self.where):
-            found = self._db.list_collections(filter={"type": "collection"}, nameOnly=True)
-            return sorted(one["name"] for one in found if not one["name"].startswith("system."))
+            listed = self._db.list_collections(filter={"type": "collection"}, nameOnly=True)
+            return sorted(found["name"] for found in listed if not found["name"].startswith("system."))
 
     def time_series(self) -> list[str]:
         """The collections of time series, which have no change streams."""
         with translated(self.where):
-            return sorted(one["name"] for one in self._db.list_collections(filter={"type": "timeseries"}, nameOnly=True))
+            return sorted(found["name"] for found in self._db.list_collections(filter={"type": "timeseries"}, nameOnly=True))
 
     def documents(self, collection: str, *, after: Any, since: ClusterTime) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - of any type
         """A collection's documents in the order of ids, after an id if given, with all changes up to ``since``."""

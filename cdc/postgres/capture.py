@@ -39,9 +39,9 @@ from .tables import own_rows
 from .typed_events import CatalogColumn, TypedEvents, evolved_fields
 from .values import TypeConversions
 
-log = logging.getLogger("penstock.cdc.postgres")
+log = logging.getLogger("penstock.cdc")
 
-_TELL_WAITS_S = 10.0
+_LOG_WAITS_S = 10.0
 _ROOM_BYTES = 64 * 1024
 """The log written before a later table is read, for the positions of its rows: some thousand millions."""
 _VISIBLE_S = 10.0
@@ -174,7 +174,7 @@ class PostgresCapture:
             self._tables.has_changed, self._whole_from_lsn = False, None
             checked = CapturePreflight(self._catalog, self._options)
             plan, slot = self._prepared(checked)
-            self._runner.answered()
+            self._runner.note_answer()
             snapshot = self._snapshot or self._begun(checked, stopped)
             if self._schema is not None:
                 (table,) = checked.tables  # it was checked that there is one
@@ -257,7 +257,7 @@ class PostgresCapture:
         held = {table.named: table for table in plan.tables if table.named in plan.stopped}
         # First that they are to be read: one that is as before when the next process looks would be gone on with, and the topic says it stopped.
         self._become({name: replace(table, held=None) for name, table in held.items()})
-        snapshot.tell_stopped(plan.stopped)
+        snapshot.send_stopped(plan.stopped)
         self._reached("stopped told")
         self._become(held)
         self._reached("stopped")
@@ -349,10 +349,10 @@ class PostgresCapture:
 
     def _await_transactions(self, stopped: Callable[[], bool]) -> None:
         """Wait until the stream's transactions, and those before the tables' publication, are visible to readings of rows."""
-        awaited, told_s = self._catalog.newest_transaction(), self._clock.monotonic_s()
+        awaited, logged_s = self._catalog.newest_transaction(), self._clock.monotonic_s()
         while not stopped() and self._catalog.visible().oldest <= awaited:
-            if (now_s := self._clock.monotonic_s()) - told_s >= _TELL_WAITS_S:
-                told_s, writers = now_s, self._catalog.writers(awaited)
+            if (now_s := self._clock.monotonic_s()) - logged_s >= _LOG_WAITS_S:
+                logged_s, writers = now_s, self._catalog.writers(awaited)
                 log.warning("tables are read once these transactions have ended: %s", "; ".join(writers[:10]))
             self._pause(LOOK_S)
 
@@ -399,7 +399,7 @@ class PostgresCapture:
         return self._envelopes.heartbeat(position)
 
     def _report(self) -> None:
-        self._runner.progressed()
+        self._runner.note_progress()
         self._reported = self.progress
         self._on_progress(self._reported)
         if self._whole_from_lsn is not None:

@@ -10,7 +10,7 @@ from .catalog_tables import TableChange, change_since, is_new_to_capture
 from .pgoutput import Relation
 from .state import CapturedTable, PostgresState, PostgresStateStore
 
-log = logging.getLogger("penstock.cdc.postgres")
+log = logging.getLogger("penstock.cdc")
 
 
 class CapturedTables:
@@ -35,12 +35,12 @@ class CapturedTables:
         self.state = state
 
     def entry(self, named: tuple[str, str]) -> CapturedTable:
-        return next(one for one in self.known.tables if one.named == named)
+        return next(table for table in self.known.tables if table.named == named)
 
     def replace(self, entry: CapturedTable, by: CapturedTable) -> None:
         """Store a table's new entry; a chunk of its rows is over."""
         state = self.known
-        tables = tuple(by if one.named == entry.named else one for one in state.tables)
+        tables = tuple(by if table.named == entry.named else table for table in state.tables)
         chunk = None if state.chunk is not None and state.chunk.oid == entry.oid else state.chunk
         self.keep(replace(state, tables=tables, chunk=chunk))
 
@@ -63,7 +63,7 @@ class CapturedTables:
         """Note a skipped change. If its table was followed, the state first notes that its rows are to be read again."""
         entry = self._followed(relation.oid)
         if entry is None:
-            known = any(one.oid == relation.oid for one in self.known.tables)
+            known = any(table.oid == relation.oid for table in self.known.tables)
             self.has_changed |= not known and relation.oid not in self._met
             self._met.add(relation.oid)
             return

@@ -87,7 +87,7 @@ class Catalog:
                 " UNION ALL SELECT format('prepared transaction %%L', gid) FROM pg_prepared_xacts WHERE 0 = ANY (pg_blocking_pids(%(pid)s))",
                 pid=pid,
             )
-        return [one for (one,) in rows]
+        return [row[0] for row in rows]
 
     @property
     def where(self) -> str:
@@ -233,11 +233,11 @@ class Catalog:
             if isinstance(name, tuple) and name in found:
                 chosen.tables.append(found[name])
                 continue
-            said = ".".join(name) if isinstance(name, tuple) else name if "." in name else f"public.{name}"
+            text = ".".join(name) if isinstance(name, tuple) else name if "." in name else f"public.{name}"
             try:
-                chosen.tables.append(self._named(said, list(found.values()), publication))
+                chosen.tables.append(self._named(text, list(found.values()), publication))
             except InvalidArgument as error:
-                chosen.missing[said] = error
+                chosen.missing[text] = error
         if any(table.partitioned for table in chosen.tables):
             leaves = self.ask(LEAVES)
             chosen.tables[:] = [with_leaves(table, leaves) for table in chosen.tables]
@@ -253,13 +253,13 @@ class Catalog:
     def _check_columns(self, table: SourceTable, publication: str) -> None:
         """Raise `InvalidArgument` where the publication leaves out a key's column: rows would be indistinguishable."""
         names = self._published_columns(publication, table)[0]
-        if names is not None and (lacking := [name for name in table.key if name not in names]):
+        if names is not None and (missing := [name for name in table.key if name not in names]):
             raise InvalidArgument(
                 "the publication leaves out columns of the table's key",
                 operation="capture",
                 object=table.qualified,
                 expected=", ".join(table.key),
-                observed=f"without {', '.join(lacking)}",
+                observed=f"without {', '.join(missing)}",
                 hint=f"ALTER PUBLICATION {quoted(publication)} DROP TABLE {table.quoted}; then ADD TABLE with these columns, too",
             )
 
@@ -461,7 +461,7 @@ class Catalog:
             " UNION ALL SELECT format('prepared transaction %%L', gid) FROM pg_prepared_xacts WHERE age(transaction) >= age(%(before)s::text::xid)",
             before=before % 2**32,
         )
-        return [one for (one,) in rows]
+        return [row[0] for row in rows]
 
 
 def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[int, VisibleTransactions] | None:

@@ -322,10 +322,10 @@ class EnvelopeEncoder:
             "ts_ms": now_ms,
         }
         if self._typed:
-            value["after"] = after and {name: None if name in not_sent else said for name, said in after.items()}
+            value["after"] = after and {name: None if name in not_sent else text for name, text in after.items()}
             body = b""
         else:
             body = _encode({"key": key, "value": value})
-        said = None if key is None else key_text(list(key.values()))
-        group, keys = message_group_of(table.schema, table.name, said), lookup_keys(table.name, said)
+        key_value = None if key is None else key_text(list(key.values()))
+        group, keys = message_group_of(table.schema, table.name, key_value), lookup_keys(table.name, key_value)
         return EnvelopeMessage(position, body, group, tag_of(table.name), keys, op, value if self._typed else None, key, not_sent)

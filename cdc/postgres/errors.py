@@ -50,17 +50,17 @@ def translated(operation: str, where: str) -> Iterator[None]:
 
 def translation(error: Any, operation: str, where: str) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
     psycopg = load_psycopg()
-    said = (getattr(error.diag, "message_primary", None) or str(error)).strip()
+    message = (getattr(error.diag, "message_primary", None) or str(error)).strip()
     state = error.sqlstate or ""
     facts: dict[str, Any] = {
         "operation": operation,
         "object": where,
-        "observed": said.splitlines()[0] if said else "no reason given",
+        "observed": message.splitlines()[0] if message else "no reason given",
     }
     if state == "55006":
         return SlotInUse("another process reads from the slot", hint="end it, or give this capture a slot of its own", **facts)
-    if state in ("55000", "58P01") and "slot" in said:
-        return slot_lost(where, said)
+    if state in ("55000", "58P01") and "slot" in message:
+        return slot_lost(where, message)
     if state.startswith("28"):
         return PermissionDenied("the database refused the login", hint="see user and password: PGUSER, PGPASSWORD", **facts)
     if state == "42501":
@@ -74,7 +74,7 @@ def translation(error: Any, operation: str, where: str) -> PenstockError:  # noq
         hint = "write the text anew in UTF-8: a database of SQL_ASCII takes whatever bytes it is given"
         return InvalidArgument("a text of the database is not in UTF-8", hint=hint, **facts)
     if isinstance(error, psycopg.OperationalError):
-        if (state == "" and "authentication" in said) or "no password supplied" in said or "pg_hba" in said:
+        if (state == "" and "authentication" in message) or "no password supplied" in message or "pg_hba" in message:
             return PermissionDenied("the database refused the login", hint="see user and password: PGUSER, PGPASSWORD", **facts)
         return SourceUnavailable("the database does not answer", **facts)
     return InternalError("the database refused what a capture asks of it", expected="success", **facts)
@@ -84,14 +84,14 @@ def ended(error: Any, where: str, publication: str) -> PenstockError:  # noqa: A
     """The `PenstockError` for the end of a stream. An error of a change in the log is permanent: the log is decoded by the
     catalogue of its time.
     """
-    said = str(error.diag.message_primary or error).strip().splitlines()[0]
+    message = str(error.diag.message_primary or error).strip().splitlines()[0]
     state = error.sqlstate or ""
-    if state == "42704" and "publication" in said:
+    if state == "42704" and "publication" in message:
         return SlotLost(
             "the log has changes of a time when there was no such publication, and they cannot be told",
             operation="follow",
             object=publication,
-            observed=said,
+            observed=message,
             hint="begin again with a new snapshot of the tables: --snapshot again",
         )
     if state.startswith("22"):
@@ -99,7 +99,7 @@ def ended(error: Any, where: str, publication: str) -> PenstockError:  # noqa: A
             "the server cannot tell a change that is in its log",
             operation="follow",
             object=where,
-            observed=said,
+            observed=message,
             hint="correct the value in the source, and begin again with a new snapshot of the tables: --snapshot again",
         )
     return translation(error, "follow", where)

@@ -15,7 +15,7 @@ from .tables import quoted
 if TYPE_CHECKING:
     from .capture import PostgresOptions
 
-log = logging.getLogger("penstock.cdc.postgres")
+log = logging.getLogger("penstock.cdc")
 
 
 class CapturePreflight:

@@ -11,9 +11,9 @@ from .errors import load_psycopg
 if TYPE_CHECKING:
     from psycopg import Connection
 
-log = logging.getLogger("penstock.cdc.postgres")
+log = logging.getLogger("penstock.cdc")
 
-_TELL_WAITS_S = 10.0
+_LOG_WAITS_S = 10.0
 _CANCEL_S = 5.0
 T = TypeVar("T")
 
@@ -28,19 +28,19 @@ class QueryWatch:
     def __init__(self, now_s: Callable[[], float], blockers: Callable[[int], list[str]]) -> None:
         """``blockers``: the transactions that block a session, by its pid, for people."""
         self._now_s, self._blockers = now_s, blockers
-        self._told_s = 0.0
+        self._logged_s = 0.0
         self.stopped: Callable[[], bool] = lambda: False
         self.doing = "the database is asked"
 
     def begin(self) -> None:
-        self._told_s = self._now_s()
+        self._logged_s = self._now_s()
 
     def look(self, pid: int) -> None:
         if self.stopped():
             raise StopRequested
-        if (now_s := self._now_s()) - self._told_s < _TELL_WAITS_S:
+        if (now_s := self._now_s()) - self._logged_s < _LOG_WAITS_S:
             return
-        self._told_s = now_s
+        self._logged_s = now_s
         if blockers := self._blockers(pid):
             log.warning("%s once these transactions have ended: %s", self.doing, "; ".join(blockers[:10]))
 

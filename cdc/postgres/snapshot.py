@@ -94,7 +94,7 @@ class SnapshotReader:
         self._tables.replace(entry, now)
         self._reached("partitions done")
 
-    def tell_stopped(self, reasons: Mapping[Name, str]) -> None:
+    def send_stopped(self, reasons: Mapping[Name, str]) -> None:
         events, position = [], max(self._producer.last_sequence, 0)
         for (schema, name), reason in reasons.items():
             position = after_position(position)

@@ -124,8 +124,8 @@ class PostgresState(CaptureState):
         if chunk is not None and not chunk.oid:  # of an earlier release
             found = [table for table in now if table.qualified == chunk.table]
             chunk = replace(chunk, oid=found[0].oid) if len(found) == 1 else None
-            told = () if chunk is not None else {table.named for table in found}
-            now = tuple(replace(table, is_told=True) if table.named in told else table for table in now)
+            unsure = () if chunk is not None else {table.named for table in found}
+            now = tuple(replace(table, is_told=True) if table.named in unsure else table for table in now)
         elif chunk is not None:
             kept = [table for table in now if table.oid == chunk.oid and table.is_missing and before.get(table.named) == table]
             chunk = chunk if kept else None

@@ -290,7 +290,7 @@ class SyncEngine:
                 if folded.newest_us is not None:
                     self._source_us = max(self._source_us or folded.newest_us, folded.newest_us)
                 self._cuts.applied(folded.newest_us)
-                catalog.note_left(folded)
+                catalog.note_uncaptured(folded)
                 return self._merged(found, folded, ranges), reached, broken
             finally:
                 found.drop()

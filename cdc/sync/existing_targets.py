@@ -47,9 +47,9 @@ def folder_of(
 
 
 def new_target(source: TableId, name: str, shape: TableShape, *, truncated: int | None, history: bool) -> Target:
-    if lacking := [key for key in shape.key if key not in {column.name for column in shape.columns}]:
+    if missing := [key for key in shape.key if key not in {column.name for column in shape.columns}]:
         raise TargetRefused(
-            "the events have no value in columns of the key", operation="sync", object=named(source), observed=", ".join(lacking)
+            "the events have no value in columns of the key", operation="sync", object=named(source), observed=", ".join(missing)
         )
     return Target(source, name, key_of(shape), shape.key, TargetProgress({}, truncated), history=history)
 
@@ -97,8 +97,8 @@ def known_target(
             observed=", ".join(key),
             hint="declare the target's, or remove the target: it is made again, with the declared key, from the events that are kept",
         )
-    lacking = [column for column in key if column not in {one.name for one in found.columns}]
-    if not key or lacking:
+    missing = [column for column in key if column not in {one.name for one in found.columns}]
+    if not key or missing:
         raise TargetRefused(
             "the target lacks columns of the key",
             operation="sync",

@@ -107,7 +107,7 @@ class SyncRecord:
     """
     source_us: int | None = None
     """The source's commit time of the newest change up to the offsets, as far as it is known."""
-    left: Mapping[TableId, TableCoverage] = field(default_factory=dict)
+    uncaptured: Mapping[TableId, TableCoverage] = field(default_factory=dict)
     """The tables that are no longer captured."""
     partial: bool | None = None
     """Whether events may have been removed before the sync read them; None: an earlier release did not note it."""
@@ -146,8 +146,8 @@ def encode_record(record: SyncRecord) -> bytes:
     }
     if record.types:
         document["types"] = {name: list(types) for name, types in record.types.items()}
-    if record.left:
-        document["left"] = [[list(source), list(left)] for source, left in record.left.items()]
+    if record.uncaptured:
+        document["left"] = [[list(source), list(coverage)] for source, coverage in record.uncaptured.items()]
     if record.exact:
         document["exact"] = True
     if record.partial is not None:
@@ -216,7 +216,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         progress=progress,
         sources=form.sources,
         types=form.types,
-        left=dict(form.left),
+        uncaptured=dict(form.left),
         exact=form.exact,
         partial=form.partial,
         source_us=form.source_us,
@@ -232,7 +232,7 @@ def _encode_present(record: SyncRecord | None) -> bytes:
             operation="sync",
             object=record.into,
             expected=f"a record of at most {_RECORD_BYTES_MAX} bytes",
-            observed=f"{len(data)} bytes for {len(record.tables)} targets and {len(record.left)} tables that are not captured any more",
+            observed=f"{len(data)} bytes for {len(record.tables)} targets and {len(record.uncaptured)} tables that are not captured any more",
             hint=_MAKE_ROOM,
         )
     return data
@@ -296,9 +296,9 @@ def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool
         return True
     if tables is None:
         return False
-    (had, not_had), (asked, not_asked) = split_selection(chosen), split_selection(tables)
-    of_all = not had and bool(not_had)
-    return (of_all or (asked <= had and bool(asked or not not_asked))) and not_had <= not_asked
+    (former, not_former), (asked, not_asked) = split_selection(chosen), split_selection(tables)
+    of_all = not former and bool(not_former)
+    return (of_all or (asked <= former and bool(asked or not not_asked))) and not_former <= not_asked
 
 
 def resume_offsets(

@@ -140,7 +140,7 @@ def _columns(plan: SyncPlan, known: Mapping[TableId, Collection[str]]) -> Iterat
 
 def _chosen_columns(plan: SyncPlan, columns: Mapping[TableId, frozenset[str]]) -> Iterator[str]:
     for table, one in plan.choices.by_name.items():
-        had = [column for source, names in columns.items() if matches_table(table, source) for column in names]
-        for name in {*one.masks, *one.without_columns, *(one.only_columns or ())} if had else ():
-            if not any(names_column(name, column) for column in had):
+        seen = [column for source, names in columns.items() if matches_table(table, source) for column in names]
+        for name in {*one.masks, *one.without_columns, *(one.only_columns or ())} if seen else ():
+            if not any(names_column(name, column) for column in seen):
                 yield f"{table}.{name}"

@@ -53,8 +53,8 @@ class RejectedTable:
             written = check_owner(path, found.written, self._owner, adopt=self._adopt)
         except TargetRefused as error:
             raise self._foreign(path, error.observed) from error
-        if lacking := [column for column in _COLUMNS if column not in found.columns]:
-            raise self._foreign(path, f"no column {lacking[0].name} {lacking[0].type}")
+        if missing := [column for column in _COLUMNS if column not in found.columns]:
+            raise self._foreign(path, f"no column {missing[0].name} {missing[0].type}")
         commits = max(self._target.progress.commits, 0 if written is None else written.progress.commits)
         self._target, self.there = replace(self._target, progress=TargetProgress(commits=commits)), True
 

@@ -82,7 +82,7 @@ class TargetCatalog:
         self._others: dict[TableId, frozenset[str]] = {}
         self.progress: dict[str, TargetProgress] = {}
         self._types: dict[str, TypesReference] = {}
-        self._left: dict[TableId, TableCoverage] = {}
+        self._uncaptured: dict[TableId, TableCoverage] = {}
         """The tables that are no longer captured: they equal the source at no place."""
         self._truncated: dict[TableId, int] = {}
         self._bars: dict[TableId, dict[int, RefusedEvent]] = {}
@@ -93,7 +93,7 @@ class TargetCatalog:
         if record is not None:
             self._names = {source: name for name, source in record.tables.items()}
             self._truncated, self.progress = dict(record.truncated), dict(record.progress)
-            self._types, self._left = dict(record.types), dict(record.left)
+            self._types, self._uncaptured = dict(record.types), dict(record.uncaptured)
 
     # --- Beginning --------------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class TargetCatalog:
         trimmed = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
         if trimmed and not self._plan.options.adopt:
             for source in gone:
-                if source in self._left:
+                if source in self._uncaptured:
                     self._forget(source)
                     continue
                 stops = [TableStop(queue, self._earliest[queue], GONE) for queue in trimmed]
@@ -153,7 +153,7 @@ class TargetCatalog:
             record,
             tables={name: source for source, name in self._names.items()},
             truncated=dict(self._truncated),
-            left=dict(self._left),
+            uncaptured=dict(self._uncaptured),
             stopped=self.stopped.named,
             progress={name: self.progress[name] for name in self._names.values() if name in self.progress},
             resume=self.stopped.resume,
@@ -165,13 +165,13 @@ class TargetCatalog:
         """The tables in a cut, or out of it with the reason."""
         exact = self._record is not None and self._record.exact
         for source, name in self._names.items():
-            if source not in self.stopped and source not in self._left and self._is_selected(source):
+            if source not in self.stopped and source not in self._uncaptured and self._is_selected(source):
                 known = exact or source in self._targets
                 yield AlignedTable(name, self.progress[name].commits if known and name in self.progress else None)
         names = dict(self._names)
-        for source, left in self._left.items():
+        for source, coverage in self._uncaptured.items():
             if source not in self.stopped and self._is_selected(source):
-                yield AlignedTable(self._name(source, names, named(source)), None, left.reason)
+                yield AlignedTable(self._name(source, names, named(source)), None, coverage.reason)
         sources = self.stopped.sources
         for table, stops in self.stopped.named.items():
             yield AlignedTable(self._name(sources[table], names, table), None, stops[0].reason if stops else "it stands still")
@@ -197,14 +197,14 @@ class TargetCatalog:
     def note_columns(self, folded: FoldResult) -> None:
         self._columns |= {source: self._columns.get(source, frozenset()) | one for source, one in folded.columns.items()}
 
-    def note_left(self, folded: FoldResult) -> None:
-        for source, left in folded.left.items():
-            if (known := self._left.get(source)) is not None and known.position >= left.position:
+    def note_uncaptured(self, folded: FoldResult) -> None:
+        for source, coverage in folded.coverage.items():
+            if (known := self._uncaptured.get(source)) is not None and known.position >= coverage.position:
                 continue
-            self._left.pop(source, None)
-            if left.reason is not None:
-                self._left[source] = left
-                log.warning("%s is not captured any more, and is in no cut: %s", named(source), left.reason)
+            self._uncaptured.pop(source, None)
+            if coverage.reason is not None:
+                self._uncaptured[source] = coverage
+                log.warning("%s is not captured any more, and is in no cut: %s", named(source), coverage.reason)
 
     def note_types(self, folded: FoldResult) -> None:
         for source, types in folded.types.items():

@@ -47,7 +47,7 @@ class TableComparison:
     missing: int
     """Rows whose key only the source has."""
     extra: int
-    """Rows whose key only the target has, and those beyond the first of a key."""
+    """Rows whose key only the target has, and those extra_rows the first of a key."""
     different: int
     """Rows with the right key and another value."""
     source_columns: tuple[str, ...]
@@ -122,13 +122,13 @@ def compare(
 
 
 def _check_key(table: str, key: Sequence[str], columns: Sequence[str]) -> None:
-    if lacking := [name for name in key if name not in columns]:
+    if missing_rows := [name for name in key if name not in columns]:
         raise InvalidArgument(
             "a column of the key is missing",
             operation="compare",
             object=table,
             expected=", ".join(key),
-            observed=f"no {', '.join(lacking)} among {', '.join(columns) or 'no columns'}",
+            observed=f"no {', '.join(missing_rows)} among {', '.join(columns) or 'no columns'}",
             hint="name the columns of the primary key with --key",
         )
 
@@ -172,10 +172,10 @@ class _Found(NamedTuple):
 def _judged(source: tuple[Hashes, Hashes], target: tuple[Hashes, Hashes]) -> _Found:
     left, right = _less(source, target), _less(target, source)
     keys = np.unique(np.concatenate([left, right]))
-    lacking = np.searchsorted(left, keys, "right") - np.searchsorted(left, keys, "left")
-    beyond = np.searchsorted(right, keys, "right") - np.searchsorted(right, keys, "left")
-    both = np.minimum(lacking, beyond)
-    missing, extra, different = (np.repeat(keys, n).tolist() for n in (lacking - both, beyond - both, both))
+    missing_rows = np.searchsorted(left, keys, "right") - np.searchsorted(left, keys, "left")
+    extra_rows = np.searchsorted(right, keys, "right") - np.searchsorted(right, keys, "left")
+    both = np.minimum(missing_rows, extra_rows)
+    missing, extra, different = (np.repeat(keys, n).tolist() for n in (missing_rows - both, extra_rows - both, both))
     return _Found(missing, extra, different)
 
 

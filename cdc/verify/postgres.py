@@ -111,10 +111,10 @@ def open_tables(dsn: str, tables: Sequence[str] = ()) -> Iterator[list[PostgresR
         wanted = {
             one: columns for one, columns in by_table.items() if not tables or one[1] in tables or f"{one[0]}.{one[1]}" in tables
         }
-        lacking = [name for name in tables if not any(name in (table, f"{schema}.{table}") for schema, table, _ in wanted)]
-        if lacking or not wanted:
+        missing = [name for name in tables if not any(name in (table, f"{schema}.{table}") for schema, table, _ in wanted)]
+        if missing or not wanted:
             raise InvalidArgument(
-                "there is no such table", operation="compare", object=catalog.where, expected=", ".join(lacking) or "a table"
+                "there is no such table", operation="compare", object=catalog.where, expected=", ".join(missing) or "a table"
             )
         conversions = TypeConversions(catalog.describe_type)
         yield [

@@ -57,7 +57,7 @@ def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) ->
     return list(found.items())
 
 
-def lacking(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Share]:
+def below_share(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Share]:
     return [
         (members, queues) for members, queues in shared if sum(queue in mine for queue in queues) < shares(members, len(queues))[me]
     ]
@@ -66,7 +66,7 @@ def lacking(me: str, shared: Sequence[Share], mine: Container[Queue]) -> list[Sh
 def contested(me: str, shared: Sequence[Share], mine: Container[Queue], owners: Mapping[Queue, str]) -> frozenset[Queue]:
     """Queues about to be released by owners with too many, where a member lacks some. ``owners`` may be incomplete."""
     found = set[Queue]()
-    for members, queues in lacking(me, shared, mine):
+    for members, queues in below_share(me, shared, mine):
         aims = shares(members, len(queues))
         others = {queue: owners[queue] for queue in queues if queue in owners and queue not in mine}
         counts = Counter(others.values())

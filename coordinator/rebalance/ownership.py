@@ -13,11 +13,11 @@ from ...log.runtime.backoff import Backoff
 from ..cells.keys import queue_key
 from ..groups.record import ALL, GroupDeleted, GroupNotFound, GroupRecord
 from ..queues.keeper import OwnershipLost, QueueKeeper
-from .balance import Queue, contested, lacking, plan, sharing
+from .balance import Queue, below_share, contested, plan, sharing
 from .member_context import MemberContext
-from .neighbours import Neighbours
 from .owned_queues import CellBeginning, CellKey, OwnedQueues, beginning, unended
 from .owner_scan import OwnerScan
+from .watched_members import WatchedMembers
 
 _PAUSE_S = 0.05
 """The least time between two rounds."""
@@ -49,7 +49,7 @@ class Ownership:
         self._queues = dict(queues)
         self._owned = OwnedQueues(context, key, begin)
         self._scan = OwnerScan(context, self._owned)
-        self._neighbours = Neighbours(context)
+        self._watched = WatchedMembers(context)
         self._topics: Mapping[str, tuple[str, ...]] = {}
         self._below_share = True
         self._round_s = -math.inf
@@ -88,24 +88,24 @@ class Ownership:
         if self._known_s is not None:
             if self._known_s == math.inf:
                 await self.give_up()  # the table did not answer before
-            self._below_share, self._neighbours.watched, self._pause = False, frozenset(), Backoff(_PAUSE_S)
+            self._below_share, self._watched.members, self._pause = False, frozenset(), Backoff(_PAUSE_S)
             return RebalanceRound(record, owned.take_unannounced(), tuple(owned.keepers) if self._round_s >= self._known_s else ())
         me = context.member.id
         if me not in record.members:
             record = await context.join(record, lambda before: before.joined_by(me))
         others = [member for member in record.members if member != me]
-        over = await self._neighbours.find_over(others, self._round_s, everybody=self._below_share or not owned.keepers)
+        over = await self._watched.find_over(others, self._round_s, everybody=self._below_share or not owned.keepers)
         topics = {member: self._topics_of(member) for member in record.members if member not in over}
         await owned.settle_doubts(record)
         drain = await self._even_out(topics, record)
         if over:
             record = await context.update(lambda before: before.left_by(*over))
-        if not self._neighbours.has_dead():
+        if not self._watched.has_dead():
             self._pause = Backoff(_PAUSE_S)
         return RebalanceRound(record, owned.take_unannounced(), drain)
 
     async def rest(self) -> None:
-        context, neighbours = self._context, self._neighbours
+        context, watched = self._context, self._watched
         await context.sleep(self._pause.next_s())
         end_s = self._round_s + context.beat_s
         if self._below_share:
@@ -113,9 +113,9 @@ class Ownership:
         if self._known_s is not None and self._round_s < self._known_s:
             end_s = min(end_s, self._known_s)
         while not context.woken.is_set() and not context.member.ended.is_set() and context.clock.monotonic_s() < end_s:
-            if await neighbours.look():
+            if await watched.look():
                 break
-            await context.sleep(min(end_s, neighbours.due_s()) - context.clock.monotonic_s())
+            await context.sleep(min(end_s, watched.due_s()) - context.clock.monotonic_s())
         context.woken.clear()
 
     async def give_up(self) -> None:
@@ -157,7 +157,7 @@ class Ownership:
             self._topics = topics
             scan.pacing = scan.pacing.changed(self._round_s)
         shared = sharing(topics, self._queues)
-        below = lacking(me, shared, owned.keepers)
+        below = below_share(me, shared, owned.keepers)
         self._below_share = bool(below)
         found = await scan.read([queue for _, queues in below for queue in queues], self._round_s) if below else {}
         drain: list[Queue] = []
@@ -176,5 +176,5 @@ class Ownership:
                 raise error
         if found:
             scan.pacing = scan.pacing.contesting(contested(me, below, owned.keepers, scan.owners), self._round_s)
-        self._neighbours.watched |= {owner for queue in scan.pacing.contested if (owner := scan.owners.get(queue))}
+        self._watched.members |= {owner for queue in scan.pacing.contested if (owner := scan.owners.get(queue))}
         return tuple(drain)

@@ -203,7 +203,7 @@ def test_the_word_of_the_latest_position_counts_on_whether_a_table_is_captured(i
     fold = Fold(FoldPlan({}))
     for offset, one in enumerate([stands_still, read_anew] if is_told_again else [read_anew, stands_still]):
         fold.add(0, offset, json.dumps(one).encode())
-    (left,) = fold.result().left.values()
+    (left,) = fold.result().coverage.values()
     assert left.reason == "it has no key"
 
 

@@ -53,8 +53,8 @@ def _show(found: SyncPreview) -> None:
     for one in found.tables:
         into = f" into {output.printable(one.target)}" if one.target else ""
         output.say(f"{output.printable(one.table)}: {one.events:,} events{into}: {_WHAT[one.what]}")
-        for name, said in _details(one):
-            output.say(f"  {name:8} {output.printable(said)}")
+        for name, text in _details(one):
+            output.say(f"  {name:8} {output.printable(text)}")
     output.say(f"{sum(one.events for one in found.tables):,} events of {len(found.tables):,} tables; {found.ignored:,} others.")
     for refused in found.broken.values():
         click.echo(f"the sync would end at queue {refused.place[0]}, offset {refused.place[1]}: {refused.reason}", err=True)
@@ -63,7 +63,7 @@ def _show(found: SyncPreview) -> None:
 
 
 def _details(one: TablePreview) -> list[tuple[str, str]]:
-    said = {
+    details = {
         "key": ", ".join(one.key),
         "columns": ", ".join(f"{name} {kind}" for name, kind in one.columns.items()),
         "masks": ", ".join(f"{name} {mask}" for name, mask in one.masks.items()),
@@ -73,4 +73,4 @@ def _details(one: TablePreview) -> list[tuple[str, str]]:
         "rejected": f"{one.rejected:,} events, or more: no value was converted" if one.rejected else "",
         "reason": one.reason or "",
     }
-    return [(name, text) for name, text in said.items() if text]
+    return [(name, text) for name, text in details.items() if text]

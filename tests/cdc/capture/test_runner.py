@@ -195,7 +195,7 @@ def test_what_got_on_is_tried_again_even_without_patience() -> None:
         if (error := next(attempts, None)) is not None:
             raise error
 
-    runner.run(attempt, lambda: False, failed=runner.progressed)
+    runner.run(attempt, lambda: False, failed=runner.note_progress)
     assert next(attempts, None) is None
 
 

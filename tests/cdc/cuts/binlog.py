@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.cdc.capture.errors import SourceUnavailable
-from penstock.cdc.capture.readings import reading_of
+from penstock.cdc.capture.positions import reading_of
 from penstock.cdc.capture.records import ConnectSchemas
-from penstock.cdc.debezium.capture import EngineOptions, said
+from penstock.cdc.debezium.capture import EngineOptions, offset_text
 from penstock.cdc.debezium.configuration import MARIADB
 from penstock.cdc.debezium.engine import RecordBatch
 from penstock.cdc.debezium.follower import EngineFollower
@@ -261,7 +261,7 @@ class BinlogCapture:
         if self._state.offset is None:
             end = self.database.end
             tables = tuple(f"{self.database.name}.{table}" for table in self.database.tables)
-            self.save(replace(self._state, offset=said({"file": file_of(end), "pos": end[1]}), history=1, pending=tables))
+            self.save(replace(self._state, offset=offset_text({"file": file_of(end), "pos": end[1]}), history=1, pending=tables))
         with suppress(Died, SourceUnavailable):
             asked = True
             while asked:
@@ -306,7 +306,7 @@ class BinlogCapture:
             MARIADB,
             me,
             resources,
-            EngineOptions(name=self.name, heartbeat=self.heartbeat),
+            EngineOptions(name=self.database.name, heartbeat=self.heartbeat),
             whole_from=between(file_of(end), end[1], reading_of(rows.last_sequence)),
             on_progress=lambda **progress: None,
             where="here",

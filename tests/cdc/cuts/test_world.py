@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.capture import chunks, readings, rows_sender
+from penstock.cdc.capture import chunks, rows_sender
 from penstock.cdc.capture import follower as source_follower
 from penstock.cdc.capture import outbox as engine_outbox
+from penstock.cdc.capture import positions as source_positions
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
 from penstock.cdc.cuts import alignment, cut, log, places
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
@@ -208,7 +209,7 @@ def rows_read_again_in_silence(patch: Patch) -> None:
 
 
 def rows_that_changes_have_not_caught_up_with(patch: Patch) -> None:
-    patch.setattr(readings, "has_caught_up", lambda position, rows: True)
+    patch.setattr(source_positions, "has_caught_up", lambda position, rows: True)
 
 
 def amid_a_transaction_of_the_binlog(patch: Patch) -> None:

@@ -15,7 +15,7 @@ from tests.cdc.capture.resources import resources_of
 
 
 def effects_of(
-    heard: Sequence[BinlogEvent] = (),
+    events: Sequence[BinlogEvent] = (),
     *,
     tables: Sequence[tuple[str, str]] = (),
     state: EngineState | None = None,
@@ -23,9 +23,9 @@ def effects_of(
     unread: tuple[str, int] | None = None,
     gone: Sequence[tuple[str, str]] = (),
 ) -> Effects:
-    """The effects of what was heard; of these captured tables, of which the server has some no more."""
-    ear: Any = SimpleNamespace(
-        heard=deque(heard),
+    """The effects of what was events; of these captured tables, of which the server has some no more."""
+    listener: Any = SimpleNamespace(
+        events=deque(events),
         unread=unread,
         check=lambda: None,
         is_captured=lambda database, table: (database, table) in tables,
@@ -38,7 +38,7 @@ def effects_of(
         name_of=lambda joined: next(table for table in tables if ".".join(table) == joined),
     )
     state = state or EngineState("life", "mariadb", "7 x")
-    return Effects(ear, server, state, kind="mariadb", name="penstock", there=there, now_ms=lambda: 1)
+    return Effects(listener, server, state, kind="mariadb", name="penstock", there=there, now_ms=lambda: 1)
 
 
 def following(producer: Any, states: Any, clock: Any, reached: Callable[[str], None] = lambda point: None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the ear does with a statement before the connector reads it, without a Java."""
+"""What the listener does with a statement before the connector reads it, without a Java."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TableId(tuple[str, str]):
         return self[1]
 
 
-def ear_of(patch: pytest.MonkeyPatch, tables: Mapping[tuple[str, str], Sequence[str]]) -> tuple[BinlogListener, Tables]:
-    """An ear of a connector that knows these tables, with their keys; and what it knows."""
+def listener_of(patch: pytest.MonkeyPatch, tables: Mapping[tuple[str, str], Sequence[str]]) -> tuple[BinlogListener, Tables]:
+    """A listener of a connector that knows these tables, with their keys; and what it knows."""
     known: Tables = {TableId(name): key for name, key in tables.items()}
     java: Mapping[str, Any] = {
         "io.debezium.relational.TableId": lambda database, _, table: TableId((database, table)),
@@ -38,19 +38,21 @@ def ear_of(patch: pytest.MonkeyPatch, tables: Mapping[tuple[str, str], Sequence[
     }
     patch.setattr(binlog_listener, "load_jpype", lambda: SimpleNamespace(JClass=java.__getitem__))
     patch.setattr(binlog_listener, "_member", getattr)
-    ear = BinlogListener("mariadb", lambda: 100, lowers_names=False)
+    listener = BinlogListener("mariadb", lambda: 100, lowers_names=False)
     chosen = SimpleNamespace(isIncluded=lambda table: table.catalog() == "shop")
-    ear._config = SimpleNamespace(getTableFilters=lambda: SimpleNamespace(dataCollectionFilter=lambda: chosen))
-    ear._client = SimpleNamespace(getBinlogFilename=lambda: "binlog.000007")
+    listener._config = SimpleNamespace(getTableFilters=lambda: SimpleNamespace(dataCollectionFilter=lambda: chosen))
+    listener._client = SimpleNamespace(getBinlogFilename=lambda: "binlog.000007")
 
     def table_for(name: TableId) -> Any:
         return SimpleNamespace(primaryKeyColumnNames=lambda: known[name]) if name in known else None
 
-    ear._schema = SimpleNamespace(tables=SimpleNamespace(removeTable=known.pop), tableIds=lambda: list(known), tableFor=table_for)
-    return ear, known
+    listener._schema = SimpleNamespace(
+        tables=SimpleNamespace(removeTable=known.pop), tableIds=lambda: list(known), tableFor=table_for
+    )
+    return listener, known
 
 
-def takes(ear: BinlogListener, sql: str) -> None:
+def takes(listener: BinlogListener, sql: str) -> None:
     data = SimpleNamespace(
         getClass=lambda: SimpleNamespace(getSimpleName=lambda: "QueryEventData"),
         getSql=lambda: sql,
@@ -63,8 +65,8 @@ def takes(ear: BinlogListener, sql: str) -> None:
         getEventLength=lambda: 50,
         getPosition=lambda: 500,
     )
-    ear._take(SimpleNamespace(getHeader=lambda: header, getData=lambda: data))
-    ear.check()
+    listener._take(SimpleNamespace(getHeader=lambda: header, getData=lambda: data))
+    listener.check()
 
 
 @pytest.mark.parametrize(
@@ -78,8 +80,8 @@ def takes(ear: BinlogListener, sql: str) -> None:
 )
 def test_a_table_that_is_made_anew_is_forgotten(monkeypatch: pytest.MonkeyPatch, sql: str, left: list[str]) -> None:
     """The connector may know a name that the server has not: a rename of a session's own table is told as of one of all sessions."""
-    ear, known = ear_of(monkeypatch, {("shop", "a"): ["id"], ("shop", "b"): ["id"], ("other", "c"): ["id"]})
-    takes(ear, sql)
+    listener, known = listener_of(monkeypatch, {("shop", "a"): ["id"], ("shop", "b"): ["id"], ("other", "c"): ["id"]})
+    takes(listener, sql)
     assert [table for _, table in known] == left
 
 
@@ -94,19 +96,19 @@ def test_a_table_that_is_made_anew_is_forgotten(monkeypatch: pytest.MonkeyPatch,
 def test_a_table_whose_key_gets_values_is_emptied(
     monkeypatch: pytest.MonkeyPatch, sql: str, does: str, read: tuple[tuple[str, str], ...]
 ) -> None:
-    ear, _ = ear_of(monkeypatch, {("shop", "a"): ["id"]})
-    takes(ear, sql)
-    (heard,) = ear.heard
-    assert heard.statement is not None
-    assert (heard.statement.does, heard.statement.read) == (does, read)
+    listener, _ = listener_of(monkeypatch, {("shop", "a"): ["id"]})
+    takes(listener, sql)
+    (event,) = listener.events
+    assert event.statement is not None
+    assert (event.statement.does, event.statement.read) == (does, read)
 
 
 def test_the_tables_of_a_database_that_goes_are_noted_before_the_connector_drops_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    ear, _ = ear_of(monkeypatch, {("shop", "a"): ["id"], ("other", "c"): ["id"]})
-    takes(ear, "DROP DATABASE shop")
-    (heard,) = ear.heard
-    assert heard.statement is not None
-    assert heard.statement.tables == (("shop", "a"),)
+    listener, _ = listener_of(monkeypatch, {("shop", "a"): ["id"], ("other", "c"): ["id"]})
+    takes(listener, "DROP DATABASE shop")
+    (event,) = listener.events
+    assert event.statement is not None
+    assert event.statement.tables == (("shop", "a"),)
 
 
 class JavaEngine:
@@ -131,11 +133,11 @@ def test_an_ear_that_hears_no_more_holds_no_engine(monkeypatch: pytest.MonkeyPat
     held = weakref.ref(engine)
     gc.disable()
     try:
-        ear = BinlogListener("mariadb", lambda: 100, lowers_names=False)
-        ear.attach(engine, "shop")
+        listener = BinlogListener("mariadb", lambda: 100, lowers_names=False)
+        listener.attach(engine, "shop")
         del engine
         assert held() is not None
-        ear.detach()
+        listener.detach()
         assert held() is None
     finally:
         gc.enable()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.capture import outbox as debezium_outbox
 from penstock.cdc.capture.outbox import Boundary, RecordOutbox
-from penstock.cdc.capture.readings import has_caught_up, is_between, reading_of, rows_go_on_at
+from penstock.cdc.capture.positions import has_caught_up, is_between, reading_of, rows_go_on_at
 from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.capture.records import heartbeat as make_beat
 from penstock.cdc.capture.state import RowsChunk

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.capture.readings import is_between
+from penstock.cdc.capture.positions import is_between
 from penstock.cdc.cuts.places import captures_between, place_of
 from penstock.cdc.events.debezium import position_of
 from penstock.cdc.mongodb.positions import (

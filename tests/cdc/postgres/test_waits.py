@@ -23,7 +23,7 @@ NOT_AT_ONCE = """
 import sys
 from penstock.cdc.postgres import query_watch
 from penstock.infra.cli import main
-query_watch._TELL_WAITS_S = 0.3
+query_watch._LOG_WAITS_S = 0.3
 main(sys.argv[1:])
 """
 """A capture that tells of waits sooner."""

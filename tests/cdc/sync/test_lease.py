@@ -182,7 +182,7 @@ def record_of(tables: int, *, queues: int = 4) -> SyncRecord:
         for name in names
     }
     left = {sources[name]: TableCoverage(chance.randrange(2**62), "the table was dropped") for name in names[::2]}
-    return SyncRecord(3, "/into", {0: 7}, sources, progress=progress, left=left)
+    return SyncRecord(3, "/into", {0: 7}, sources, progress=progress, uncaptured=left)
 
 
 def test_a_thousand_tables_fit_into_a_record(two_lakes: tuple[OpenLake, OpenLake]) -> None:

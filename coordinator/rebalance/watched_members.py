@@ -15,12 +15,12 @@ _LEASES_BETWEEN_LOOKS = 2
 """The leases between looks at other members."""
 
 
-class Neighbours:
+class WatchedMembers:
     """The closely watched members, and the rest."""
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context
-        self.watched: frozenset[str] = frozenset()
+        self.members: frozenset[str] = frozenset()
         self._looked_at_all_s = -math.inf
 
     async def find_over(self, others: Sequence[str], now_s: float, *, everybody: bool) -> set[str]:
@@ -30,19 +30,19 @@ class Neighbours:
         if now_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._context.lease_s:
             looked_at, self._looked_at_all_s = others, now_s
         over = await self._context.find_over(looked_at)
-        self.watched = frozenset(closely) - over
+        self.members = frozenset(closely) - over
         return over
 
     async def look(self) -> bool:
         """Look at the watched members. Returns whether one is dead."""
-        await self._context.watch.look(self.watched)
+        await self._context.watch.look(self.members)
         return self.has_dead()
 
     def has_dead(self) -> bool:
-        return any(self._context.watch.is_dead(other) for other in self.watched)
+        return any(self._context.watch.is_dead(other) for other in self.members)
 
     def due_s(self) -> float:
-        return self._context.watch.due_s(self.watched)
+        return self._context.watch.due_s(self.members)
 
 
 def _next_to(me: str, others: Sequence[str]) -> Sequence[str]:
