@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...log.errors import CallError, RetryError
+from importlib import import_module
+from types import ModuleType
+
+from ...log.errors import CallError, MissingDependency, RetryError
 
 
 class CaptureRetry(RetryError):
@@ -21,3 +24,12 @@ class SourceReplaced(CallError):
     """
 
     kind = "source_replaced"
+
+
+def load_extra(module: str, needs: str, extra: str) -> ModuleType:
+    """A module of an extra. Raises `MissingDependency`."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        hint = f"pip install 'penstock[{extra}]'"
+        raise MissingDependency(needs, operation="capture", observed=str(error), hint=hint) from error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
-from ...log.errors import CallError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied
-from ..capture.errors import CaptureRetry, SourceUnavailable
+from ...log.errors import CallError, InvalidArgument, PenstockError, PermissionDenied
+from ..capture.errors import CaptureRetry, SourceUnavailable, load_extra
 
 
 class BinlogLost(CallError):
@@ -43,14 +44,8 @@ class DateUnreadable(EventUnreadable):
 
 def load_jpype() -> Any:  # noqa: ANN401 - a module
     """JPype, which is an extra. Raises `MissingDependency`."""
-    try:
-        import jpype
-        import jpype.config
-    except ImportError as error:
-        raise MissingDependency(
-            "Debezium's engine needs JPype", operation="capture", observed=str(error), hint="pip install 'penstock[debezium]'"
-        ) from error
-    return jpype
+    load_extra("jpype.config", "Debezium's engine needs JPype", "debezium")
+    return import_module("jpype")
 
 
 _LOST = (

@@ -13,11 +13,10 @@ from ...log.errors import (
     InternalError,
     InvalidArgument,
     LimitExceeded,
-    MissingDependency,
     PenstockError,
     PermissionDenied,
 )
-from ..capture.errors import SourceReplaced, SourceUnavailable
+from ..capture.errors import SourceReplaced, SourceUnavailable, load_extra
 
 _DENIED, _NOT_KNOWN = 13, 18
 _LOST = (136, 222, 280, 286)
@@ -39,13 +38,7 @@ class OplogLost(CallError):
 
 def load_pymongo() -> Any:  # noqa: ANN401 - a module
     """The extra PyMongo. Raises `MissingDependency`."""
-    try:
-        import pymongo
-    except ImportError as error:
-        raise MissingDependency(
-            "reading MongoDB needs PyMongo", operation="capture", observed=str(error), hint="pip install 'penstock[mongodb]'"
-        ) from error
-    return pymongo
+    return load_extra("pymongo", "reading MongoDB needs PyMongo", "mongodb")
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied
-from ..capture.errors import CaptureRetry, SourceUnavailable
+from ...log.errors import CallError, InternalError, InvalidArgument, PenstockError, PermissionDenied
+from ..capture.errors import CaptureRetry, SourceUnavailable, load_extra
 
 _NO_CHARACTERS = ("22021", "22P05")
 """character_not_in_repertoire, untranslatable_character."""
@@ -27,16 +27,7 @@ class SlotLost(CallError):
 
 def load_psycopg() -> Any:  # noqa: ANN401 - a module
     """The extra psycopg. Raises `MissingDependency`."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingDependency(
-            "reading PostgreSQL needs psycopg",
-            operation="capture",
-            observed=str(error),
-            hint="pip install 'penstock[postgres]'",
-        ) from error
-    return psycopg
+    return load_extra("psycopg", "reading PostgreSQL needs psycopg", "postgres")
 
 
 @contextmanager

@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
 from ...terminal import output
-from ...terminal.session import CommandSession, command_options
+from ...terminal.session import CommandSession
 from . import capture_engine
 from .capture_mongodb import mongodb
-from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened_lake, patience_option
+from .capture_topic import BODY_BYTES, CaptureOutput, answer, capture_options, made_topic, opened_lake, refuse_password
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -60,7 +59,6 @@ for _one in (
     "SIGTERM, which ends in order; run again, it goes on where it ended."
 )
 @click.argument("dsn", envvar=_DSN_VARIABLE, metavar="DSN")
-@click.option("--topic", required=True, help="A FIFO topic; made when there is none.")
 @click.option(
     "--table",
     "tables",
@@ -71,26 +69,11 @@ for _one in (
 @click.option("--slot", default="penstock", show_default=True, help="The replication slot; made when there is none.")
 @click.option("--publication", default="penstock", show_default=True, help="The publication; made when there is none.")
 @click.option(
-    "--snapshot",
-    type=click.Choice(["initial", "never", "again"]),
-    default="initial",
-    show_default=True,
-    help="Send the rows that tables have when they are captured first; never; or of all once more, as after a slot was lost.",
-)
-@click.option(
     "--typed",
     is_flag=True,
     help="One table's changes as typed rows: the topic's schema is made from its columns, and follows them.",
 )
-@click.option(
-    "--heartbeat",
-    is_flag=True,
-    help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot or a restart.",
-)
-@click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow.")
-@patience_option
-@command_options
-@click.pass_obj
+@capture_options
 def postgres(
     session: CommandSession,
     /,
@@ -100,11 +83,8 @@ def postgres(
     tables: tuple[str, ...],
     slot: str,
     publication: str,
-    snapshot: Literal["initial", "never", "again"],
     typed: bool,
-    heartbeat: bool,
-    once: bool,
-    patience: timedelta,
+    **chosen: Any,  # noqa: ANN401 - of options
 ) -> None:
     """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
 
@@ -113,34 +93,19 @@ def postgres(
     """
     from ....cdc.postgres import PostgresOptions
 
-    _check_password(dsn)
-    options = PostgresOptions(
-        tables=tables,
-        slot=slot,
-        publication=publication,
-        snapshot=snapshot,
-        once=once,
-        typed=typed,
-        heartbeat=heartbeat,
-        patience=patience,
-    )
+    refuse_password("dsn", _has_password(dsn), f"set PGPASSWORD, or give the whole DSN as {_DSN_VARIABLE}")
+    options = PostgresOptions(tables=tables, slot=slot, publication=publication, typed=typed, **chosen)
     shown = CaptureOutput(session, topic, _lag_text)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
-        progress = capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update)
-        shown.end(progress)
+        shown.during(capture.run)
 
 
-def _check_password(dsn: str) -> None:
-    """Refuse a password on the command line, which all of the machine can see."""
-    context = click.get_current_context()
-    if context.get_parameter_source("dsn") is not click.core.ParameterSource.COMMANDLINE:
-        return
+def _has_password(dsn: str) -> bool:
     try:
         in_url = "://" in dsn and urlsplit(dsn).password is not None
     except ValueError:
         in_url = False
-    if in_url or "password=" in dsn.replace(" ", ""):
-        raise click.UsageError(f"No password on the command line: set PGPASSWORD, or give the whole DSN as {_DSN_VARIABLE}.")
+    return in_url or "password=" in dsn.replace(" ", "")
 
 
 @contextmanager

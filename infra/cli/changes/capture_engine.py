@@ -6,7 +6,7 @@ import gc
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ import click
 
 from ...terminal import output
 from ...terminal.session import CommandSession, command_options
-from .capture_topic import BODY_BYTES, CaptureOutput, answer, made_topic, opened_lake, patience_option
+from .capture_topic import BODY_BYTES, CaptureOutput, F, answer, capture_options, made_topic, opened_lake, refuse_password
 
 if TYPE_CHECKING:
     from ....cdc.capture.options import SourceCaptureOptions
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ....cdc.debezium import EngineCapture, EngineOptions
     from ....log.produce.producer import Producer
 
-F = TypeVar("F", bound=Callable[..., Any])
 States = TypeVar("States", bound="SourceStateStore[Any]")
 
 PASSWORD = "PENSTOCK_DATABASE_PASSWORD"  # noqa: S105 - a variable's name
@@ -37,30 +36,8 @@ EPILOG = (
 
 
 def source_options(command: F) -> F:
-    options = (
-        click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
-        click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic."),
-        click.option(
-            "--snapshot",
-            type=click.Choice(["initial", "never", "again"]),
-            default="initial",
-            show_default=True,
-            help="Send the rows that tables have when they are captured first; never; or of all once more, as after a binlog was lost.",
-        ),
-        click.option(
-            "--heartbeat",
-            is_flag=True,
-            help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a reading of rows "
-            "or a restart.",
-        ),
-        click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
-        patience_option,
-        command_options,
-        click.pass_obj,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    name = click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic.")
+    return name(capture_options(command))
 
 
 _driver = click.option(
@@ -153,11 +130,7 @@ def _of(url: str, kind: str) -> dict[str, str]:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme != kind or not host:
         raise click.UsageError(f"No URL of a database: expected {kind}://user@host:3306/database")
-    in_line = click.get_current_context().get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
-    if parts.password is not None and in_line:
-        raise click.UsageError(
-            f"No password on the command line: set {PASSWORD}, or give the whole URL as PENSTOCK_{kind.upper()}."
-        )
+    refuse_password("url", parts.password is not None, f"set {PASSWORD}, or give the whole URL as PENSTOCK_{kind.upper()}")
     password = unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD)
     found = {"database.hostname": host, "database.port": str(port or 3306)}
     if parts.username:
@@ -190,7 +163,7 @@ def _capture(session: CommandSession, properties: dict[str, str], topic: str, dr
     shown = CaptureOutput(session, topic, place_text)
     with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
         _spare_imports()
-        shown.end(capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update))
+        shown.during(capture.run)
 
 
 def place_text(progress: SourceProgress) -> str:

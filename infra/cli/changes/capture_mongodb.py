@@ -10,7 +10,7 @@ import click
 
 from ...terminal.session import CommandSession
 from .capture_engine import EPILOG, PASSWORD, opened_topic, place_text, source_options
-from .capture_topic import CaptureOutput, answer
+from .capture_topic import CaptureOutput, answer, refuse_password
 
 _URL = "PENSTOCK_MONGODB"
 _BODY_BYTES = 68 * 1024 * 1024
@@ -44,9 +44,7 @@ def mongodb(
     from ....cdc.mongodb import MongoCapture, MongoOptions, MongoServer
     from ....cdc.mongodb.state import MongoStateStore
 
-    in_line = click.get_current_context().get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
-    if in_line and _has_password(url):
-        raise click.UsageError(f"No password on the command line: set {PASSWORD}, or give the whole URL as {_URL}.")
+    refuse_password("url", _has_password(url), f"set {PASSWORD}, or give the whole URL as {_URL}")
     options = MongoOptions(collections=tables, **chosen)
     server = MongoServer(url, password=None if _has_password(url) else os.environ.get(PASSWORD))
     try:
@@ -56,8 +54,7 @@ def mongodb(
             session.signals.held(),
             opened_topic(session, topic, options, MongoStateStore, body_bytes=_BODY_BYTES) as resources,
         ):
-            capture = MongoCapture(server, options, resources)
-            shown.end(capture.run(stopped=lambda: session.signals.received is not None, on_progress=shown.update))
+            shown.during(MongoCapture(server, options, resources).run)
     finally:
         server.close()
 

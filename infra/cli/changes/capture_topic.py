@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
 from ...terminal import output
-from ...terminal.session import CommandSession
+from ...terminal.session import CommandSession, command_options
 from ...terminal.values import DurationParam
 
 if TYPE_CHECKING:
@@ -22,19 +22,51 @@ if TYPE_CHECKING:
     from ....log.topic.settings import TopicRecord
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P", bound="CaptureProgress")
 
 BODY_BYTES = 16 * 1024 * 1024
 """The limit of a capture's new topic."""
 _LINE_EVERY_S = 10.0
 
-patience_option = click.option(
-    "--patience",
-    type=DurationParam(),
-    default="5m",
-    show_default=True,
-    help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
-)
+
+def capture_options(command: F) -> F:
+    """The options of all captures."""
+    options = (
+        click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
+        click.option(
+            "--snapshot",
+            type=click.Choice(["initial", "never", "again"]),
+            default="initial",
+            show_default=True,
+            help="Send the rows that tables have when they are captured first; never; or of all once more, as after the source's log was lost.",
+        ),
+        click.option(
+            "--heartbeat",
+            is_flag=True,
+            help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot "
+            "or a restart.",
+        ),
+        click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
+        click.option(
+            "--patience",
+            type=DurationParam(),
+            default="5m",
+            show_default=True,
+            help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
+        ),
+        command_options,
+        click.pass_obj,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def refuse_password(argument: str, has_password: bool, remedy: str) -> None:
+    """Refuse a password on the command line, which is visible to all of the machine."""
+    if has_password and click.get_current_context().get_parameter_source(argument) is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"No password on the command line: {remedy}.")
 
 
 def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOptions) -> T:
@@ -86,6 +118,10 @@ class CaptureOutput(Generic[P]):
         now_s = time.monotonic()
         if now_s - self._line_s >= _LINE_EVERY_S:
             self._line(progress, now_s)
+
+    def during(self, run: Callable[..., P]) -> None:
+        """Run a capture until a signal."""
+        self.end(run(stopped=lambda: self._session.signals.received is not None, on_progress=self.update))
 
     def end(self, progress: P) -> None:
         self._line_s, self._before = self._started_s, 0
