@@ -28,8 +28,7 @@ KINDS = ("debezium", "mongodb")
 RowKey = tuple[int | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RowsChunk:
+class RowsChunk(StoredForm, frozen=True):
     """Rows of a table in one batch, recorded before it is sent."""
 
     table: str
@@ -38,7 +37,7 @@ class RowsChunk:
     after: RowKey | None
     """The key before its first row, and its last row's; None: no such row, or no key to go on from."""
     last: RowKey | None
-    end: int
+    end: Number
     """The last sequence: the producer has it, or nothing of the chunk is there."""
 
     def is_there(self, last_sequence: int) -> bool:
@@ -88,14 +87,6 @@ class SourceState(CaptureState, ABC):
 S = TypeVar("S", bound=SourceState)
 
 
-class _ChunkForm(StoredForm, frozen=True):
-    table: str
-    begins: bool
-    after: RowKey | None
-    last: RowKey | None
-    end: Number
-
-
 class SourceStateForm(StoredForm, frozen=True, kw_only=True):
     """The stored form of such states."""
 
@@ -106,14 +97,13 @@ class SourceStateForm(StoredForm, frozen=True, kw_only=True):
     offset: str | None
     pending: tuple[str, ...] = ()
     emptied: tuple[str, ...] = ()
-    chunk: _ChunkForm | None = None
+    chunk: RowsChunk | None = None
     opened: tuple[Number, Number] = (0, 0)
     chosen: tuple[tuple[str, str], ...] | None = None
     renewed: bool = False
 
     def fields(self) -> dict[str, Any]:
-        found = {name: value for name, value in msgspec.structs.asdict(self).items() if name != "format"}
-        return {**found, "chunk": None if self.chunk is None else RowsChunk(**msgspec.structs.asdict(self.chunk))}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "format"}
 
 
 F = TypeVar("F", bound=SourceStateForm)

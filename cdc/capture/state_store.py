@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
 
 from ...log.errors import FencedError
 from ...log.paths import topic_folder
@@ -51,6 +52,11 @@ class StateStore(ABC, Generic[C]):
     def parse(data: bytes, where: str) -> C:
         """A stored state. Raises `DataDamaged`, `NewerFormatError`."""
 
+    @classmethod
+    def encode(cls, state: C) -> bytes:
+        """The inverse of `parse`."""
+        return msgspec.json.encode({"format": cls.format, **{field.name: getattr(state, field.name) for field in fields(state)}})
+
     @staticmethod
     @abstractmethod
     def _is_state(key: str) -> bool:
@@ -73,7 +79,7 @@ class StateStore(ABC, Generic[C]):
 
     def save(self, state: C) -> None:
         """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
-        data = json.dumps({"format": self.format, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode()
+        data = self.encode(state)
         mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
         try:
             self._version = self._run(lambda: self._store.put(self.key, data, mode=mode))

@@ -16,6 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
+
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
 from ..capture.chosen_tables import CHOICE_PROPERTIES
 from ..capture.errors import SourceReplaced
@@ -252,7 +254,7 @@ class EngineCapture(SourceCapture[EngineState]):
         batch = [record._replace(sequence=place) for place, record in enumerate(records, first)]
         self._rows_producer.send_batch(table_of(batch)).result()
         self._reached("stop told")
-        state = replace(state, stopped=tuple(replace(stop, is_told=True) for stop in state.stopped))
+        state = replace(state, stopped=tuple(msgspec.structs.replace(stop, is_told=True) for stop in state.stopped))
         self._states.save(state)
         return state
 

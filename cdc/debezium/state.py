@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-import msgspec
-
 from ...log.format.stored_json import Number, StoredForm
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 from ..capture.state import SourceState, SourceStateForm, SourceStateStore, parse_source_state
@@ -20,8 +18,7 @@ from ..capture.state_store import AsyncRunner
 from .errors import HistoryLost
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedTable:
+class StoppedTable(StoredForm, frozen=True):
     """A table that cannot be followed; the others go on."""
 
     table: str
@@ -34,8 +31,7 @@ class StoppedTable:
         return f"{self.reason}. Change the table, or leave it out (--set table.exclude.list=…), then --snapshot again"
 
 
-@dataclass(frozen=True, slots=True)
-class RelearnedTable:
+class RelearnedTable(StoredForm, frozen=True):
     """A table whose columns were queried, as the log lacks them. The connector gets them at a later place, and none of its rows
     before.
     """
@@ -82,18 +78,6 @@ class EngineState(SourceState):
         return f"{found['file']}:{found['pos']}"
 
 
-class _StoppedForm(StoredForm, frozen=True):
-    table: str
-    reason: str
-    is_told: bool = False
-
-
-class _LearntForm(StoredForm, frozen=True):
-    table: str
-    offset: str
-    lines: str
-
-
 class _Offset(StoredForm, frozen=True):
     file: str
     pos: Number
@@ -106,9 +90,9 @@ class _Form(SourceStateForm, frozen=True, kw_only=True):
     history: Number
     prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fresh: tuple[tuple[str, Number], ...] = ()
-    stopped: tuple[_StoppedForm, ...] = ()
+    stopped: tuple[StoppedTable, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
-    learnt: tuple[_LearntForm, ...] = ()
+    learnt: tuple[RelearnedTable, ...] = ()
     known: tuple[()] = ()
     """Written by earlier releases."""
 
@@ -126,11 +110,8 @@ class EngineStateStore(SourceStateStore[EngineState]):
     @staticmethod
     def parse(data: bytes, where: str) -> EngineState:
         """Raises `DataDamaged`, `NewerFormatError`."""
-        form = parse_source_state(data, where, _Form, _Offset)
-        fields = {name: value for name, value in form.fields().items() if name != "known"}
-        fields["stopped"] = tuple(StoppedTable(**msgspec.structs.asdict(one)) for one in form.stopped)
-        fields["learnt"] = tuple(RelearnedTable(**msgspec.structs.asdict(one)) for one in form.learnt)
-        return EngineState(**fields)
+        fields = parse_source_state(data, where, _Form, _Offset).fields()
+        return EngineState(**{name: value for name, value in fields.items() if name != "known"})
 
     def expect_history(self, number: int) -> None:
         """Look for the next part, perhaps of a killed process. Its content comes again, and replaces it."""

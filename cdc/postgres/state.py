@@ -73,18 +73,17 @@ class CapturedTable:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(StoredForm, frozen=True):
     """A table's rows in one batch, recorded before it is sent."""
 
     table: str
     after: tuple[str, ...] | None
     """The key before its first row; None: the table's beginning."""
     last: tuple[str, ...] | None
-    start: int
-    end: int
+    start: Number
+    end: Number
     """The last sequence: the producer has it, or nothing of the chunk is there."""
-    oid: int = 0
+    oid: Number = 0
     """The table's OID; 0 in earlier formats."""
 
 
@@ -115,7 +114,7 @@ class PostgresState(CaptureState):
             return self
         if chunk.after is None:
             return replace(self, chunk=None)
-        return replace(self, chunk=replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
+        return replace(self, chunk=msgspec.structs.replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
 
     def planned(self, tables: Iterable[CapturedTable], *, stopping: Container[tuple[str, str]]) -> PostgresState:
         """The state with the current tables. Those ``stopping`` are reported first. A chunk stays with its unchanged table."""
@@ -123,7 +122,7 @@ class PostgresState(CaptureState):
         now = tuple(before.get(table.named, replace(table, held=None)) if table.named in stopping else table for table in tables)
         if chunk is not None and not chunk.oid:  # of an earlier release
             found = [table for table in now if table.qualified == chunk.table]
-            chunk = replace(chunk, oid=found[0].oid) if len(found) == 1 else None
+            chunk = msgspec.structs.replace(chunk, oid=found[0].oid) if len(found) == 1 else None
             unsure = () if chunk is not None else {table.named for table in found}
             now = tuple(replace(table, is_told=True) if table.named in unsure else table for table in now)
         elif chunk is not None:
@@ -194,15 +193,6 @@ class TypesStore:
             self._kept.add(types.name)
 
 
-class _ChunkForm(StoredForm, frozen=True):
-    table: str
-    after: tuple[str, ...] | None
-    last: tuple[str, ...] | None
-    start: Number
-    end: Number
-    oid: Number = 0
-
-
 class _CapturedForm(StoredForm, frozen=True):
     schema: str
     name: str
@@ -228,7 +218,7 @@ class _Form(StoredForm, frozen=True):
     done: tuple[str, ...] = ()
     tables: tuple[_CapturedForm, ...] = ()
     renewing: bool = False
-    chunk: _ChunkForm | None = None
+    chunk: Chunk | None = None
     writes: Number = 0
 
     def state(self) -> PostgresState:
@@ -236,13 +226,5 @@ class _Form(StoredForm, frozen=True):
             *(CapturedTable("", name, is_read=True, is_told=True) for name in self.done),
             *(CapturedTable(**msgspec.structs.asdict(table)) for table in self.tables),
         )
-        return PostgresState(
-            self.life,
-            self.system,
-            self.database,
-            self.publication,
-            tables,
-            self.renewing,
-            None if self.chunk is None else Chunk(**msgspec.structs.asdict(self.chunk)),
-            self.writes,
-        )
+        who = self.life, self.system, self.database, self.publication
+        return PostgresState(*who, tables, self.renewing, self.chunk, self.writes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,9 +147,9 @@ JSON: dict[str, tuple[bytes, Decode]] = {
     "group": (encode_group(GROUP), decode_group),
     "heartbeat": (encode_heartbeat(HEARTBEAT), decode_heartbeat),
     "progress": (broadcast_progress._encode(broadcast_progress.BroadcastProgress("s", 1, (2, 3))), broadcast_progress._decode),
-    "engine": (json.dumps({"format": 1, **asdict(ENGINE)}).encode(), engine_state),
+    "engine": (engine.EngineStateStore.encode(ENGINE), engine_state),
     "capture": (
-        json.dumps({"format": 1, **asdict(CAPTURE)}).encode(),
+        capture.PostgresStateStore.encode(CAPTURE),
         capture.PostgresStateStore.parse,
     ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -246,7 +246,7 @@ def test_nothing_takes_effect_behind_the_end_of_a_life() -> None:
 def test_tables_whose_columns_are_asked_for_are_kept_in_the_state_until_they_stand_still() -> None:
     learnt = RelearnedTable("shop.b", '{"file":"binlog.000007","pos":900}', "lines")
     state = EngineState("1", "mariadb", "7 x", unknown=(("shop.a", "why"),), learnt=(learnt,))
-    assert EngineStateStore.parse(json.dumps({"format": 1, **asdict(state)}).encode(), "x") == state
+    assert EngineStateStore.parse(EngineStateStore.encode(state), "x") == state
     stopped_both = state.with_stopped({"shop.a": "why", "shop.b": "why"})
     assert (stopped_both.unknown, stopped_both.learnt) == ((), ())
 
@@ -287,7 +287,7 @@ def test_a_stopped_table_is_neither_read_nor_stopped_twice() -> None:
     state = EngineState("1", "mariadb", "7 x", pending=("shop.a", "shop.b"), emptied=("shop.a",)).with_stopped({"shop.a": "why"})
     assert (state.pending, state.emptied) == (("shop.b",), ())
     assert state.with_stopped({"shop.a": "again"}).stopped == (StoppedTable("shop.a", "why"),)
-    said = json.dumps({"format": 1, **asdict(state)}).encode()
+    said = EngineStateStore.encode(state)
     assert EngineStateStore.parse(said, "x") == state
 
 

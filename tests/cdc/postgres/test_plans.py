@@ -292,7 +292,7 @@ def test_a_key_of_columns_that_the_stream_does_not_have_is_none() -> None:
 
 
 def test_a_followed_table_whose_change_is_not_taken_is_written_down_to_be_read_again() -> None:
-    followed = Followed(KNOWN, chunk=replace(CHUNK, oid=7))
+    followed = Followed(KNOWN, chunk=Chunk("public.b", None, ("1",), 1, 2, 7))
     followed.tables.passed_over(relation())
     assert followed.tables.has_changed
     (saved,) = followed.saved
