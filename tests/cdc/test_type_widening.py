@@ -14,6 +14,7 @@ from penstock.log.schema.widening import holds, widest
         ("float", "double", "double"),
         ("decimal(5,1)", "decimal(7,2)", "decimal(7,2)"),
         ("decimal(5,1)", "decimal(5,2)", "decimal(6,2)"),
+        ("decimal(36,0)", "decimal(5,2)", "decimal(38,2)"),
         ("decimal(38,0)", "decimal(38,1)", "string"),
         ("int", "decimal(10,0)", "decimal(10,0)"),
         ("int", "decimal(10,2)", "decimal(12,2)"),
