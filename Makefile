@@ -119,7 +119,7 @@ unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
 ##@ Long campaigns
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=50 of each scenario, FIRST_SEED=0; ARGS="--world consumers", or gateways, timers, transactions)
+simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=50 of each scenario, FIRST_SEED=0; ARGS="--world consumers", or gateways, timers, transactions, leases, receiving, repeating, letters)
 	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: exhaustive

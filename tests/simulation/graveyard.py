@@ -10,13 +10,14 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from zlib import crc32
 
-from penstock.consumers.dead_letters.copy_writer import SequencesTaken
+from penstock.consumers.dead_letters import writer
+from penstock.consumers.dead_letters.copy_writer import Copy, CopyResult, CopyWriter, SequencesTaken
 from penstock.consumers.dead_letters.redrive import redrive
 from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter, origin_of, original_properties
 from penstock.coordinator.queues.cell import QueueCell
@@ -78,8 +79,9 @@ class Plot:
     faults_end_s: float = 400.0
     veiled: float = 0.0
     """How often a process cannot read the tables' files for a while. Redrivers publish what there is then."""
-    careful: bool = True
-    """Whether owners give a sequence before they write; else the cell hears of it afterwards."""
+
+
+VEILED = Plot(veiled=0.6, blows_every_s=4.0)
 
 
 @dataclass(slots=True)
@@ -93,8 +95,25 @@ class Evidence:
     wrong: list[str] = field(default_factory=list)
 
 
+def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
+    """Count the dead letters that an owner found written when it came to write them."""
+
+    def make(original: Any) -> Any:
+        async def write(self: CopyWriter, copies: list[Copy]) -> CopyResult:
+            written: CopyResult = await original(self, copies)
+            counts["found written"] += written.duplicates * (writer.SEQUENCE in self._marks)
+            return written
+
+        return write
+
+    return attribute(CopyWriter, "write", make)()
+
+
 class Graveyard:
     """One run. `run` plays and judges it."""
+
+    is_careful = True
+    """Whether owners give a sequence before they write; else the cell hears of it afterwards."""
 
     def __init__(self, seed: int | str, *, plot: Plot, plan: FaultPlan | None = None) -> None:
         self.kernel = Kernel(seed, max_steps=1_500_000)
@@ -118,7 +137,7 @@ class Graveyard:
 
     def _judged(self, main: Coroutine[Any, Any, None]) -> list[str]:
         # The store is known to keep its promises, as in `small_log`.
-        with attribute(objectstore, "probe_conditional_writes", lambda _: _no_probe)():
+        with attribute(objectstore, "probe_conditional_writes", lambda _: _no_probe)(), counting_found(self.counts):
             self.kernel.run(main)
         return [*self.evidence.wrong, *judge(self)]
 
@@ -233,13 +252,13 @@ class Graveyard:
         try:
             while not self._is_done(cell) and rng.random() > 0.1:
                 more = [] if self._is_enough(cell) else await self._next_offsets(lake, queue, cell, rng.randint(1, 4))
-                if self.plot.careful:
+                if self.is_careful:
                     cell = await self.change(queue, epoch, _giving(more))
                     letters = cell.dead_letters.sequences()
                 else:
                     letters = cell.with_dead_letters(more).dead_letters.sequences()
                 await self._write(lake, queue, writer, letters, epoch)
-                if not self.plot.careful:
+                if not self.is_careful:
                     cell = await self.change(queue, epoch, _giving(more))
                 buried = letters[-1][1]
                 cell = await self.change(queue, epoch, _burying(buried))

@@ -6,7 +6,6 @@ Every mutant passes a run in which nothing fails, and is caught by a `skirmish`:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.coordinator.cells.keys import WORKERS
@@ -15,22 +14,10 @@ from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.workers import watch as watch_module
 from penstock.coordinator.workers.session import Session, SessionMember
 from penstock.coordinator.workers.watch import LeaseWatch
-from tests.simulation.patches import Patch, attribute
+from tests.simulation.mutant import Mutant
+from tests.simulation.patches import attribute
 from tests.simulation.process import SimClock
 from tests.simulation.table import SimTableClient
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LeaseMutant:
-    """One guard less."""
-
-    guard: str
-    """What it lacks."""
-    patch: Patch
-    seeds: tuple[int, ...] = ()
-    """Of the skirmish, that catch it."""
-    far: bool = False
-    """Whether the table is far away in it."""
 
 
 def _unconditional_heartbeats(put: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,36 +60,41 @@ def _impatient(_: object) -> Callable[..., bool]:
     return is_expired
 
 
-LEASE_MUTANTS: dict[str, LeaseMutant] = {
-    "revival": LeaseMutant(
+MUTANTS: dict[str, Mutant] = {
+    "revival": Mutant(
         guard="a renewal is conditional on the one before, so that it never writes over a fence",
         patch=attribute(SimTableClient, "put", _unconditional_heartbeats),
+        scenario="skirmish",
         seeds=(4, 5, 7),
     ),
-    "deadline": LeaseMutant(
+    "deadline": Mutant(
         guard="nothing is started past the deadline",
         patch=attribute(SessionMember, "may_start", lambda _: lambda member: not member._over),
+        scenario="skirmish",
         seeds=(2, 4, 7),
     ),
-    "from the answer": LeaseMutant(
+    "from-the-answer": Mutant(
         guard="a lease counts from the request",
         patch=attribute(Session, "_adopt", _counting_from_the_answer),
-        far=True,
+        scenario="far skirmish",
         seeds=(4, 7, 8),
     ),
-    "fence": LeaseMutant(
+    "fence": Mutant(
         guard="who takes from the dead fences them first",
         patch=attribute(LeaseWatch, "fence", _fencing_nobody),
+        scenario="skirmish",
         seeds=(0, 1),
     ),
-    "patience": LeaseMutant(
+    "patience": Mutant(
         guard="who watches waits for the whole lease and the margin",
         patch=attribute(watch_module, "is_expired", _impatient),
+        scenario="skirmish",
         seeds=(6, 8),
     ),
-    "suspend": LeaseMutant(
+    "suspend": Mutant(
         guard="the clock that leases are counted on goes on while the machine is suspended",
         patch=attribute(SimClock, "monotonic_s", lambda _: lambda clock: clock.boot_s + clock._loop.time()),
+        scenario="skirmish",
         seeds=(3, 7, 8),
     ),
 }

@@ -21,7 +21,7 @@ def takes_since(fleet: Fleet, since_s: float) -> list[Take]:
     return [take for take in fleet.ledger.takes if take.at_s > since_s]
 
 
-def attacked(seed: int) -> Fleet:
+def attacked(seed: int | str) -> Fleet:
     """A fleet under faults of the table, crashes, pauses, suspends and deploys; then quiet, in which it must come to an even share."""
     rng = random.Random(f"attacked/{seed}")
     network = replace(TABLE_NETWORK, latency_ms=rng.choice(list(LATENCIES.values())), pause_s=(0.05, 40.0))
@@ -53,11 +53,11 @@ def attacked(seed: int) -> Fleet:
         if any(fleet.owners().values()):
             fleet.blame(f"still owned when all had left: {fleet.owners()}")
 
-    fleet.kernel.run(main())
+    fleet.script = main
     return fleet
 
 
-def skirmish(seed: int, *, far: bool = False) -> Fleet:
+def skirmish(seed: int | str, *, far: bool = False) -> Fleet:
     """A short attack on three machines whose clocks run at other rates, and which sleep a lot; then they must come to an even share.
 
     With ``far`` the table is far away, so that they often sleep while a heartbeat is on its way.
@@ -77,11 +77,11 @@ def skirmish(seed: int, *, far: bool = False) -> Fleet:
         except AssertionError as error:
             fleet.blame(str(error))
 
-    fleet.kernel.run(main())
+    fleet.script = main
     return fleet
 
 
-def calm(seed: int, *, plan: ScriptedFaults | None = None) -> Fleet:
+def calm(seed: int | str, *, plan: ScriptedFaults | None = None) -> Fleet:
     """Machines join, leave and are deployed; nothing fails but what ``plan`` says."""
     habits = Habits(machines=3, queues={"orders": 6}, lease_s=1.0, rest_s=0.2)
     network = replace(CALM_NETWORK, pause_s=(0.3, 3.0), late_s=(0.5, 5.0))
@@ -100,7 +100,7 @@ def calm(seed: int, *, plan: ScriptedFaults | None = None) -> Fleet:
         except AssertionError as error:
             fleet.blame(str(error))
 
-    fleet.kernel.run(main())
+    fleet.script = main
     return fleet
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import queue_key
@@ -64,6 +64,8 @@ class Fleet:
         self.wrong: list[str] = []
         self.machines: list[Machine] = []
         self.fenced_s: dict[str, float] = {}
+        self.script: Callable[[], Coroutine[Any, Any, None]] = self.found
+        """What happens in the run."""
         self.work: Counter[str] = Counter()
         """Messages settled, by member."""
 
@@ -74,6 +76,11 @@ class Fleet:
     @property
     def counts(self) -> Counter[str]:
         return self.kernel.counts
+
+    def run(self) -> list[str]:
+        """Play it, and say what is wrong."""
+        self.kernel.run(self.script())
+        return self.wrong
 
     def blame(self, what: str) -> None:
         self.wrong.append(f"{self.now_s:.3f} s: {what}")

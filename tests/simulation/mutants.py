@@ -1,299 +1,39 @@
-"""The protocol with one guard removed, by replacing one function from the tests' side.
-
-Every mutant passes runs without faults and is caught by the simulation: so the guard is needed, and the simulation would notice if it
-broke. ``seeds`` are known to catch it.
-"""
+"""Every guard that can be removed, of all worlds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 
-from penstock.log.append import in_flight, pending_hand_overs
-from penstock.log.append.appender import Appender
-from penstock.log.format import fold
-from penstock.log.format.fold import Judge
-from penstock.log.format.schema_form import schema_of
-from penstock.log.linker import Linker
-from penstock.log.produce.producer import Producer
-from penstock.log.stage import jobs
-from penstock.log.table.collector import Collector
-from penstock.log.table.delta import segments
-from penstock.log.table.publisher import Publisher
-from penstock.log.table.trimmer import Trimmer
-from penstock.log.tail.view import View
-from tests.simulation import patches
-from tests.simulation.patches import Patch, always, attribute, both, everywhere
-from tests.simulation.process import SimClock
-from tests.simulation.store import SimClient
+from tests.simulation.consuming.mutants import MUTANTS as OF_CONSUMERS
+from tests.simulation.gateways.mutants import MUTANTS as OF_GATEWAYS
+from tests.simulation.lease_mutants import MUTANTS as OF_LEASES
+from tests.simulation.letter_mutants import MUTANTS as OF_LETTERS
+from tests.simulation.log_mutants import MUTANTS as OF_LOG
+from tests.simulation.mutant import Mutant
+from tests.simulation.receiving_mutants import MUTANTS as OF_RECEIVING
+from tests.simulation.repeating_mutants import MUTANTS as OF_REPEATING
+from tests.simulation.timers.mutants import MUTANTS as OF_TIMERS
+from tests.simulation.transactions.mutants import MUTANTS as OF_TRANSACTIONS
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mutant:
-    """One guard less."""
-
-    guard: str
-    """What it lacks."""
-    invariant: str
-    """Of note 0001, that needs the guard first of all."""
-    patch: Patch
-    scenario: str
-    seeds: tuple[int, ...] = ()
-    """Of the scenario, that catch it."""
-
-
-MUTANTS: dict[str, Mutant] = {
-    "create-if-absent": Mutant(
-        guard="an entry is put only where there is none",
-        invariant="I1",
-        patch=attribute(SimClient, "put", patches.replacing),
-        scenario="crowd",
-        seeds=(0,),
-    ),
-    "write-id": Mutant(
-        guard="what stands under the key is ours only by its write id",
-        invariant="I3",
-        patch=attribute(Appender, "_write", patches.own_by_place),
-        scenario="crowd",
-        seeds=(0,),
-    ),
-    "opening-id": Mutant(
-        guard="an opener knows its opening by the write id",
-        invariant="I7",
-        patch=everywhere(in_flight.is_own, lambda accepted, own: accepted.producer == own.producer),
-        scenario="names",
-        seeds=(24,),
-    ),
-    "previous": Mutant(
-        guard="a batch follows the producer's last one",
-        invariant="I3",
-        patch=everywhere(fold.follows, always(True)),
-        scenario="crowd",
-        seeds=(0,),
-    ),
-    "epoch": Mutant(
-        guard="a batch is of the name's current epoch",
-        invariant="I7",
-        patch=everywhere(fold.is_of_epoch, always(True)),
-        scenario="names",
-        seeds=(1,),
-    ),
-    "validity": Mutant(
-        guard="a batch is brought within its validity",
-        invariant="I3",
-        patch=both(
-            everywhere(fold.is_expired, always(False)),
-            attribute(pending_hand_overs, "VALIDITY_ENTRIES", always(10_000)),
-            attribute(pending_hand_overs, "LIST_TAILS", always(10_000)),
-        ),
-        scenario="crowd",
-        seeds=(0,),
-    ),
-    "generation": Mutant(
-        guard="a batch is of this life of the topic",
-        invariant="I8",
-        patch=everywhere(fold.is_of_generation, always(True)),
-        scenario="relives",
-        seeds=(0,),
-    ),
-    "one-outstanding": Mutant(
-        guard="a producer has one batch on its way",
-        invariant="I5",
-        patch=attribute(Producer, "_append_all", patches.overlapping),
-        scenario="hasty",
-        seeds=(7,),
-    ),
-    "nothing-overtakes": Mutant(
-        guard="what is queued behind a failed batch fails too",
-        invariant="I5",
-        patch=attribute(Producer, "_append_all", patches.overtaking),
-        scenario="hasty",
-        seeds=(7,),
-    ),
-    "row-kept": Mutant(
-        guard="an unnamed producer's row outlives its batches' validity",
-        invariant="I3",
-        patch=attribute(fold, "UNNAMED_ROW_ENTRIES", always(1)),
-        scenario="crowd",
-        seeds=(1,),
-    ),
-    "row-of-epoch": Mutant(
-        guard="only a row of the same epoch proves anything",
-        invariant="I3",
-        patch=everywhere(in_flight.proves, always(True)),
-        scenario="trims",
-        seeds=(14,),
-    ),
-    "jump-proof": Mutant(
-        guard="after a jump a send without a row is unknown",
-        invariant="I4",
-        patch=everywhere(in_flight.after_jump, patches.jump_is_no_proof(in_flight.after_jump)),
-        scenario="trims",
-        seeds=(2,),
-    ),
-    "exposure": Mutant(
-        guard="not written only when no request can still bring it",
-        invariant="I4",
-        patch=everywhere(in_flight.at_deadline, patches.never_unknown(None)),
-        scenario="hasty",
-        seeds=(0,),
-    ),
-    "repeated-opening": Mutant(
-        guard="an opening counts once",
-        invariant="I7",
-        patch=everywhere(fold.was_accepted, always(False)),
-        scenario="names",
-        seeds=(0,),
-    ),
-    "known-name": Mutant(
-        guard="an opener says where to go on only for a name that nobody knows",
-        invariant="I5",
-        patch=everywhere(fold.goes_on_from, lambda _, opening: opening.last_sequence),
-        scenario="names",
-        seeds=(0,),
-    ),
-    "store-time": Mutant(
-        guard="the store time never goes back",
-        invariant="I6",
-        patch=everywhere(fold.store_time, lambda before, now: now),
-        scenario="crowd",
-        seeds=(1,),
-    ),
-    "late-answers": Mutant(
-        guard="late answers are checked against the floor",
-        invariant="I1",
-        patch=attribute(View, "confirm", patches.unasked),
-        scenario="trims",
-        seeds=(0,),
-    ),
-    "view-age": Mutant(
-        guard="what is known of the tail is believed for five minutes",
-        invariant="I1",
-        patch=attribute(View, "is_aged", lambda _: property(always(False))),
-        scenario="trims",
-        seeds=(0,),
-    ),
-    "late-201": Mutant(
-        guard="a late 201 is checked against the floor",
-        invariant="I3",
-        patch=attribute(View, "confirm", patches.believed_when("_write")),
-        scenario="trims",
-        seeds=(0,),
-    ),
-    "suspend-counts": Mutant(
-        guard="views age while the machine is suspended",
-        invariant="I1",
-        patch=attribute(SimClock, "monotonic_s", patches.asleep),
-        scenario="trims",
-        seeds=(0,),
-    ),
-    "floor-stands": Mutant(
-        guard="a floor stands for an hour before anything is deleted",
-        invariant="I1",
-        patch=attribute(Trimmer, "has_stood", lambda _: always(True)),
-        scenario="rush",
-        seeds=(0,),
-    ),
-    "floor-first": Mutant(
-        guard="the floor is raised before anything is deleted",
-        invariant="I9",
-        patch=attribute(Trimmer, "_raise", patches.delete_first),
-        scenario="rush",
-        seeds=(0,),
-    ),
-    "anchor": Mutant(
-        guard="the floor is a checkpoint that was read",
-        invariant="I9",
-        patch=attribute(Trimmer, "_candidate", patches.between_checkpoints),
-        scenario="trims",
-        seeds=(0,),
-    ),
-    "compared-first": Mutant(
-        guard="only what is published, and equal in log and table, is trimmed",
-        invariant="I10",
-        patch=both(attribute(Trimmer, "bound", lambda _: always(2**62)), attribute(Trimmer, "is_anchor", lambda _: always(True))),
-        scenario="days",
-        seeds=(0,),
-    ),
-    "txn": Mutant(
-        guard="a publisher commits only where the table still ends there",
-        invariant="I10",
-        patch=attribute(Publisher, "may_commit", lambda _: always(True)),
-        scenario="days",
-        seeds=(33, 11),
-    ),
-    "links-outlive": Mutant(
-        guard="handed batches stay as long as their entries",
-        invariant="I11",
-        patch=attribute(Collector, "is_past", lambda _: always(True)),
-        scenario="days",
-        seeds=(0,),
-    ),
-    "links-margin": Mutant(
-        guard="handed batches stay while a later entry may bring them",
-        invariant="I11",
-        patch=attribute(Collector, "is_past", patches.without_margin),
-        scenario="uploads",
-        seeds=(7,),
-    ),
-    "job-links-outlive": Mutant(
-        guard="linked jobs stay as long as their entries",
-        invariant="I11",
-        patch=attribute(Collector, "may_delete", lambda _: patches.async_true),
-        scenario="days",
-        seeds=(0,),
-    ),
-    "job-closed": Mutant(
-        guard="a closed job is not linked any more",
-        invariant="I11",
-        patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(in_flight._closed, always(None))),
-        scenario="strays",
-        seeds=(1, 2),
-    ),
-    "link-in-time": Mutant(
-        guard="what links a job leaves a process within a day",
-        invariant="I11",
-        patch=attribute(jobs, "JOB_LINK_MAX_S", always(1e12)),
-        scenario="jobs",
-        seeds=(44, 81),
-    ),
-    "link-read-back": Mutant(
-        guard="a link of which no answer came counts only once the reopened name says so",
-        invariant="I3",
-        patch=attribute(Linker, "_reopened_behind", lambda _: patches.async_true),
-        scenario="linking",
-        seeds=(2,),
-    ),
-    "fresh-names": Mutant(
-        guard="a data file's name is used once",
-        invariant="I10",
-        patch=everywhere(segments.new_path, patches.name_of_rows(segments.new_path)),
-        scenario="expiry",
-        seeds=(4,),
-    ),
-    "fresh-snapshot": Mutant(
-        guard="the collector lists first and then asks the table anew",
-        invariant="I10",
-        patch=attribute(Collector, "list_then_snapshot", patches.old_snapshot),
-        scenario="files",
-        seeds=(17,),
-    ),
-    "evolution-follows": Mutant(
-        guard="an evolution may follow the schema that the log has by then",
-        invariant="E1",
-        patch=everywhere(fold.judged, lambda form, _: schema_of(form)),
-        scenario="evolves",
-        seeds=(12, 45),
-    ),
-    "turns": Mutant(
-        guard="turns are taken until nothing is pending, also behind one that failed",
-        invariant="I13",
-        patch=attribute(Appender, "_run", patches.tiring),
-        scenario="crowd",
-    ),
-    "looks-first": Mutant(
-        guard="a producer looks what has gathered before it waits for more",
-        invariant="I13",
-        patch=attribute(Producer, "_next", patches.asleep_first),
-        scenario="crowd",
-    ),
+MUTANTS: Mapping[str, Mutant] = {
+    f"{world}:{name}": replace(mutant, world=world)
+    for world, mutants in {
+        "log": OF_LOG,
+        "leases": OF_LEASES,
+        "consumers": OF_CONSUMERS,
+        "receiving": OF_RECEIVING,
+        "repeating": OF_REPEATING,
+        "gateways": OF_GATEWAYS,
+        "letters": OF_LETTERS,
+        "timers": OF_TIMERS,
+        "transactions": OF_TRANSACTIONS,
+    }.items()
+    for name, mutant in mutants.items()
 }
+"""By world and name."""
+
+
+def mutants_of(world: str) -> dict[str, Mutant]:
+    """Those of one world, by name."""
+    return {name.partition(":")[2]: mutant for name, mutant in MUTANTS.items() if mutant.world == world}

@@ -37,9 +37,10 @@ Delivery: TypeAlias = tuple[str, int]
 class Play:
     """One run. Calm: nothing fails, all is acknowledged in time and in order, and nobody resets the group."""
 
-    def __init__(self, seed: int, *, calm: bool = False) -> None:
+    def __init__(self, seed: int | str, *, calm: bool = False) -> None:
         self.calm = calm
         self.scene = Scene(seed, queues=QUEUES)
+        self.kernel = self.scene.kernel
         self.rng = self.scene.kernel.rng("players")
         self.plan = RandomFaults.swarm(self.scene.kernel.rng, rate=0.04, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
         self.invoked: set[Delivery] = set()
@@ -59,9 +60,10 @@ class Play:
         self.counts: Counter[str] = Counter()
         self.members: dict[str, Member] = {}
 
-    def play(self) -> Play:
+    def run(self) -> list[str]:
+        """Play it, and say what is wrong."""
         self.scene.play(self._script)
-        return self
+        return self.wrong
 
     async def _script(self) -> None:
         producer = self.scene.member("producer")

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from penstock.coordinator.queues import invisibility
 from penstock.coordinator.queues.cell import QueueCell, Tries
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from tests.simulation.patches import Patch, always, attribute, everywhere
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReceivingMutant:
-    """One guard less."""
-
-    guard: str
-    """What it lacks."""
-    patch: Patch
-    seeds: tuple[int, ...] = ()
-    """Of `receiving.Play`, that catch it."""
+from tests.simulation.mutant import Mutant
+from tests.simulation.patches import always, attribute, everywhere
 
 
 def _never_late(original: Callable[..., Tries]) -> Callable[..., Tries]:
@@ -47,25 +37,29 @@ def _in_any_order(original: Callable[..., QueueCell]) -> Callable[..., QueueCell
     return acknowledged
 
 
-RECEIVING_MUTANTS: Mapping[str, ReceivingMutant] = {
-    "generation": ReceivingMutant(
+MUTANTS: Mapping[str, Mutant] = {
+    "generation": Mutant(
         guard="no handle counts that was given before a reset",
         patch=attribute(invisibility, "_check_generation", lambda _: always(None)),
+        scenario="receives",
         seeds=(0,),
     ),
-    "expiry": ReceivingMutant(
+    "expiry": Mutant(
         guard="no handle counts once its time is over, though its owner did not notice yet",
         patch=attribute(invisibility, "_check_out", _never_late),
+        scenario="receives",
         seeds=(1,),
     ),
-    "delivery": ReceivingMutant(
+    "delivery": Mutant(
         guard="a handle counts for the delivery that it was given with",
         patch=attribute(invisibility, "_is_out", _of_any_delivery),
+        scenario="receives",
         seeds=(0,),
     ),
-    "in-order": ReceivingMutant(
+    "in-order": Mutant(
         guard="messages of a group that were received together are acknowledged in order",
         patch=everywhere(invisibility.acknowledged, _in_any_order(invisibility.acknowledged)),
+        scenario="receives",
         seeds=(0, 1),
     ),
 }

@@ -70,9 +70,10 @@ class Attempt:
 class Repeats:
     """One run. Calm: nothing fails, no answer is lost, all is acknowledged in time and in order."""
 
-    def __init__(self, seed: int, *, calm: bool = False) -> None:
+    def __init__(self, seed: int | str, *, calm: bool = False) -> None:
         self.calm = calm
         self.scene = Scene(seed, queues=QUEUES)
+        self.kernel = self.scene.kernel
         self.rng = self.scene.kernel.rng("clients")
         self.orderly = self.rng.random() < 0.6
         self.plan = RandomFaults.swarm(self.scene.kernel.rng, rate=0.03, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
@@ -100,9 +101,10 @@ class Repeats:
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
 
-    def play(self) -> Repeats:
+    def run(self) -> list[str]:
+        """Play it, and say what is wrong."""
         self.scene.play(self._script)
-        return self
+        return self.wrong
 
     # --- Who takes part -----------------------------------------------------------------------------------------------------------
 

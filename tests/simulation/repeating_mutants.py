@@ -16,8 +16,8 @@ from penstock.coordinator.queues import invisibility
 from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, Tries
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.coordinator.queues.receives import outstanding
+from tests.simulation.mutant import Mutant
 from tests.simulation.patches import always, attribute, everywhere
-from tests.simulation.receiving_mutants import ReceivingMutant
 
 
 def _unnamed(original: Callable[..., Tries]) -> Callable[..., Tries]:
@@ -84,52 +84,71 @@ def _untold(original: Callable[..., DeadLetters]) -> Callable[..., DeadLetters]:
     return with_refused
 
 
-REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
-    "named": ReceivingMutant(
-        guard="the cell names the receive that messages are out to", patch=attribute(ReceiveRequest, "out", _unnamed), seeds=(0,)
+MUTANTS: Mapping[str, Mutant] = {
+    "named": Mutant(
+        scenario="repeats",
+        guard="the cell names the receive that messages are out to",
+        patch=attribute(ReceiveRequest, "out", _unnamed),
+        seeds=(0,),
     ),
-    "end": ReceivingMutant(
+    "end": Mutant(
+        scenario="repeats",
+        unmet=True,
         guard="of a lane a receive is given again what it was given, not all that was delivered as often",
         patch=everywhere(outstanding, _to_the_limit(outstanding)),
     ),
-    "read": ReceivingMutant(
+    "read": Mutant(
+        scenario="repeats",
+        unmet=True,
         guard="what is out is read from the table, as others may have settled it",
         patch=attribute(NamedReceives, "_cell", _of_the_owner),
     ),
-    "due": ReceivingMutant(guard="what is due is not given again", patch=everywhere(outstanding, _due_or_not(outstanding))),
-    "one-by-one": ReceivingMutant(
+    "due": Mutant(
+        scenario="repeats",
+        unmet=True,
+        guard="what is due is not given again",
+        patch=everywhere(outstanding, _due_or_not(outstanding)),
+    ),
+    "one-by-one": Mutant(
+        scenario="repeats",
+        unmet=True,
         guard="receives with one attempt id look and take one after the other",
         patch=attribute(NamedReceives, "one_by_one", _all_at_once),
     ),
-    "unwound": ReceivingMutant(
+    "unwound": Mutant(
+        scenario="repeats",
+        unmet=True,
         guard="what a cancelled receive was given is known before the next one looks",
         patch=attribute(ReceiveProcessor, "drain_attempt", lambda _: _nothing),
     ),
-    "inherited": ReceivingMutant(
+    "inherited": Mutant(
+        scenario="repeats",
+        unmet=True,
         guard="a new owner knows the receives that it found messages out to",
         patch=attribute(receive_processor, "attempts_out", lambda _: always(set())),
     ),
-    "asked": ReceivingMutant(
+    "asked": Mutant(
+        scenario="repeats",
         guard="a consumer knows the queues that it asked for a receive",
         patch=attribute(NamedReceives, "note", lambda _: always(None)),
         seeds=(0,),
     ),
-    "refused-in-order": ReceivingMutant(
+    "refused-in-order": Mutant(
+        scenario="repeats",
         guard="messages of a group that were received together are given up in order",
         patch=everywhere(invisibility.given_up, _in_any_order(invisibility.given_up)),
         seeds=(0,),
     ),
-    "refused-attempts": ReceivingMutant(
+    "refused-attempts": Mutant(
+        scenario="repeats",
         guard="the cell says how often a message was delivered that its receiver gave up",
         patch=attribute(DeadLetters, "with_refused", _untold),
         seeds=(0,),
     ),
-    "letters-noticed": ReceivingMutant(
+    "letters-noticed": Mutant(
+        scenario="repeats",
         guard="an owner looks for dead letters that others assigned",
         patch=attribute(QueueProcessor, "_notice_letters", lambda _: always(None)),
         seeds=(0,),
     ),
 }
-
-UNMET = frozenset({"due", "end", "inherited", "one-by-one", "read", "unwound"})
-"""Guards whose moment came in none of six seeds or more. Only their stand-ins notice that they are missing."""

@@ -2,347 +2,189 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
-    "log": {
-        "validity": ("tests/log/test_fold.py", "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace"),
-        "generation": ("tests/log/test_fold.py", "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace"),
-        "create-if-absent": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
-        "write-id": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
-        "opening-id": ("tests/simulation/test_interleavings.py", "test_openers_at_once_have_epochs_of_their_own_and_one_remains"),
-        "previous": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
-        "epoch": ("tests/simulation/test_interleavings.py", "test_openers_at_once_have_epochs_of_their_own_and_one_remains"),
-        "row-of-epoch": (
-            "tests/simulation/test_interleavings.py",
-            "test_a_batch_of_an_old_epoch_is_not_taken_as_proved_by_the_new_epochs_row",
-        ),
-        "link-read-back": ("tests/log/test_linker.py", "test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew"),
-        "late-201": ("tests/simulation/test_interleavings.py", "test_a_201_that_arrives_below_the_floor_acknowledges_nothing"),
-        "suspend-counts": ("tests/simulation/test_interleavings.py", "test_a_writer_paused_across_a_trim_at_its_read_of_the_floor"),
-        "view-age": ("tests/simulation/test_interleavings.py", "test_a_reader_paused_across_a_trim"),
-        "late-answers": ("tests/simulation/test_interleavings.py", "test_a_reader_paused_across_a_trim"),
-        "jump-proof": ("tests/simulation/test_interleavings.py", "test_a_201_that_arrives_below_the_floor_acknowledges_nothing"),
-        "links-margin": (
-            "tests/simulation/test_interleavings.py",
-            "test_a_hand_over_below_the_floor_is_not_deleted_before_its_validity_is_over",
-        ),
-        "known-name": ("tests/simulation/test_interleavings.py", "test_a_restart_that_batches_the_same_messages_differently"),
-        "links-outlive": ("tests/simulation/test_interleavings.py", "test_a_live_hand_over_is_not_deleted"),
-        "fresh-names": (
-            "tests/simulation/test_interleavings.py",
-            "test_no_name_of_a_data_file_is_used_twice_around_a_slow_collector",
-        ),
-        "anchor": ("tests/simulation/test_interleavings.py", "test_the_floor_is_never_past_the_newest_checkpoint_nor_between_two"),
-        "compared-first": (
-            "tests/simulation/test_interleavings.py",
-            "test_a_topic_deleted_and_created_again_under_a_paused_trimmer",
-        ),
-        "fresh-snapshot": ("tests/simulation/test_interleavings.py", "test_a_collector_with_an_old_snapshot_deletes_no_live_file"),
-        "repeated-opening": (
-            "tests/simulation/test_interleavings.py",
-            "test_openers_at_once_have_epochs_of_their_own_and_one_remains",
+from tests.simulation.mutants import mutants_of
+
+_TESTS: Mapping[str, Mapping[str, str]] = {
+    "tests/consumers/test_dead_letters.py": {
+        "test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_name": "consumers:restores-letters",
+        "test_queues_and_topics_with_the_same_sequences_do_not_meet": "letters:name-of-queue",
+    },
+    "tests/consumers/test_given_up_by_receivers.py": {
+        "test_the_next_owner_writes_the_letter_with_its_attempts": "repeating:refused-attempts",
+        "test_of_one_receive_the_earlier_message_is_given_up_first": "repeating:refused-in-order",
+        "test_a_message_given_up_is_a_dead_letter_once_and_its_group_goes_on": "repeating:letters-noticed",
+    },
+    "tests/consumers/test_lives.py": {
+        "test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_next_one": "consumers:lives-view",
+        "test_dead_letters_of_queues_that_the_next_topic_has_not_are_told_as_lost": "consumers:lives-queues",
+        "test_what_a_former_topic_s_message_died_of_is_no_dead_letter_of_another_message": (
+            "consumers:lives-burial consumers:lives-letters"
         ),
     },
-    "leases": {
-        "revival": ("tests/coordinator/test_watch.py", "test_who_beats_again_is_not_fenced"),
-        "deadline": ("tests/coordinator/test_worker.py", "test_who_slept_past_the_deadline_starts_nothing_afterwards"),
-        "fence": ("tests/coordinator/test_watch.py", "test_who_beats_again_is_not_fenced"),
-        "patience": ("tests/coordinator/test_watch.py", "test_a_killed_worker_is_fenced_in_time"),
-        "suspend": ("tests/coordinator/test_worker.py", "test_who_slept_past_the_deadline_starts_nothing_afterwards"),
+    "tests/consumers/test_named_receives.py": {
+        "test_a_repeated_receive_gives_the_same_and_nothing_else": "repeating:asked repeating:named gateways:attempt",
+        "test_the_next_owner_gives_the_same_again": "repeating:inherited",
+        "test_receives_at_once_look_and_take_one_after_the_other": "repeating:one-by-one",
+        "test_the_repetition_of_a_cancelled_receive_is_given_nothing_beside_what_that_was_given": "repeating:unwound",
+        "test_what_was_acknowledged_beside_the_owner_is_not_given_again": "repeating:read",
+        "test_what_is_due_is_not_given_again_though_its_owner_sleeps": "repeating:due",
+        "test_of_a_lane_only_what_the_receive_was_given_is_given_again": "repeating:end",
+        "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer": "gateways:let-go gateways:held",
     },
-    "consumers": {
-        "lives-view": (
-            "tests/consumers/test_lives.py",
-            "test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_next_one",
+    "tests/consumers/test_put_back.py": {
+        "test_a_log_that_ends_before_what_the_group_has_settled_ends_its_consumers": "consumers:rewinds-log",
+        "test_so_does_one_whose_offsets_were_used_again": "consumers:rewinds-entry",
+    },
+    "tests/consumers/test_redrive.py": {
+        "test_a_repetition_sends_what_came_since": "letters:remembered",
+    },
+    "tests/consumers/test_redrive_unreadable.py": {
+        "test_what_stands_in_a_file_that_cannot_be_read_is_not_written_again": "letters:unseen",
+    },
+    "tests/consumers/test_refused.py": {
+        "test_push_and_broadcast_consumers_ride_it_out": "consumers:refusals",
+    },
+    "tests/consumers/test_simple.py": {
+        "test_a_reset_fences_what_is_out": "receiving:generation",
+    },
+    "tests/coordinator/test_acknowledging.py": {
+        "test_a_refused_acknowledgement_leaves_the_cell_as_it_is": "receiving:expiry",
+    },
+    "tests/coordinator/test_invisibility.py": {
+        "test_what_nobody_took_is_visible_again_if_it_is_the_same_delivery": "receiving:delivery",
+    },
+    "tests/coordinator/test_keeper.py": {
+        "test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over": "consumers:owner",
+    },
+    "tests/coordinator/test_ownership.py": {
+        "test_a_write_in_doubt_that_arrives_as_the_queue_is_taken_again_costs_nobody_the_queue": "consumers:own-late",
+        "test_a_take_in_doubt_that_arrives_late_is_ours_though_the_queue_is_not_our_share_any_more": "consumers:doubt-kept",
+    },
+    "tests/coordinator/test_watch.py": {
+        "test_who_beats_again_is_not_fenced": "leases:revival leases:fence",
+        "test_a_killed_worker_is_fenced_in_time": "leases:patience",
+    },
+    "tests/coordinator/test_worker.py": {
+        "test_who_slept_past_the_deadline_starts_nothing_afterwards": "leases:deadline leases:suspend",
+    },
+    "tests/coordinator/timers/test_recall.py": {
+        "test_recalls_leave_the_cell_though_nothing_is_let_go_for_a_month": "timers:probe",
+    },
+    "tests/coordinator/timers/test_retention.py": {
+        "test_retention_counts_from_when_a_message_came_into_its_topic": "timers:needed",
+    },
+    "tests/coordinator/timers/test_waiting_count.py": {
+        "test_what_waits_in_runs_is_counted_by_what_was_sent_and_let_go": "timers:order",
+    },
+    "tests/gateway/rocketmq/consumers/test_ack_service.py": {
+        "test_a_delivery_that_is_over_is_renewed_no_longer": "gateways:repeated-ack",
+        "test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere": "gateways:ahead",
+    },
+    "tests/gateway/rocketmq/consumers/test_deliveries.py": {
+        "test_what_another_gateway_gave_of_a_queue_does_not_show_that_what_came_of_another_queue_arrived": "gateways:of-queue",
+    },
+    "tests/gateway/rocketmq/consumers/test_lease_renewer.py": {
+        "test_a_living_clients_messages_are_renewed_again_and_again": "gateways:single gateways:renewed",
+        "test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection": "gateways:adopted",
+        "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection": "gateways:looked-again",
+        "test_a_client_that_is_only_silent_here_is_left_to_other_gateways": "gateways:lost",
+        "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it": (
+            "gateways:behind gateways:doubted"
         ),
-        "listed": ("tests/simulation/consuming/test_interleavings.py", "test_a_group_that_went_on_is_read_on"),
-        "older-handlers": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_reset_waits_for_the_handler_that_still_runs",
+        "test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_to_that": "gateways:cut-short",
+        "test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes": "gateways:late",
+        "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second": "gateways:goodbye",
+        "test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway": "gateways:first-settled",
+        "test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself": "gateways:own-stop",
+    },
+    "tests/gateway/rocketmq/consumers/test_pool.py": {
+        "test_a_consumer_is_not_closed_under_a_receive_that_waits": "gateways:in-use",
+    },
+    "tests/gateway/rocketmq/consumers/test_receive_service.py": {
+        "test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id": "gateways:last-look",
+    },
+    "tests/log/test_fold.py": {
+        "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace": "log:validity log:generation",
+    },
+    "tests/log/test_linker.py": {
+        "test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew": "log:link-read-back",
+    },
+    "tests/simulation/consuming/test_dead_letter_tasks.py": {
+        "test_two_queues_have_the_same_sequence_and_their_owner_dies": "consumers:buried consumers:letter-names",
+        "test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else": "consumers:caught-up consumers:drain",
+        "test_a_later_letter_is_given_while_the_earlier_one_is_under_way_and_a_new_owner_writes_both": "consumers:letter-sequences",
+        "test_letters_under_a_name_that_has_left_the_state_are_not_written_again": "consumers:conditional",
+    },
+    "tests/simulation/consuming/test_interleavings.py": {
+        "test_a_group_that_went_on_is_read_on": "consumers:listed consumers:markers",
+        "test_a_reset_waits_for_the_handler_that_still_runs": "consumers:older-handlers consumers:before-every-handler",
+        "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset": (
+            "consumers:generation consumers:durable-attempts consumers:reset-in-memory consumers:one-by-one"
         ),
-        "buried": (
-            "tests/simulation/consuming/test_dead_letter_tasks.py",
-            "test_two_queues_have_the_same_sequence_and_their_owner_dies",
+        "test_a_queue_goes_on_although_another_one_s_solo_began_and_ended_within_one_write_of_it": (
+            "consumers:read-back consumers:halving"
         ),
-        "rewinds-log": (
-            "tests/consumers/test_put_back.py",
-            "test_a_log_that_ends_before_what_the_group_has_settled_ends_its_consumers",
-        ),
-        "rewinds-entry": ("tests/consumers/test_put_back.py", "test_so_does_one_whose_offsets_were_used_again"),
-        "generation": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
-        ),
-        "spill-durable": (
-            "tests/simulation/consuming/test_spills.py",
-            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
-        ),
-        "caught-up": (
-            "tests/simulation/consuming/test_dead_letter_tasks.py",
-            "test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else",
-        ),
-        "refusals": ("tests/consumers/test_refused.py", "test_push_and_broadcast_consumers_ride_it_out"),
-        "spill-named": (
-            "tests/simulation/consuming/test_spills.py",
-            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
-        ),
-        "spill-taken": (
-            "tests/simulation/consuming/test_spills.py",
-            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
-        ),
-        "read-back": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_queue_goes_on_although_another_one_s_solo_began_and_ended_within_one_write_of_it",
-        ),
-        "durable-attempts": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
-        ),
-        "deadline": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
-        ),
-        "fence": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
-        ),
-        "before-every-handler": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_reset_waits_for_the_handler_that_still_runs",
-        ),
-        "own-late": (
-            "tests/coordinator/test_ownership.py",
-            "test_a_write_in_doubt_that_arrives_as_the_queue_is_taken_again_costs_nobody_the_queue",
-        ),
-        "doubt-kept": (
-            "tests/coordinator/test_ownership.py",
-            "test_a_take_in_doubt_that_arrives_late_is_ours_though_the_queue_is_not_our_share_any_more",
-        ),
-        "owner": ("tests/coordinator/test_keeper.py", "test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over"),
-        "solo": ("tests/simulation/consuming/test_interleavings.py", "test_a_new_session_waits_for_the_handlers_of_the_one_before"),
-        "halving": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_queue_goes_on_although_another_one_s_solo_began_and_ended_within_one_write_of_it",
-        ),
-        "drain": (
-            "tests/simulation/consuming/test_dead_letter_tasks.py",
-            "test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else",
-        ),
-        "spill-leaves": (
-            "tests/simulation/consuming/test_spills.py",
-            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
-        ),
-        "markers": ("tests/simulation/consuming/test_interleavings.py", "test_a_group_that_went_on_is_read_on"),
-        "spill-still": ("tests/simulation/consuming/test_spills.py", "test_the_collector_spares_what_is_named_and_what_may_be_yet"),
-        "spill-kept": ("tests/simulation/consuming/test_spills.py", "test_the_collector_spares_what_is_named_and_what_may_be_yet"),
-        "spill-once": (
-            "tests/simulation/consuming/test_spills.py",
-            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
-        ),
-        "suspects": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
-        ),
-        "lives-queues": (
-            "tests/consumers/test_lives.py",
-            "test_dead_letters_of_queues_that_the_next_topic_has_not_are_told_as_lost",
-        ),
-        "lives-burial": (
-            "tests/consumers/test_lives.py",
-            "test_what_a_former_topic_s_message_died_of_is_no_dead_letter_of_another_message",
-        ),
-        "restores-letters": (
-            "tests/consumers/test_dead_letters.py",
-            "test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_name",
-        ),
-        "reset-in-memory": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
-        ),
-        "letter-sequences": (
-            "tests/simulation/consuming/test_dead_letter_tasks.py",
-            "test_a_later_letter_is_given_while_the_earlier_one_is_under_way_and_a_new_owner_writes_both",
-        ),
-        "conditional": (
-            "tests/simulation/consuming/test_dead_letter_tasks.py",
-            "test_letters_under_a_name_that_has_left_the_state_are_not_written_again",
-        ),
-        "spill-spared": (
-            "tests/simulation/consuming/test_spills.py",
-            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
-        ),
-        "lives-letters": (
-            "tests/consumers/test_lives.py",
-            "test_what_a_former_topic_s_message_died_of_is_no_dead_letter_of_another_message",
-        ),
-        "letter-names": (
-            "tests/simulation/consuming/test_dead_letter_tasks.py",
-            "test_two_queues_have_the_same_sequence_and_their_owner_dies",
-        ),
-        "strike-alone": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
-        ),
-        "one-by-one": (
-            "tests/simulation/consuming/test_interleavings.py",
-            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
+        "test_a_new_session_waits_for_the_handlers_of_the_one_before": (
+            "consumers:deadline consumers:fence consumers:solo consumers:suspects consumers:strike-alone"
         ),
     },
-    "receiving": {
-        "expiry": ("tests/coordinator/test_acknowledging.py", "test_a_refused_acknowledgement_leaves_the_cell_as_it_is"),
-        "generation": ("tests/consumers/test_simple.py", "test_a_reset_fences_what_is_out"),
-        "delivery": ("tests/coordinator/test_invisibility.py", "test_what_nobody_took_is_visible_again_if_it_is_the_same_delivery"),
+    "tests/simulation/consuming/test_spills.py": {
+        "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored": (
+            "consumers:spill-durable consumers:spill-named consumers:spill-taken consumers:spill-leaves "
+            "consumers:spill-once consumers:spill-spared"
+        ),
+        "test_the_collector_spares_what_is_named_and_what_may_be_yet": "consumers:spill-still consumers:spill-kept",
     },
-    "repeating": {
-        "asked": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
-        "named": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
-        "inherited": ("tests/consumers/test_named_receives.py", "test_the_next_owner_gives_the_same_again"),
-        "one-by-one": (
-            "tests/consumers/test_named_receives.py",
-            "test_receives_at_once_look_and_take_one_after_the_other",
-        ),
-        "unwound": (
-            "tests/consumers/test_named_receives.py",
-            "test_the_repetition_of_a_cancelled_receive_is_given_nothing_beside_what_that_was_given",
-        ),
-        "read": ("tests/consumers/test_named_receives.py", "test_what_was_acknowledged_beside_the_owner_is_not_given_again"),
-        "due": ("tests/consumers/test_named_receives.py", "test_what_is_due_is_not_given_again_though_its_owner_sleeps"),
-        "end": ("tests/consumers/test_named_receives.py", "test_of_a_lane_only_what_the_receive_was_given_is_given_again"),
-        "refused-attempts": (
-            "tests/consumers/test_given_up_by_receivers.py",
-            "test_the_next_owner_writes_the_letter_with_its_attempts",
-        ),
-        "refused-in-order": (
-            "tests/consumers/test_given_up_by_receivers.py",
-            "test_of_one_receive_the_earlier_message_is_given_up_first",
-        ),
-        "letters-noticed": (
-            "tests/consumers/test_given_up_by_receivers.py",
-            "test_a_message_given_up_is_a_dead_letter_once_and_its_group_goes_on",
-        ),
+    "tests/simulation/test_dead_letters_by_hand.py": {
+        "test_an_owner_dies_as_it_writes_and_the_next_one_writes_only_what_is_not_there": "letters:sequences",
     },
-    "gateways": {
-        "single": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_a_living_clients_messages_are_renewed_again_and_again",
-        ),
-        "repeated-ack": (
-            "tests/gateway/rocketmq/consumers/test_ack_service.py",
-            "test_a_delivery_that_is_over_is_renewed_no_longer",
-        ),
-        "renewed": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_a_living_clients_messages_are_renewed_again_and_again",
-        ),
-        "adopted": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection",
-        ),
-        "of-queue": (
-            "tests/gateway/rocketmq/consumers/test_deliveries.py",
-            "test_what_another_gateway_gave_of_a_queue_does_not_show_that_what_came_of_another_queue_arrived",
-        ),
-        "looked-again": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection",
-        ),
-        "ahead": (
-            "tests/gateway/rocketmq/consumers/test_ack_service.py",
-            "test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere",
-        ),
-        "attempt": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
-        "lost": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_a_client_that_is_only_silent_here_is_left_to_other_gateways",
-        ),
-        "behind": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
-        ),
-        "cut-short": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_to_that",
-        ),
-        "doubted": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
-        ),
-        "let-go": (
-            "tests/consumers/test_named_receives.py",
-            "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer",
-        ),
-        "held": (
-            "tests/consumers/test_named_receives.py",
-            "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer",
-        ),
-        "late": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes",
-        ),
-        "goodbye": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second",
-        ),
-        "first-settled": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway",
-        ),
-        "in-use": ("tests/gateway/rocketmq/consumers/test_pool.py", "test_a_consumer_is_not_closed_under_a_receive_that_waits"),
-        "own-stop": (
-            "tests/gateway/rocketmq/consumers/test_lease_renewer.py",
-            "test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself",
-        ),
-        "last-look": (
-            "tests/gateway/rocketmq/consumers/test_receive_service.py",
-            "test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id",
-        ),
+    "tests/simulation/test_interleavings.py": {
+        "test_batch_six_is_not_linked_before_batch_five": "log:create-if-absent log:write-id log:previous",
+        "test_openers_at_once_have_epochs_of_their_own_and_one_remains": "log:opening-id log:epoch log:repeated-opening",
+        "test_a_batch_of_an_old_epoch_is_not_taken_as_proved_by_the_new_epochs_row": "log:row-of-epoch",
+        "test_a_201_that_arrives_below_the_floor_acknowledges_nothing": "log:late-201 log:jump-proof",
+        "test_a_writer_paused_across_a_trim_at_its_read_of_the_floor": "log:suspend-counts",
+        "test_a_reader_paused_across_a_trim": "log:view-age log:late-answers",
+        "test_a_hand_over_below_the_floor_is_not_deleted_before_its_validity_is_over": "log:links-margin",
+        "test_a_restart_that_batches_the_same_messages_differently": "log:known-name",
+        "test_a_live_hand_over_is_not_deleted": "log:links-outlive",
+        "test_no_name_of_a_data_file_is_used_twice_around_a_slow_collector": "log:fresh-names",
+        "test_the_floor_is_never_past_the_newest_checkpoint_nor_between_two": "log:anchor",
+        "test_a_topic_deleted_and_created_again_under_a_paused_trimmer": "log:compared-first",
+        "test_a_collector_with_an_old_snapshot_deletes_no_live_file": "log:fresh-snapshot",
     },
-    "letters": {
-        "unseen": (
-            "tests/consumers/test_redrive_unreadable.py",
-            "test_what_stands_in_a_file_that_cannot_be_read_is_not_written_again",
-        ),
-        "remembered": ("tests/consumers/test_redrive.py", "test_a_repetition_sends_what_came_since"),
-        "name-of-queue": ("tests/consumers/test_dead_letters.py", "test_queues_and_topics_with_the_same_sequences_do_not_meet"),
-        "sequences": (
-            "tests/simulation/test_dead_letters_by_hand.py",
-            "test_an_owner_dies_as_it_writes_and_the_next_one_writes_only_what_is_not_there",
-        ),
+    "tests/simulation/test_timers_by_hand.py": {
+        "test_a_lost_cell_is_seen": "timers:settled-when-durable",
     },
-    "timers": {
-        "claim-first": ("tests/simulation/timers/test_by_hand.py", "test_what_waits_in_runs_goes_claim_after_claim"),
-        "settled-when-durable": ("tests/simulation/test_timers_by_hand.py", "test_a_lost_cell_is_seen"),
-        "conditional": (
-            "tests/simulation/timers/test_by_hand.py",
-            "test_who_is_not_told_that_a_message_was_recalled_is_not_told_that_it_was_not",
-        ),
-        "sequences": ("tests/simulation/timers/test_by_hand.py", "test_a_player_that_slept_between_claim_and_append_adds_nothing"),
-        "reach": ("tests/simulation/timers/test_by_hand.py", "test_a_player_that_slept_between_claim_and_append_adds_nothing"),
-        "order": (
-            "tests/coordinator/timers/test_waiting_count.py",
-            "test_what_waits_in_runs_is_counted_by_what_was_sent_and_let_go",
-        ),
-        "recall": ("tests/simulation/timers/test_by_hand.py", "test_a_recall_that_was_written_before_the_claim_wins"),
-        "recalled": ("tests/simulation/timers/test_by_hand.py", "test_a_recall_that_was_written_before_the_claim_wins"),
-        "gathered": (
-            "tests/simulation/timers/test_by_hand.py",
-            "test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept",
-        ),
-        "run-first": (
-            "tests/simulation/timers/test_by_hand.py",
-            "test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept",
-        ),
-        "needed": ("tests/coordinator/timers/test_retention.py", "test_retention_counts_from_when_a_message_came_into_its_topic"),
-        "probe": ("tests/coordinator/timers/test_recall.py", "test_recalls_leave_the_cell_though_nothing_is_let_go_for_a_month"),
+    "tests/simulation/timers/test_by_hand.py": {
+        "test_what_waits_in_runs_goes_claim_after_claim": "timers:claim-first",
+        "test_who_is_not_told_that_a_message_was_recalled_is_not_told_that_it_was_not": "timers:conditional",
+        "test_a_player_that_slept_between_claim_and_append_adds_nothing": "timers:sequences timers:reach",
+        "test_a_recall_that_was_written_before_the_claim_wins": "timers:recall timers:recalled",
+        "test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept": "timers:gathered timers:run-first",
     },
 }
-"""By world and mutant: the file and the test. `make test-all` sees each of them fail without the guard, and plays all mutants."""
+"""By file and test: the mutants. `make test-all` sees each of them fail without the guard, and plays all mutants."""
+STAND_INS: Mapping[str, tuple[str, str]] = {
+    mutant: (file, test) for file, tests in _TESTS.items() for test, mutants in tests.items() for mutant in mutants.split()
+}
+"""By mutant: the file and the test."""
 
 
-def played(world: str, mutants: Iterable[str]) -> list[Any]:
+def played(world: str) -> list[Any]:
     """The parameters of a test that plays a world's mutants: those that have a stand-in are left to `make test-all`."""
-    return [pytest.param(name, marks=pytest.mark.thorough if name in STAND_INS[world] else ()) for name in mutants]
+    return [
+        pytest.param(name, marks=pytest.mark.thorough if f"{world}:{name}" in STAND_INS else ())
+        for name, mutant in mutants_of(world).items()
+        if not mutant.unmet
+    ]
+
+
+def calm(world: str) -> list[str]:
+    """Those without whose guard a run without faults goes right."""
+    return [name for name, mutant in mutants_of(world).items() if mutant.calm]

@@ -1,31 +1,60 @@
-"""The long runs of a world of its own, from Python and from the command line: ``python -m tests.simulation.campaign … --world timers``.
-
-Such a world is a package with a module ``campaign``, whose ``CAMPAIGN`` says what there is to play.
-"""
+"""The long runs of a world, from Python: sweeps, runs without one guard, and single faults. `campaign` has them for the command line."""
 
 from __future__ import annotations
 
-import argparse
+import gc
 import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any, Protocol
 
 from penstock.log.errors import PenstockError
-from tests.simulation.campaign import Run, by_scenario, map_runs, met, replay_command
 from tests.simulation.faults import Call, Fault, possible
 from tests.simulation.kernel import Kernel
-from tests.simulation.patches import Patch
+from tests.simulation.mutant import Mutant
+from tests.simulation.mutants import mutants_of
 from tests.simulation.requests import SimService
 from tests.simulation.singles import OneFault, Single, Story
-from tests.simulation.singles import table as table_of_singles
 from tests.simulation.small import small_log
+from tests.thorough import THOROUGH
 
-TEETH_STEPS = 40_000
+_STANDSTILL = "LimitReached"
+PLACES = {
+    "log": "log_campaign",
+    "leases": "lease_campaign",
+    "consumers": "consuming.campaign",
+    "receiving": "receiving_campaign",
+    "repeating": "repeating_campaign",
+    "letters": "letter_campaign",
+    "gateways": "gateways.campaign",
+    "timers": "timers.campaign",
+    "transactions": "transactions.campaign",
+}
+"""By world: the module that has its ``CAMPAIGN``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One seed's run, judged."""
+
+    scenario: str
+    seed: int | str
+    again: str
+    """The command that plays it again."""
+    wrong: tuple[str, ...]
+    counts: Counter[str]
+    digest: str
+    seconds: float
+
+    def report(self) -> str:
+        """What is wrong with it, and how to see it again."""
+        lines = [line[:600] for line in self.wrong[:5]]
+        return "\n    ".join([f"WRONG {self.scenario}, seed {self.seed}: again with `{self.again}`", *lines])
 
 
 class Played(Protocol):
@@ -33,25 +62,11 @@ class Played(Protocol):
 
     kernel: Kernel
 
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each thing happened."""
+
     def run(self) -> list[str]: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mutant:
-    """One guard less."""
-
-    guard: str
-    """What it lacks."""
-    rule: str
-    """Of the judge, that needs the guard first of all."""
-    patch: Patch
-    scenario: str
-    seeds: tuple[int, ...] = ()
-    """Of the scenario, that caught it when this was written."""
-    calm: bool = True
-    """Whether a run without faults goes right without it."""
-    steps: int = TEETH_STEPS
-    """Without it a run that takes longer has come to a standstill, if the intact one does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +78,26 @@ class Campaign:
     """Each makes the world of a seed; with ``rate`` 0 without faults."""
     swept: Sequence[str]
     """The scenarios that a sweep plays at each of its seeds."""
-    mutants: Mapping[str, Mutant]
-    must_happen: Sequence[str]
+    must_happen: Sequence[str] = ()
     """What a sweep must have met at least once; else it proves less than it seems to."""
-    stories: Mapping[str, Story]
+    teeth_steps: int | None = None
+    """Of mutants that do not say it: a run that takes longer has come to a standstill, if the intact one does not; None: there is no limit."""
+    calm_seed: int = 1
+    """Of the scenario ``calm``, which no mutant but the few that say so goes wrong in."""
+    is_small: bool = True
+    """Whether the log's constants are small, as in `small_log`."""
+    stories: Mapping[str, Story] = field(default_factory=dict)
     """For single faults."""
-    step_of: Callable[[str, Call], str]
+    step_of: Callable[[str, Call], str] = lambda service, call: call.verb
     """What a request to a service is for."""
-    services: Callable[[Played], Mapping[str, SimService[object]]]
+    services: Callable[[Any], Mapping[str, SimService[Any]]] = lambda world: {}
     """Whose calls single faults befall."""
     spared: frozenset[str] = frozenset()
     """Processes without whose calls nothing would be there."""
+
+    @property
+    def mutants(self) -> dict[str, Mutant]:
+        return mutants_of(self.world)
 
     def play(
         self, scenario: str, seed: int | str, *, mutant: str | None = None, rate: float | None = None, max_steps: int | None = None
@@ -95,15 +119,15 @@ class Campaign:
     ) -> tuple[Run, Played]:
         """Play the world that ``make`` makes, without the mutant's guard, and judge it."""
         started = time.perf_counter()
-        with small_log(), self.mutants[mutant].patch() if mutant else nullcontext():
+        with small_log() if self.is_small else nullcontext(), self.mutants[mutant].patch() if mutant else nullcontext():
             world = make()
             world.kernel.loop.max_steps = max_steps or world.kernel.loop.max_steps
             try:
                 wrong = world.run()
             except (AssertionError, PenstockError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 wrong = [f"{type(error).__name__}: {error}"]
-        counts, seconds = world.kernel.counts, time.perf_counter() - started
-        return Run(scenario, seed, again, tuple(wrong), counts, world.kernel.digest(), seconds), world
+        seconds = time.perf_counter() - started
+        return Run(scenario, seed, again, tuple(wrong), world.counts, world.kernel.digest(), seconds), world
 
     def sweep(self, seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
         """Each scenario at each of these seeds."""
@@ -118,6 +142,46 @@ class Campaign:
             if enough is not None and sum(bool(run.wrong) for run in runs) >= enough:
                 break
         return runs
+
+    def without(self, mutant: str, seed: int) -> Run:
+        """The mutant's scenario at a seed, without its guard."""
+        one = self.mutants[mutant]
+        return self.play(one.scenario, seed, mutant=mutant, max_steps=one.steps or self.teeth_steps)
+
+    def intact(self, mutant: str, seed: int) -> Run:
+        """The same with every guard in place."""
+        one = self.mutants[mutant]
+        return _intact(self.world, one.scenario, seed, one.steps or self.teeth_steps)
+
+    def check_noticed(self, mutant: str, *, others: int) -> None:
+        """One of the mutant's seeds, or of so many ``others``, must go wrong without its guard, and go right with it.
+
+        Which seeds catch a mutant changes with every change of pace. That the run goes right is looked at in thorough runs, and where the
+        mutant took too many steps.
+        """
+        for seed in dict.fromkeys((*self.mutants[mutant].seeds, *range(others))):
+            wrong = self.without(mutant, seed).wrong
+            if not wrong:
+                continue
+            if not THOROUGH and not wrong[0].startswith(_STANDSTILL):
+                return
+            intact = self.intact(mutant, seed)
+            if not intact.wrong:
+                return
+            assert intact.wrong[0].startswith(_STANDSTILL), f"it goes wrong with every guard in place: {intact.report()}"
+        raise AssertionError(f"it goes unnoticed that {self.mutants[mutant].guard}")
+
+    def check_calm(self, mutant: str) -> None:
+        """A run without faults must not need the mutant's guard."""
+        run = self.play("calm", self.calm_seed, mutant=mutant, rate=0.0)
+        assert not run.wrong, run.report()
+
+    def check_sweep(self, runs: Iterable[Run], sure: Iterable[str]) -> str:
+        """A sweep must have met all of this. Returns what it met, for people."""
+        counts = met(runs)
+        seen = self.table(counts)
+        assert not [what for what in sure if not counts[what]], f"something never happened:\n{seen}"
+        return seen
 
     def singles_of(self, story: str) -> list[Single]:
         """Every fault at every request of a story, which is played without any."""
@@ -141,6 +205,11 @@ class Campaign:
         """One run each."""
         return map_runs(partial(_exhaustive_one, self.world), list(singles), workers)
 
+    def sample(self, every: int) -> list[Run]:
+        """Each ``every``-th single fault of all stories: one run each."""
+        singles = [single for story in self.stories for single in self.singles_of(story)]
+        return self.exhaustive(singles[every // 2 :: every])
+
     def single_fault(self, single: Single) -> tuple[Run, Played]:
         """A story with one fault, at one call of one process to one of the services."""
         story, service, _, process, number, fault = single
@@ -154,10 +223,10 @@ class Campaign:
         met_it = run.wrong or run.counts[f"fault: {fault.value}"]
         return run if met_it else replace(run, wrong=("no request met the fault",)), world
 
-    def never_happened(self, runs: Iterable[Run], *, but: Sequence[str] = ()) -> list[str]:
+    def never_happened(self, runs: Iterable[Run]) -> list[str]:
         """What a sweep of these runs should have met, and did not."""
         total = met(runs)
-        return [what for what in self.must_happen if not total[what] and what not in but]
+        return [what for what in self.must_happen if not total[what]]
 
     def table(self, counts: Counter[str]) -> str:
         """The counts as lines, what must happen and did not among them."""
@@ -165,10 +234,16 @@ class Campaign:
 
 
 def campaign_of(world: str) -> Campaign:
-    """That of ``tests.simulation.<world>``; by name, as it is asked for in other processes too."""
-    found = importlib.import_module(f"tests.simulation.{world}.campaign").CAMPAIGN
+    """By name, as it is asked for in other processes too."""
+    found = importlib.import_module(f"tests.simulation.{PLACES[world]}").CAMPAIGN
     assert isinstance(found, Campaign)
     return found
+
+
+@cache
+def _intact(world: str, scenario: str, seed: int, steps: int | None) -> Run:
+    """Many mutants are compared with it."""
+    return campaign_of(world).play(scenario, seed, max_steps=steps)
 
 
 def _sweep_one(world: str, which: tuple[str, int]) -> Run:
@@ -177,10 +252,9 @@ def _sweep_one(world: str, which: tuple[str, int]) -> Run:
 
 def _teeth_one(world: str, mutant: str, seed: int) -> Run:
     campaign = campaign_of(world)
-    scenario, steps = campaign.mutants[mutant].scenario, campaign.mutants[mutant].steps
-    run = campaign.play(scenario, seed, mutant=mutant, max_steps=steps)
-    if run.wrong and run.wrong[0].startswith("LimitReached"):
-        return replace(run, wrong=run.wrong if not campaign.play(scenario, seed, max_steps=steps).wrong else ())
+    run = campaign.without(mutant, seed)
+    if run.wrong and run.wrong[0].startswith(_STANDSTILL):
+        return replace(run, wrong=run.wrong if not campaign.intact(mutant, seed).wrong else ())
     return run
 
 
@@ -188,109 +262,38 @@ def _exhaustive_one(world: str, single: Single) -> Run:
     return campaign_of(world).single_fault(single)[0]
 
 
-# --- The command line ---------------------------------------------------------------------------------------------------------------
+def replay_command(seed: int | str, **options: object) -> str:
+    """The command that plays a run again."""
+    given = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
+    return f'make replay SEED={seed} ARGS="{given}"'
 
 
-def main(world: str, arguments: list[str]) -> int:
-    campaign = campaign_of(world)
-    parser = argparse.ArgumentParser(prog="campaign", description=(__doc__ or "").partition("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    runs = {"sweep": _sweep, "teeth": _teeth, "exhaustive": _exhaustive, "replay": _replay}
-    made = {name: commands.add_parser(name) for name in runs}
-    for command in made.values():
-        command.add_argument("--world", choices=[world], required=True)
-        command.add_argument("--workers", type=int, default=2)
-    for name in ("sweep", "teeth"):
-        made[name].add_argument("--seeds", type=int, default=50, help="of each scenario, or each mutant")
-        made[name].add_argument("--first-seed", type=int, default=0)
-    made["teeth"].add_argument("--mutant", choices=sorted(campaign.mutants), action="append")
-    made["teeth"].add_argument("--enough", type=int, default=5, help="so many detections of a mutant end it (0: play all seeds)")
-    made["exhaustive"].add_argument("--every", type=int, default=1, help="only each so many-th of them")
-    made["exhaustive"].add_argument("--story", choices=list(campaign.stories), action="append", help="only these")
-    replay = made["replay"]
-    replay.add_argument("--seed", type=int, required=True)
-    replay.add_argument("--scenario", choices=sorted(campaign.scenarios))
-    replay.add_argument("--mutant", choices=sorted(campaign.mutants))
-    replay.add_argument("--trace", type=int, default=200, help="how many of the last events to print")
-    single = replay.add_argument_group("a single fault of `exhaustive`")
-    single.add_argument("--story", choices=list(campaign.stories))
-    single.add_argument("--service", default="store")
-    single.add_argument("--process")
-    single.add_argument("--call", type=int, help="of this process, from 1")
-    single.add_argument("--fault", choices=[fault.name for fault in Fault])
-    options = parser.parse_args(arguments)
-    return runs[options.command](campaign, options)
+def met(runs: Iterable[Run]) -> Counter[str]:
+    """How often each thing happened in these runs."""
+    return sum((run.counts for run in runs), Counter[str]())
 
 
-def _sweep(campaign: Campaign, options: argparse.Namespace) -> int:
-    started = time.perf_counter()
-    runs = campaign.sweep(range(options.first_seed, options.first_seed + options.seeds), workers=options.workers)
-    seconds = time.perf_counter() - started
-    wrong = _print_wrong(runs)
-    print(campaign.table(met(runs)))
-    print(by_scenario(runs))
-    print(f"{len(runs)} runs, {60 * len(runs) / seconds:.0f} a minute, {wrong} wrong")
-    if missing := campaign.never_happened(runs):
-        print(f"never happened: {', '.join(missing)}")
-    return 1 if missing or wrong else 0
+def by_scenario(runs: Iterable[Run]) -> str:
+    """How many runs there were of each scenario, how many were wrong, and how long one took."""
+    of: dict[str, list[Run]] = {}
+    for run in runs:
+        of.setdefault(run.scenario, []).append(run)
+    rows = [
+        f"| {scenario} | {len(its)} | {sum(bool(run.wrong) for run in its)} | {sum(run.seconds for run in its) / len(its):.2f} |"
+        for scenario, its in of.items()
+    ]
+    return "\n".join(["| scenario | runs | wrong | seconds each |", "| --- | ---: | ---: | ---: |", *rows])
 
 
-def _teeth(campaign: Campaign, options: argparse.Namespace) -> int:
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    toothless = []
-    print(
-        "| guard removed | mutant | rule | scenario | caught / played | first at | by |\n"
-        "| --- | --- | --- | --- | ---: | ---: | --- |",
-        flush=True,
-    )
-    for name in options.mutant or campaign.mutants:
-        mutant = campaign.mutants[name]
-        runs = campaign.teeth(name, seeds, workers=options.workers, enough=options.enough or None)
-        caught = [(place, run) for place, run in enumerate(runs, 1) if run.wrong]
-        first, by = (str(caught[0][0]), caught[0][1].wrong[0].splitlines()[0][:60]) if caught else ("", "")
-        print(
-            f"| {mutant.guard} | {name} | {mutant.rule} | {mutant.scenario} | {len(caught)} / {len(runs)} | {first} | {by} |",
-            flush=True,
-        )
-        toothless += [] if caught else [name]
-    if toothless:
-        print(f"not caught: {', '.join(toothless)}")
-    return 1 if toothless else 0
+def map_runs(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[Run]:
+    if workers <= 1:
+        return [_and_forget(one, item) for item in items]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(partial(_and_forget, one), items, chunksize=max(1, min(8, len(items) // (4 * workers)))))
 
 
-def _exhaustive(campaign: Campaign, options: argparse.Namespace) -> int:
-    played: list[tuple[Single, bool]] = []
-    for story in options.story or campaign.stories:
-        started = time.perf_counter()
-        singles = campaign.singles_of(story)[:: options.every]
-        runs = campaign.exhaustive(singles, workers=options.workers)
-        wrong = _print_wrong(runs)
-        print(f"{story}: {len(runs)} single faults, {wrong} wrong, {time.perf_counter() - started:.0f} s", flush=True)
-        played += zip(singles, (bool(run.wrong) for run in runs), strict=True)
-    print(table_of_singles(played))
-    return 1 if any(is_wrong for _, is_wrong in played) else 0
-
-
-def _replay(campaign: Campaign, options: argparse.Namespace) -> int:
-    if options.fault:
-        single = Single(options.story, options.service, "", options.process, options.call, Fault[options.fault])
-        run, world = campaign.single_fault(single)
-    else:
-        scenario = options.scenario or campaign.swept[0]
-        again = replay_command(options.seed, world=campaign.world)
-        made = partial(campaign.scenarios[scenario], options.seed)
-        run, world = campaign.judged(scenario, options.seed, again, made, mutant=options.mutant)
-    print(world.kernel.trace.tail(options.trace))
-    for what, count in sorted(run.counts.items()):
-        print(f"{count:10,}  {what}")
-    print(f"{run.scenario}, seed {run.seed}, digest {run.digest}")
-    for line in run.wrong:
-        print(line)
-    return 1 if run.wrong else 0
-
-
-def _print_wrong(runs: list[Run]) -> int:
-    wrong = [run for run in runs if run.wrong]
-    for run in wrong:
-        print(run.report(), flush=True)
-    return len(wrong)
+def _and_forget(one: Callable[[Any], Run], item: Any) -> Run:
+    """Collect the world at once: the next one would freeze it as if it were of the program."""
+    run = one(item)
+    gc.collect()
+    return run

@@ -4,60 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import pytest
 
-from penstock.consumers.dead_letters import copy_writer, writer
-from penstock.consumers.dead_letters.copy_writer import Copy, CopyResult, CopyWriter
-from penstock.consumers.dead_letters.redrive_cell import RedriveCell
-from penstock.coordinator.queues.cell import QueueCell
-from penstock.log import PenstockError
 from tests.figures import FIGURES
-from tests.simulation.consuming import patches
 from tests.simulation.faults import WRITES, Fault, ScriptedFaults, single_faults
-from tests.simulation.graveyard import Graveyard, Plot, graveyard
-from tests.simulation.patches import Patch, attribute, both
+from tests.simulation.graveyard import VEILED, Graveyard, Plot, graveyard
+from tests.simulation.letter_campaign import CAMPAIGN
 from tests.simulation.small import small_log
-from tests.simulation.stand_ins import played
-from tests.thorough import THOROUGH, thoroughly
+from tests.simulation.stand_ins import calm, played
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SEEDS = thoroughly(tuple(range(24)), (4, 7, 9, 10))
 """The few meet everything that must happen."""
-MUST_HAPPEN = (
-    "crash", "pause", "suspend", "restart", "reset", "queue lost", "taken with letters assigned", "found written", "redriven",
-    "found redriven", "veiled", "error: store_unavailable", "fault: lost answer", "fault: crash after", "fault: pause before",
-)  # fmt: skip
-VEILED = Plot(veiled=0.6, blows_every_s=4.0)
 SMALL = Plot(messages=4, letters=3, owners=2, resets=0, blows_every_s=0.0)
 
 
-def play(run: Graveyard, *, mutant: Patch = nullcontext) -> list[str]:
-    """What is wrong with a run, without the mutant's guard."""
-    with small_log(), mutant(), counting_found(run.counts):
-        try:
-            return run.run()
-        except (AssertionError, PenstockError, LookupError, ValueError) as error:
-            return [f"{type(error).__name__}: {error}"]
-
-
-def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
-    """Count the dead letters that an owner found written when it came to write them."""
-
-    def make(original: Any) -> Any:
-        async def write(self: CopyWriter, copies: list[Copy]) -> CopyResult:
-            written: CopyResult = await original(self, copies)
-            counts["found written"] += written.duplicates * (writer.SEQUENCE in self._marks)
-            return written
-
-        return write
-
-    return attribute(CopyWriter, "write", make)()
+def play(run: Graveyard) -> list[str]:
+    """What is wrong with a run."""
+    with small_log():
+        return run.run()
 
 
 # --- Random attacks -------------------------------------------------------------------------------------------------------------
@@ -71,10 +39,8 @@ def test_each_letter_is_written_once_and_goes_back_once(record_property: Callabl
         wrong += [f"seed {seed}: {one}" for one in play(run)]
         counts += run.counts
     assert not wrong, "\n".join(wrong)
-    record_property(
-        FIGURES, f"dead letters, {len(SEEDS)} worlds\n" + "\n".join(f"{n:10,}  {what}" for what, n in sorted(counts.items()))
-    )
-    assert not [what for what in MUST_HAPPEN if not counts[what]]
+    record_property(FIGURES, f"dead letters, {len(SEEDS)} worlds\n{CAMPAIGN.table(counts)}")
+    assert not [what for what in CAMPAIGN.must_happen if not counts[what]]
 
 
 @pytest.mark.thorough
@@ -128,60 +94,13 @@ def single_fault_runs(faults: Sequence[Fault], *, only_writes: bool = False, in_
 # --- Guards ---------------------------------------------------------------------------------------------------------------------
 
 
-def forgetful(_: Any) -> Any:
-    async def change(self: RedriveCell, change: Callable[[QueueCell], QueueCell]) -> None:
-        self._document.value = change(self.cell)
-
-    return change
-
-
-MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
-    "sequences": (
-        "a letter is written under the name and sequence that it was given",
-        both(attribute(CopyWriter, "last_sequence", patches.nameless), attribute(CopyWriter, "_rows", patches.without_sequences)),
-        Plot(),
-    ),
-    "name-of-queue": (
-        "each queue writes under a name of its own",
-        attribute(writer, "name_of", patches.one_name),
-        Plot(),
-    ),
-    "remembered": (
-        "a redrive remembers what it gave a sequence before it sends",
-        attribute(RedriveCell, "_change", forgetful),
-        Plot(),
-    ),
-    "unseen": (
-        "what a search passed over as it cannot be read now does not count as absent",
-        attribute(copy_writer, "not_seen", lambda _: lambda *_: None),
-        VEILED,
-    ),
-    "given-first": ("a sequence is given before anything is written for it", nullcontext, Plot(careful=False)),
-}
-
-
-@cache
-def intact(seed: int, plot: Plot) -> list[str]:
-    """What is wrong with the run that has every guard, which mutants are compared with."""
-    return play(graveyard(seed, rate=0.1, plot=plot))
-
-
-@pytest.mark.parametrize("name", played("letters", MUTANTS))
+@pytest.mark.parametrize("name", played("letters"))
 def test_a_missing_guard_is_noticed(name: str) -> None:
-    guard, patch, plot = MUTANTS[name]
-    for seed in dict.fromkeys((2, *range(40))):
-        run = graveyard(seed, rate=0.1, plot=plot)
-        run.kernel.loop.max_steps = 30_000  # three times what an intact run takes
-        if play(run, mutant=patch):
-            assert not THOROUGH or not intact(seed, replace(plot, careful=True)), (
-                f"seed {seed} goes wrong with every guard in place"
-            )
-            return
-    pytest.fail(f"it goes unnoticed that {guard}")
+    CAMPAIGN.check_noticed(name, others=40)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", calm("letters"))
 def test_a_calm_run_does_not_need_it(name: str) -> None:
-    _, patch, plot = MUTANTS[name]
-    calm = replace(plot, queues=1, owners=1, redrivers=0, resets=0, blows_every_s=0.0)
-    assert not play(Graveyard(1, plot=calm), mutant=patch)
+    scenario = {"plain": "calm", "veiled": "calm, veiled"}[CAMPAIGN.mutants[name].scenario]
+    run = CAMPAIGN.play(scenario, 1, mutant=name)
+    assert not run.wrong, run.report()

@@ -45,3 +45,25 @@ def test_the_trace_is_the_same_in_another_interpreter() -> None:
     code = f"from tests.simulation.test_determinism import digests; print(*digests(range({SEEDS})), sep='\\n')"
     elsewhere = [printed(code, hash_seed=hash_seed).split("\n")[:-1] for hash_seed in (1, 2)]
     assert elsewhere == [digests(range(SEEDS))] * 2
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("world", "scenario", "seed"),
+    [
+        ("log", "jobs", 1),
+        ("leases", "skirmish", 1),
+        ("consumers", "neighbours", 35),
+        ("receiving", "receives", 1),
+        ("repeating", "repeats", 1),
+        ("letters", "plain", 1),
+        ("gateways", "calm", 1),
+        ("timers", "recalls", 1),
+        ("transactions", "orders", 0),
+    ],
+)
+def test_a_world_is_the_same_run_in_another_interpreter(world: str, scenario: str, seed: int) -> None:
+    code = f"from tests.simulation.sweeping import campaign_of; print(campaign_of({world!r}).play({scenario!r}, {seed}).digest)"
+    assert len({printed(code, hash_seed=hash_seed) for hash_seed in (0, 1)}) == 1

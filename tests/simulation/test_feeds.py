@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +13,11 @@ import pytest
 from penstock.consumers.feed.feed import Feed
 from penstock.log.lake import LogLake
 from penstock.log.stores.counting import CountingStore
-from tests.simulation.campaign import Run, judge
 from tests.simulation.feeders import SCENARIOS
+from tests.simulation.log_campaign import CAMPAIGN
 from tests.simulation.patches import attribute
 from tests.simulation.stage import HOUR_S, Stage
+from tests.simulation.sweeping import Run
 from tests.simulation.world import TOPIC
 from tests.thorough import thoroughly
 
@@ -36,7 +36,7 @@ MUST_HAPPEN = (
 
 
 def play(scenario: str, seed: int) -> Run:
-    return judge(scenario, seed, f"judge({scenario!r}, {seed})", partial(SCENARIOS[scenario], seed))[0]
+    return CAMPAIGN.play(f"feeds: {scenario}", seed)
 
 
 @pytest.fixture(scope="module")

@@ -3,51 +3,39 @@
 from __future__ import annotations
 
 import random
-from functools import cache
 
 import pytest
 
 from penstock.coordinator.cells.keys import QUEUES
 from tests.simulation.faults import Call, Fault, ScriptedFaults, Where, single_faults
-from tests.simulation.lease_mutants import LEASE_MUTANTS
-from tests.simulation.lease_scenarios import calm, skirmish
+from tests.simulation.lease_campaign import CAMPAIGN
+from tests.simulation.lease_scenarios import calm
+from tests.simulation.stand_ins import calm as calm_of
 from tests.simulation.stand_ins import played
-from tests.thorough import THOROUGH, thoroughly
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow]
 
-OTHERS = 60
-"""So many further seeds are tried before a mutant counts as unnoticed."""
 SAMPLE = thoroughly(60, 12)
 """Of all single faults."""
 
 
-@pytest.mark.parametrize("name", played("leases", LEASE_MUTANTS))
+@pytest.mark.parametrize("name", played("leases"))
 def test_a_missing_guard_is_noticed(name: str) -> None:
-    mutant = LEASE_MUTANTS[name]
-    seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
-    with mutant.patch():
-        caught = next((seed for seed in seeds if skirmish(seed, far=mutant.far).wrong), None)
-    assert caught is not None, f"it goes unnoticed that {mutant.guard}"
-    assert not THOROUGH or not intact(caught, far=mutant.far), "it goes wrong with every guard in place"
+    CAMPAIGN.check_noticed(name, others=60)
 
 
-@cache
-def intact(seed: int, *, far: bool) -> list[str]:
-    """What is wrong with the run that has every guard, which many mutants are compared with."""
-    return skirmish(seed, far=far).wrong
-
-
-@pytest.mark.parametrize("name", LEASE_MUTANTS)
+@pytest.mark.parametrize("name", calm_of("leases"))
 def test_a_calm_run_does_not_need_it(name: str) -> None:
-    with LEASE_MUTANTS[name].patch():
-        assert not calm(1).wrong
+    CAMPAIGN.check_calm(name)
 
 
 @pytest.fixture(scope="module")
 def calls() -> list[Call]:
     """Every request of a run in which machines join, are deployed and leave."""
-    return [call for call in calm(1).table.calls if call.process != "founder"]
+    fleet = calm(1)
+    fleet.run()
+    return [call for call in fleet.table.calls if call.process != "founder"]
 
 
 def test_no_single_fault_of_any_request_goes_wrong(calls: list[Call]) -> None:
@@ -74,6 +62,6 @@ def test_a_write_of_a_queue_s_cell_that_nobody_can_tell_of_leaves_no_queue_behin
 
 def _played(where: Where, fault: Fault) -> list[str]:
     plan = ScriptedFaults([(where, fault)])
-    fleet = calm(1, plan=plan)
+    wrong = calm(1, plan=plan).run()
     assert plan.done, f"{where} met no request"
-    return [f"{fault.value} at request {where.occurrence} of {where.process}: {one}" for one in fleet.wrong]
+    return [f"{fault.value} at request {where.occurrence} of {where.process}: {one}" for one in wrong]

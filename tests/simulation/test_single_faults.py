@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.sweeping import Campaign
-from tests.simulation.timers.campaign import CAMPAIGN as TIMERS
-from tests.simulation.transactions.campaign import CAMPAIGN as TRANSACTIONS
+from tests.simulation.sweeping import campaign_of
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(
-    ("campaign", "every"), [pytest.param(TIMERS, 600, id="timers"), pytest.param(TRANSACTIONS, 1000, id="transactions")]
+    ("world", "every", "least"),
+    [
+        ("log", thoroughly(40, 331), thoroughly(25, 7)),
+        ("consumers", thoroughly(800, 2000), thoroughly(5, 2)),
+        ("timers", 600, 2),
+        ("transactions", 1000, 2),
+    ],
 )
-def test_single_faults_are_survived(campaign: Campaign, every: int) -> None:
-    singles = [single for story in campaign.stories for single in campaign.singles_of(story)]
-    runs = campaign.exhaustive(singles[every // 2 :: every])
-    assert len(runs) > 2
+def test_single_faults_are_survived(world: str, every: int, least: int) -> None:
+    runs = campaign_of(world).sample(every)
+    assert len(runs) > least
     wrong = [run.report() for run in runs if run.wrong]
     assert not wrong, "\n".join(wrong)
+    if world == "log":
+        faults = {what for run in runs for what in run.counts if what.startswith("fault: ")}
+        assert len(faults) > thoroughly(10, 4)

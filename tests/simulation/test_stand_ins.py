@@ -9,18 +9,20 @@ import sys
 
 import pytest
 
+from tests.simulation.mutants import MUTANTS
 from tests.simulation.stand_ins import STAND_INS
 from tests.tree import ROOT
 
-EACH = [
-    pytest.param(world, name, file, test, id=f"{world}-{name}")
-    for world, tests in STAND_INS.items()
-    for name, (file, test) in tests.items()
-]
+EACH = [pytest.param(mutant, file, test, id=mutant) for mutant, (file, test) in STAND_INS.items()]
 
 
-@pytest.mark.parametrize(("world", "name", "file", "test"), EACH)
-def test_it_is_there(world: str, name: str, file: str, test: str) -> None:
+def test_what_a_simulation_does_not_meet_has_one() -> None:
+    assert STAND_INS.keys() <= MUTANTS.keys()
+    assert {name for name, mutant in MUTANTS.items() if mutant.unmet} <= STAND_INS.keys()
+
+
+@pytest.mark.parametrize(("mutant", "file", "test"), EACH)
+def test_it_is_there(mutant: str, file: str, test: str) -> None:
     functions = {node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)}
     assert test in functions
 
@@ -28,8 +30,8 @@ def test_it_is_there(world: str, name: str, file: str, test: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(480)
-@pytest.mark.parametrize(("world", "name", "file", "test"), EACH)
-def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str) -> None:
+@pytest.mark.parametrize(("mutant", "file", "test"), EACH)
+def test_it_fails_without_the_guard(mutant: str, file: str, test: str) -> None:
     ran = subprocess.run(
         [
             sys.executable,
@@ -45,7 +47,7 @@ def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str)
             f"{file}::{test}",
         ],
         cwd=ROOT,
-        env={**os.environ, "PENSTOCK_WITHOUT_GUARD": f"{world}:{name}"},
+        env={**os.environ, "PENSTOCK_WITHOUT_GUARD": mutant},
         capture_output=True,
         text=True,
         timeout=400,  # one of them plays a million steps before it gives up: 70 s of the processor

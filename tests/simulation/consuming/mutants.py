@@ -31,8 +31,8 @@ from penstock.coordinator.workers.worker import Worker
 from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
 from tests.simulation.consuming import patches
-from tests.simulation.consuming.mutant import Mutant
 from tests.simulation.consuming.spill_mutants import SPILL_MUTANTS
+from tests.simulation.mutant import Mutant
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.table import SimTableClient
 

@@ -7,7 +7,7 @@ from penstock.consumers.schedule.tracked_messages import TrackedMessages
 from penstock.coordinator.queues import spills
 from penstock.coordinator.queues.cell import QueueCell
 from tests.simulation.consuming import spill_patches as patches
-from tests.simulation.consuming.mutant import Mutant
+from tests.simulation.mutant import Mutant
 from tests.simulation.patches import Patch, attribute, everywhere
 from tests.simulation.store import SimClient
 

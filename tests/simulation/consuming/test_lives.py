@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.campaign import Run, met
-from tests.simulation.consuming.campaign import play
+from tests.simulation.consuming.campaign import CAMPAIGN
+from tests.simulation.sweeping import Run, met
 from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -16,7 +16,7 @@ PAID = (
 
 
 def test_nothing_of_one_life_is_taken_for_another_s() -> None:
-    runs: list[Run] = [play("lives", seed) for seed in (*thoroughly(range(4), ()), *PAID)]
+    runs: list[Run] = [CAMPAIGN.play("lives", seed) for seed in (*thoroughly(range(4), ()), *PAID)]
     wrong = [run.report() for run in runs if run.wrong]
     assert not wrong, "\n".join(wrong)
     counts = met(runs)

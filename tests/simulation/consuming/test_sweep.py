@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.figures import FIGURES
-from tests.simulation.campaign import Run, met
-from tests.simulation.consuming.campaign import MUST_HAPPEN, exhaustive, never_happened, play, table
+from tests.simulation.consuming.campaign import CAMPAIGN, MUST_HAPPEN
 from tests.simulation.consuming.scenarios import SCENARIOS
-from tests.simulation.interpreters import printed
+from tests.simulation.sweeping import Run
 from tests.thorough import THOROUGH, thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -61,40 +60,24 @@ def seeds_of(scenario: str) -> list[int]:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_consumers_keep_their_word(scenario: str, runs: list[Run]) -> None:
-    found = [play(scenario, seed) for seed in seeds_of(scenario)]
+    found = [CAMPAIGN.play(scenario, seed) for seed in seeds_of(scenario)]
     runs += found
     wrong = [run.report() for run in found if run.wrong]
     assert not wrong, "\n".join(wrong)
 
 
 def test_the_sweep_met_everything_it_is_for(runs: list[Run], record_property: Callable[[str, object], None]) -> None:
-    seen = table(met(runs))
-    record_property(FIGURES, f"what {len(runs)} simulated worlds with consumers met\n{seen}")
     assert len(runs) == sum(len(seeds_of(scenario)) for scenario in SCENARIOS)
-    assert not never_happened(runs, [what for what in MUST_HAPPEN if what not in RARE]), f"something never happened:\n{seen}"
+    seen = CAMPAIGN.check_sweep(runs, (what for what in MUST_HAPPEN if what not in RARE))
+    record_property(FIGURES, f"what {len(runs)} simulated worlds with consumers met\n{seen}")
 
 
 def test_a_seed_is_the_same_run_again() -> None:
-    assert play("orderly", 6).digest == play("orderly", 6).digest
-
-
-@pytest.mark.thorough
-def test_a_seed_is_the_same_run_in_another_interpreter() -> None:
-    code = "from tests.simulation.consuming.campaign import play; print(play('neighbours', 35).digest)"
-    digests = {printed(code, hash_seed=hash_seed) for hash_seed in (0, 1)}
-    assert len(digests) == 1
+    assert CAMPAIGN.play("orderly", 6).digest == CAMPAIGN.play("orderly", 6).digest
 
 
 def test_worlds_without_faults_are_quiet() -> None:
     for scenario in thoroughly(list(SCENARIOS), list(SCENARIOS)[:1]):
-        run = play(scenario, 3, rate=0.0)
+        run = CAMPAIGN.play(scenario, 3, rate=0.0)
         assert not run.wrong, run.report()
         assert not any(what.startswith("fault: ") for what in run.counts)
-
-
-def test_single_faults_are_survived() -> None:
-    """Each so many-th of them; `make exhaustive ARGS="--world consumers"` plays all."""
-    found = exhaustive(every=thoroughly(800, 2000))
-    assert len(found) > thoroughly(5, 2)
-    wrong = [run.report() for run in found if run.wrong]
-    assert not wrong, "\n".join(wrong)

@@ -18,10 +18,8 @@ from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consumers.receive_parameters import ReceiveParameters
 from penstock.gateway.rocketmq.consumers.receive_service import ReceiveService
+from tests.simulation.mutant import Mutant
 from tests.simulation.patches import always, attribute, both, everywhere
-from tests.simulation.sweeping import Mutant
-
-STEPS = 400_000
 
 
 class _Never(Exception):
@@ -127,9 +125,6 @@ def _kept_hold_of(original: Callable[..., Any]) -> Callable[..., Any]:
     return changed
 
 
-UNMET = frozenset({"doubted", "held", "late", "looked-again", "own-stop", "first-settled", "last-look"})
-"""Guards whose moment came in none of a dozen seeds or more. Only their stand-ins notice that they are missing."""
-
 MUTANTS: dict[str, Mutant] = {
     "renewed": Mutant(
         guard="what a push consumer holds is renewed as long as it lives",
@@ -138,14 +133,12 @@ MUTANTS: dict[str, Mutant] = {
         scenario="steady",
         seeds=(3,),
         calm=False,
-        steps=STEPS,
     ),
     "adopted": Mutant(
         guard="a gateway reads in the cells what others gave a client that comes by a new connection",
         rule="G5",
         patch=attribute(LeaseRenewer, "adopt", lambda _: _nothing),
         scenario="steady",
-        steps=STEPS,
     ),
     "all-cells": Mutant(
         guard="what is out to a client is looked for in the cells of all queues",
@@ -153,14 +146,13 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(NamedReceives, "_found", _of_one_cell),
         scenario="steady",
         seeds=(11, 17, 3),
-        steps=STEPS,
     ),
     "looked-again": Mutant(
         guard="a gateway goes on for its clients with what another gave them that is gone",
         rule="G4",
         patch=attribute(LeaseRenewer, "adopt_all", lambda _: always(None)),
         scenario="steady",
-        steps=STEPS,
+        unmet=True,
     ),
     "of-queue": Mutant(
         guard="what another gateway gave of one queue does not count as arrived because something of another queue is settled",
@@ -168,7 +160,6 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(Deliveries, "adopt", _as_of_one_queue),
         scenario="concurrent",
         seeds=(13000005,),
-        steps=STEPS,
     ),
     "attempt": Mutant(
         guard="a receive is given again what is out to its attempt id, and not what is out to others",
@@ -176,7 +167,6 @@ MUTANTS: dict[str, Mutant] = {
         patch=everywhere(attempt_hash, always(1)),
         scenario="steady",
         calm=False,
-        steps=STEPS,
     ),
     "ahead": Mutant(
         guard="an acknowledgement that came too early is carried out when the earlier message is settled",
@@ -185,7 +175,6 @@ MUTANTS: dict[str, Mutant] = {
         scenario="steady",
         seeds=(16,),
         calm=False,
-        steps=STEPS,
     ),
     "lost": Mutant(
         guard="what a client holds that is lost is renewed no longer",
@@ -193,7 +182,6 @@ MUTANTS: dict[str, Mutant] = {
         patch=both(attribute(LeaseRenewer, "round", _for_ever), attribute(LeaseRenewer, "_on_lost", lambda _: always(None))),
         scenario="steady",
         seeds=(6,),
-        steps=STEPS,
     ),
     "behind": Mutant(
         guard="an answer that was written whole does not count as lost because its connection broke behind it",
@@ -201,7 +189,6 @@ MUTANTS: dict[str, Mutant] = {
         patch=both(attribute(Deliveries, "on_stream_end", _as_if_lost), attribute(LeaseRenewer, "adopt", _at_once)),
         scenario="steady",
         seeds=(1,),
-        steps=STEPS,
     ),
     "cut-short": Mutant(
         guard="the time of what is lost is not cut short, as its client may be about to get it at another gateway",
@@ -209,14 +196,13 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(LeaseRenewer, "adopt", _at_once),
         scenario="steady",
         seeds=(23,),
-        steps=STEPS,
     ),
     "doubted": Mutant(
         guard="what may not have arrived is not kept for hours",
         rule="G1",
         patch=attribute(Deliveries, "_doubt", lambda _: always(None)),
         scenario="steady",
-        steps=STEPS,
+        unmet=True,
     ),
     "let-go": Mutant(
         guard="what a client lets come again is neither looked for nor renewed by any gateway",
@@ -224,21 +210,20 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(simple, "changed_invisible_duration", _kept_hold_of),
         scenario="concurrent",
         seeds=(72,),
-        steps=STEPS,
     ),
     "held": Mutant(
         guard="a gateway renews what is out to its client, and not what that let go at another one",
         rule="G1",
         patch=attribute(simple, "changed_invisible_duration", _by_whoever),
         scenario="concurrent",
-        steps=STEPS,
+        unmet=True,
     ),
     "late": Mutant(
         guard="an answer that its client may not have waited for does not count as arrived because the client asks for more",
         rule="G1",
         patch=attribute(SentReceive, "mark_written", _in_time),
         scenario="steady",
-        steps=STEPS,
+        unmet=True,
     ),
     "goodbye": Mutant(
         guard="what a client holds that says goodbye is visible soon",
@@ -246,14 +231,13 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(LeaseRenewer, "_on_lost", _left_to_its_end),
         scenario="steady",
         seeds=(6,),
-        steps=STEPS,
     ),
     "first-settled": Mutant(
         guard="of a message group the first message stands for the rest that was not settled beside this gateway",
         rule="G7",
         patch=both(attribute(Deliveries, "end_client", _the_first_only), attribute(Deliveries, "due", _the_first_only)),
         scenario="steady",
-        steps=STEPS,
+        unmet=True,
     ),
     "in-use": Mutant(
         guard="a consumer that somebody uses is not closed",
@@ -261,7 +245,6 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(ConsumerPool, "sweep", _whoever_uses_it),
         scenario="steady",
         calm=False,
-        steps=STEPS,
     ),
     "single": Mutant(
         guard="of a CONCURRENT group each message is renewed",
@@ -269,21 +252,20 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(PooledConsumer, "in_order", lambda _: property(always(True))),
         scenario="concurrent",
         seeds=(81,),
-        steps=STEPS,
     ),
     "own-stop": Mutant(
         guard="clients are not silent while the gateway was stopped itself",
         rule="G4",
         patch=attribute(ClientRegistry, "extend_after_pause", lambda _: always(None)),
         scenario="steady",
-        steps=STEPS,
+        unmet=True,
     ),
     "last-look": Mutant(
         guard="a gateway that stops gives what is out to an attempt id, before it says that there is nothing",
         rule="G5",
         patch=attribute(ReceiveService, "_poll", _as_if_unnamed),
         scenario="gateways",
-        steps=STEPS,
+        unmet=True,
     ),
     "repeated-ack": Mutant(
         guard="an acknowledgement that is repeated is answered as it was",
@@ -294,6 +276,5 @@ MUTANTS: dict[str, Mutant] = {
         scenario="steady",
         seeds=(2,),
         calm=False,
-        steps=STEPS,
     ),
 }

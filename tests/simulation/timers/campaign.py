@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tests.simulation.faults import Fault
-from tests.simulation.requests import SimService
-from tests.simulation.sweeping import Campaign, Played
-from tests.simulation.timers.mutants import MUTANTS
+from tests.simulation.sweeping import Campaign
 from tests.simulation.timers.scenarios import SCENARIOS
 from tests.simulation.timers.stories import STORIES, step_of
-from tests.simulation.timers.world import Timing
 
 MUST_HAPPEN = (
     *(f"fault: {fault.value}" for fault in Fault),
@@ -20,19 +15,14 @@ MUST_HAPPEN = (
 )  # fmt: skip
 
 
-def _services(world: Played) -> Mapping[str, SimService[object]]:
-    assert isinstance(world, Timing)
-    return {"store": world.store}  # type: ignore[dict-item]
-
-
 CAMPAIGN = Campaign(
     world="timers",
     scenarios=SCENARIOS,
     swept=tuple(SCENARIOS),
-    mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
     stories=STORIES,
     step_of=step_of,
-    services=_services,
+    services=lambda world: {"store": world.store},
+    teeth_steps=40_000,
     spared=frozenset({"founder"}),
 )

@@ -17,8 +17,8 @@ from penstock.coordinator.timers.runs.run_merges import Gatherer
 from penstock.coordinator.timers.timer_log_follower import TimerLogFollower
 from penstock.log.lake import LogLake
 from penstock.log.stores.refusals import Refusals
+from tests.simulation.mutant import Mutant
 from tests.simulation.patches import always, attribute, both, everywhere
-from tests.simulation.sweeping import Mutant
 from tests.simulation.timers import patches
 
 MUTANTS: dict[str, Mutant] = {

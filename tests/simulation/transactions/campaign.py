@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from tests.simulation.faults import Fault
-from tests.simulation.requests import SimService
-from tests.simulation.sweeping import Campaign, Played
-from tests.simulation.transactions.mutants import MUTANTS
+from tests.simulation.sweeping import Campaign
 from tests.simulation.transactions.scenarios import SCENARIOS
 from tests.simulation.transactions.scripts import SCRIPTS, Scripted
 from tests.simulation.transactions.stories import STORIES, step_of
-from tests.simulation.transactions.world import Transacting
 
 MUST_HAPPEN = (
     *(f"fault: {fault.value}" for fault in Fault),
@@ -23,19 +19,14 @@ MUST_HAPPEN = (
 )  # fmt: skip
 
 
-def _services(world: Played) -> Mapping[str, SimService[object]]:
-    assert isinstance(world, Transacting)
-    return {"store": world.store, "table": world.table}  # type: ignore[dict-item]
-
-
 CAMPAIGN = Campaign(
     world="transactions",
     scenarios={**SCENARIOS, **{name: partial(Scripted, script) for name, script in SCRIPTS.items()}},
     swept=tuple(SCENARIOS),
-    mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
     stories=STORIES,
     step_of=step_of,
-    services=_services,
+    services=lambda world: {"store": world.store, "table": world.table},
+    teeth_steps=40_000,
     spared=frozenset({"founder", "filler", "auditor"}),
 )

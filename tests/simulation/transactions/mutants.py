@@ -19,8 +19,8 @@ from penstock.log.format.fold import Judge
 from penstock.log.lake import LogLake
 from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
+from tests.simulation.mutant import Mutant
 from tests.simulation.patches import always, attribute, both, everywhere
-from tests.simulation.sweeping import Mutant
 from tests.simulation.table import SimTableClient
 from tests.simulation.transactions import patches
 
