@@ -22,7 +22,8 @@ from penstock.log.topic.records import read_record
 from tests.rows import entry_rows
 from tests.simulation.history import Send, Session
 from tests.simulation.process import SimProcess
-from tests.simulation.world import TOPIC, World, check_expected, log_uniform
+from tests.simulation.simulated import log_uniform
+from tests.simulation.world import TOPIC, World, check_expected
 
 
 class Role:

@@ -17,7 +17,8 @@ from penstock.log.stores.protocol import Conflict, Put
 from penstock.log.tail.view import View
 from tests.simulation.actors import Role
 from tests.simulation.process import SimProcess
-from tests.simulation.world import World, log_uniform
+from tests.simulation.simulated import log_uniform
+from tests.simulation.world import World
 
 
 class Careless(Role):

@@ -12,7 +12,7 @@ from penstock.log.limits import REFUSAL_TIMEOUT
 from penstock.log.stores.refusals import Right, right_of
 from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
 from tests.simulation.requests import SimService
-from tests.simulation.world import log_uniform
+from tests.simulation.simulated import log_uniform
 
 
 class Refusing(RandomFaults):

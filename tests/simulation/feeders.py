@@ -15,8 +15,9 @@ from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, rng_of, swarm
 from tests.simulation.process import SimProcess
 from tests.simulation.scenarios import lives
+from tests.simulation.simulated import Nemesis, log_uniform
 from tests.simulation.upkeep import damage, expiry
-from tests.simulation.world import TOPIC, Nemesis, World, log_uniform
+from tests.simulation.world import TOPIC, World
 
 
 class Feeder(Role):

@@ -42,9 +42,10 @@ from penstock.log.table.publisher import Publisher
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
-from tests.simulation.patches import attribute
-from tests.simulation.process import Crashed, SimProcess
-from tests.simulation.world import Stuck, log_uniform
+from tests.simulation.patches import Patch, attribute, both
+from tests.simulation.process import SimProcess
+from tests.simulation.simulated import SimulatedWorld, Stuck, log_uniform
+from tests.simulation.table import TABLE_NETWORK
 
 ORIGIN, GROUP, DLQ = "orders", "billing", "%DLQ%billing"
 QUIET_S = 40 * 86_400.0
@@ -95,7 +96,7 @@ class Evidence:
     wrong: list[str] = field(default_factory=list)
 
 
-def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
+def counting_found(counts: Counter[str]) -> Patch:
     """Count the dead letters that an owner found written when it came to write them."""
 
     def make(original: Any) -> Any:
@@ -106,75 +107,54 @@ def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
 
         return write
 
-    return attribute(CopyWriter, "write", make)()
+    return attribute(CopyWriter, "write", make)
 
 
-class Graveyard:
-    """One run. `run` plays and judges it."""
+class Graveyard(SimulatedWorld):
+    """One run."""
+
+    rest_s = (0.01, 60.0)
 
     is_careful = True
     """Whether owners give a sequence before they write; else the cell hears of it afterwards."""
 
     def __init__(self, seed: int | str, *, plot: Plot, plan: FaultPlan | None = None) -> None:
-        self.kernel = Kernel(seed, max_steps=1_500_000)
+        store = Network(pause_s=plot.pause_s, late_s=(1.0, 600.0))
+        super().__init__(seed, store=store, table=TABLE_NETWORK, plans=(plan, None), drift=0.05, max_steps=1_500_000)
         self.plot = plot
-        self.plan = plan
-        self.store = self.kernel.store(network=Network(pause_s=plot.pause_s, late_s=(1.0, 600.0)))
         self.cells = {queue: QueueCell() for queue in range(plot.queues)}
         self.evidence = Evidence()
-        self._processes: dict[str, SimProcess] = {}
         self._veils: dict[str, _Veiled] = {}
         self._resets_left = plot.resets
         self._buried = False
 
-    @property
-    def counts(self) -> Counter[str]:
-        return self.kernel.counts
-
-    def run(self) -> list[str]:
-        """Play to the end; everything that is wrong with it, in words."""
-        return self._judged(self._main())
-
-    def _judged(self, main: Coroutine[Any, Any, None]) -> list[str]:
+    def _setting(self) -> AbstractContextManager[None]:
         # The store is known to keep its promises, as in `small_log`.
-        with attribute(objectstore, "probe_conditional_writes", lambda _: _no_probe)(), counting_found(self.counts):
-            self.kernel.run(main)
+        return both(attribute(objectstore, "probe_conditional_writes", lambda _: _no_probe), counting_found(self.counts))()
+
+    def _judged(self) -> list[str]:
         return [*self.evidence.wrong, *judge(self)]
 
-    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
-        """Play a script instead of owners and redrivers, and judge what it leaves."""
-
-        async def main() -> None:
-            await self._as("founder", self._found)
-            await script()
-            await self.store.settled()
-            await self._as("auditor", self._audit)
-
-        return self._judged(main())
+    async def _come_to_rest(self) -> None:
+        await self._settle()
+        await self._as("auditor", self._audit)
 
     async def _main(self) -> None:
         await self._as("founder", self._found)
-        self.store.plan = self.plan
+        self.store.plan, _ = self._plans
         owners = [asyncio.ensure_future(self._lives(f"owner{n}", self._own)) for n in range(self.plot.owners)]
         redrivers = [asyncio.ensure_future(self._lives(f"redriver{n}", self._redrive)) for n in range(self.plot.redrivers)]
-        blows = asyncio.ensure_future(self._strike())
+        blows = asyncio.ensure_future(self._struck())
         await asyncio.wait([*owners, asyncio.ensure_future(asyncio.sleep(self.plot.faults_end_s))], return_when="FIRST_COMPLETED")
         blows.cancel()
-        if isinstance(self.plan, RandomFaults):
-            self.plan.active = False
+        self._end_faults(*self._plans)
         for group in (owners, redrivers):
             done, late = await asyncio.wait(group, timeout=QUIET_S) if group else (set(), set())
             if late:
                 raise Stuck(f"no progress in quiet\n{self.kernel.loop.pending()}")
             await asyncio.gather(*done)
             self._buried = True
-        await self.store.settled()
-        self.store.plan = None
-        await self._as("auditor", self._audit)
-
-    async def _as(self, name: str, work: Work) -> None:
-        process = self.kernel.process(name)
-        await process.run(work(self.lake(process), process))
+        await self._come_to_rest()
 
     def lake(self, process: SimProcess) -> LogLake:
         store = self._veils[process.name] = _Veiled(self.store.client(process))
@@ -188,24 +168,11 @@ class Graveyard:
             veil.salt = rng.randrange(1, 1 << 32) if not end and rng.random() < self.plot.veiled else 0
             self.counts["veiled"] += bool(veil.salt)
 
-    async def _lives(self, name: str, work: Work) -> None:
-        """Again and again, until a life comes to its end by itself."""
-        rng = self.kernel.rng(f"lives/{name}")
-        while True:
-            process = self._processes[name] = self.kernel.process(name, max_drift=0.05)
-            try:
-                await process.run(work(self.lake(process), process))
-            except Crashed:
-                self.counts["restart"] += 1
-                await asyncio.sleep(log_uniform(rng, 0.01, 60.0))
-            else:
-                return
-
-    async def _strike(self) -> None:
+    async def _struck(self) -> None:
         rng = self.kernel.rng("nemesis")
         while self.plot.blows_every_s:
             await asyncio.sleep(rng.expovariate(1 / self.plot.blows_every_s))
-            process = rng.choice(list(self._processes.values()))
+            process = rng.choice(list(self.others.values()))
             if rng.random() < 0.5:
                 process.crash()
             else:
@@ -213,7 +180,8 @@ class Graveyard:
 
     # --- What processes do ------------------------------------------------------------------------------------------------------
 
-    async def _found(self, lake: LogLake, _: SimProcess) -> None:
+    async def _found(self, process: SimProcess) -> None:
+        lake = self.lake(process)
         await lake.create_topic(ORIGIN, TopicSettings(message_type=MessageType.FIFO, queues=self.plot.queues))
         producer = await lake.producer(ORIGIN, options=_AT_ONCE)
         for queue in range(self.plot.queues):
@@ -226,7 +194,8 @@ class Graveyard:
                 await producer.send(message, queue=queue)
         await lake.close()
 
-    async def _own(self, lake: LogLake, process: SimProcess) -> None:
+    async def _own(self, process: SimProcess) -> None:
+        lake = self.lake(process)
         rng = process.runtime.random
         while unfinished := [queue for queue, cell in self.cells.items() if not self._is_done(cell)]:
             self._veil(process)
@@ -304,7 +273,8 @@ class Graveyard:
         await asyncio.sleep(0.005)
         return cell
 
-    async def _redrive(self, lake: LogLake, process: SimProcess) -> None:
+    async def _redrive(self, process: SimProcess) -> None:
+        lake = self.lake(process)
         rng = process.runtime.random
         while True:
             finish = self._buried
@@ -327,7 +297,8 @@ class Graveyard:
         with suppress(PenstockError):
             await lake.close()
 
-    async def _audit(self, lake: LogLake, _: SimProcess) -> None:
+    async def _audit(self, process: SimProcess) -> None:
+        lake = self.lake(process)
         for topic, found in ((ORIGIN, self.evidence.origin), (DLQ, self.evidence.dead)):
             reader = await lake.reader(topic)
             found += sorted([one async for one in reader.messages()], key=lambda one: (one.queue, one.offset))

@@ -25,10 +25,10 @@ from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.coordinator.workers.worker import LeaseLost, SessionMember, Worker
 from penstock.log.errors import RetryError, UnknownOutcome
 from tests.simulation.faults import FaultPlan
-from tests.simulation.kernel import Kernel
 from tests.simulation.lease_ledger import Ledger
 from tests.simulation.network import Network
-from tests.simulation.process import Crashed, SimClock, SimProcess
+from tests.simulation.process import SimProcess
+from tests.simulation.simulated import SimulatedMachine, SimulatedWorld
 from tests.simulation.table import CALM_NETWORK
 
 GROUP = "billing"
@@ -50,15 +50,17 @@ class Habits:
     """How often a process is paused between asking whether it may start and starting."""
 
 
-class Fleet:
+class Fleet(SimulatedWorld):
     """One run."""
 
     def __init__(
         self, seed: int | str, habits: Habits | None = None, *, plan: FaultPlan | None = None, network: Network | None = None
     ) -> None:
-        self.kernel = Kernel(seed, max_steps=1_500_000)
         self.habits = habits or Habits()
-        self.table = self.kernel.table(plan=plan, network=network or CALM_NETWORK)
+        super().__init__(
+            seed, store=Network(), table=network or CALM_NETWORK, plans=(None, plan), drift=self.habits.drift, max_steps=1_500_000
+        )
+        self.table.plan = plan
         self.ledger = Ledger(self)
         self.table.memory = self.ledger
         self.wrong: list[str] = []
@@ -69,17 +71,10 @@ class Fleet:
         self.work: Counter[str] = Counter()
         """Messages settled, by member."""
 
-    @property
-    def now_s(self) -> float:
-        return self.kernel.loop.now
+    async def _main(self) -> None:
+        await self.script()
 
-    @property
-    def counts(self) -> Counter[str]:
-        return self.kernel.counts
-
-    def run(self) -> list[str]:
-        """Play it, and say what is wrong."""
-        self.kernel.run(self.script())
+    def _judged(self) -> list[str]:
         return self.wrong
 
     def blame(self, what: str) -> None:
@@ -96,10 +91,7 @@ class Fleet:
 
     async def found(self) -> None:
         """Make the group, before anything goes wrong."""
-        active, self.table.plan = self.table.plan, None
-        process = self.kernel.process("founder")
-        await process.run(self._found(process))
-        self.table.plan = active
+        await self._as("founder", self._found)
 
     async def _found(self, process: SimProcess) -> None:
         groups = make_groups(self, process)
@@ -140,22 +132,18 @@ class Fleet:
         self.habits = replace(self.habits, gap=0.0)
 
 
-class Machine:
-    """A machine, and the process on it, life after life."""
+class Machine(SimulatedMachine):
+    """A machine whose process has a consumer."""
 
     def __init__(self, fleet: Fleet, name: str, topics: tuple[str, ...]) -> None:
+        super().__init__(fleet, name)
         self.fleet = fleet
-        self.name = name
         self.topics = topics
-        self.process: SimProcess | None = None
         self.consumer: Consumer | None = None
-        self.restarts = True
-        self._rng = fleet.kernel.rng(f"machine/{name}")
-        self._clock: SimClock | None = None
-        self._life: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        self._life = asyncio.ensure_future(self._live())
+    @property
+    def restarts(self) -> bool:
+        return not self._stopping
 
     def alive(self) -> Consumer | None:
         """Its consumer, if it is one that others should count on."""
@@ -163,35 +151,25 @@ class Machine:
             return None
         return self.consumer
 
-    async def stop(self, how: Ending) -> None:
+    def began(self, process: SimProcess) -> None:
+        self.consumer = process.call(Consumer, self)
+
+    async def work(self, process: SimProcess, leaving: asyncio.Event) -> None:
+        assert self.consumer is not None, "a life began"
+        await self.consumer.live()
+
+    def leave(self) -> None:
+        assert self.consumer is not None, "a life began"
+        self.consumer.leave()
+
+    def pause_s(self) -> float:
+        return self._rng.uniform(0.05, 3.0)
+
+    async def stop(self, how: Ending = "leave") -> None:
         """End its process for good."""
-        self.restarts = False
-        assert self._life is not None
         if how == "crash" and self.process is not None:
             self.process.crash()
-        elif self.consumer is not None and self.process is not None:
-            self.process.call(self.consumer.leave)
-        await self._life
-
-    async def deploy(self) -> None:
-        """Let the process leave; the next one starts by itself."""
-        if self.process is not None and self.consumer is not None and not self.process.crashed:
-            self.fleet.counts["deploy"] += 1
-            self.process.call(self.consumer.leave)
-            await self.process.ended()
-
-    async def _live(self) -> None:
-        while True:
-            self.process = self.fleet.kernel.process(self.name, max_drift=self.fleet.habits.drift, clock=self._clock)
-            self._clock = self.process.clock
-            self.consumer = self.process.call(Consumer, self)
-            with suppress(Crashed):
-                await self.process.run(self.consumer.live())
-            self.process.crash()
-            if not self.restarts:
-                return
-            self.fleet.counts["restart"] += 1
-            await asyncio.sleep(self._rng.uniform(0.05, 3.0))
+        await super().stop()
 
 
 class Consumer:

@@ -27,7 +27,8 @@ from tests.simulation.history import Send, Session
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, rng_of, swarm
 from tests.simulation.process import Crashed, SimProcess
-from tests.simulation.world import TOPIC, Nemesis, World, log_uniform
+from tests.simulation.simulated import Nemesis, log_uniform
+from tests.simulation.world import TOPIC, World
 
 TRIES_MAX = 4
 

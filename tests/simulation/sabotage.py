@@ -10,7 +10,8 @@ from penstock.log.tail.salvage import read_remains
 from tests.simulation.actors import Role
 from tests.simulation.history import Damage
 from tests.simulation.process import SimProcess
-from tests.simulation.world import World, log_uniform
+from tests.simulation.simulated import log_uniform
+from tests.simulation.world import World
 
 FIRST_LIFE = 1
 """The entry that creates the topic; these worlds know no other life of it."""

@@ -13,9 +13,10 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.linking import linking
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, Sparing, only_stops, rng_of, swarm
+from tests.simulation.simulated import Nemesis, log_uniform
 from tests.simulation.typed import evolves
 from tests.simulation.upkeep import damage, expiry, files, jobs, strays, uploads
-from tests.simulation.world import Nemesis, World, log_uniform
+from tests.simulation.world import World
 
 
 def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:

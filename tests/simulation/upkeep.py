@@ -11,7 +11,8 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, Choosing, Sparing, only_stops, rng_of, swarm
 from tests.simulation.sabotage import Repairer, Saboteur
-from tests.simulation.world import Nemesis, World, log_uniform
+from tests.simulation.simulated import Nemesis, log_uniform
+from tests.simulation.world import World
 
 
 def jobs(seed: int | str, *, rate: float = 0.05) -> World:

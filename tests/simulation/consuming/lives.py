@@ -32,7 +32,7 @@ from tests.simulation.consuming.witness import Witness
 from tests.simulation.consuming.world import _DLQ_SEQUENCE, _PROMPT, Consuming
 from tests.simulation.faults import Call, Fault, FaultPlan
 from tests.simulation.process import SimProcess
-from tests.simulation.world import log_uniform
+from tests.simulation.simulated import log_uniform
 
 GROUP = "billing"
 _LETTERS = f"%DLQ%{GROUP}"
@@ -132,8 +132,7 @@ class Lives(Consuming):
         """Queue, sequence and body of each that stands."""
         self._life = -1
 
-    def run(self) -> list[str]:
-        self.kernel.run(self._main())
+    def _judged(self) -> list[str]:
         return [*self.history.wrong, *self._judge()]
 
     async def _main(self) -> None:
@@ -143,7 +142,7 @@ class Lives(Consuming):
             machine.start()
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
         receiving = asyncio.ensure_future(self._lives("receiver", self._receive))
-        striking = asyncio.ensure_future(self._strike())
+        striking = asyncio.ensure_future(self._struck())
         ruling = asyncio.ensure_future(self._lives("ruler", self._rule))
         breaking = asyncio.ensure_future(self._break())
         lives = [life for machine in self.machines if (life := machine.life) is not None]
@@ -155,12 +154,10 @@ class Lives(Consuming):
         await self._within(self.plot.quiet_s, ruling, "the ruler")
         await self._within(self.plot.quiet_s, producing, "the producer")
         await self._within(self.plot.quiet_s, receiving, "the receiver")
-        await self.store.settled()
-        await self.table.settled()
+        await self._settle()
         await self._as("looker", self._look)
         await self._all_settled(self.now_s)
-        for machine in self.machines:
-            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        await self._stop_machines()
         self.store.plan = self.table.plan = None
         await self._as("auditor", self._audit)
         self.counts["simulated seconds"] += round(self.now_s)

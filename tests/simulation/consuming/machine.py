@@ -21,68 +21,34 @@ from penstock.log.lake import LogLake
 from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan, Temper
 from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Stood, Token
-from tests.simulation.process import Crashed, SimClock, SimProcess
-from tests.simulation.world import log_uniform
+from tests.simulation.process import SimProcess
+from tests.simulation.simulated import SimulatedMachine, log_uniform
 
 if TYPE_CHECKING:
     from tests.simulation.consuming.world import Consuming
 
 
-class Machine:
-    """Started again when its process crashes or was deployed anew, until it is stopped."""
+class Machine(SimulatedMachine):
+    """A machine whose members consume; also started again when it was deployed anew."""
 
     def __init__(self, world: Consuming, name: str) -> None:
+        super().__init__(world, name)
         self.world = world
-        self.name = name
-        self.process: SimProcess | None = None
         self.consumers: dict[str, PushConsumer] = {}
         self.lake: LogLake | None = None
-        self._rng = world.kernel.rng(f"machine/{name}")
-        self._clock: SimClock | None = None
-        self.life: asyncio.Task[None] | None = None
         self.dead: asyncio.Task[None] | None = None
         """Done once it is told that the process has ended."""
-        self._leaving: asyncio.Event | None = None
-        self._stopping = False
 
-    def start(self) -> None:
-        self.life = asyncio.ensure_future(self._live())
+    async def before(self) -> None:
+        await self.world.open.wait()
 
-    async def deploy(self) -> None:
-        """Let the process leave; the next one starts by itself."""
-        if self.process is not None and self._leaving is not None and not self.process.crashed:
-            self.world.counts["deploy"] += 1
-            process = self.process
-            process.call(self._leaving.set)
-            await process.ended()
+    def began(self, process: SimProcess) -> None:
+        process.on_stop = partial(self._stands, process.name)
+        self.dead = asyncio.ensure_future(self._until_dead(process))
 
-    async def stop(self) -> None:
-        """Let the process leave, for good."""
-        self._stopping = True
-        if self.life is None:
-            return
-        if self._leaving is not None and self.process is not None:
-            self.process.call(self._leaving.set)
-        await self.life
-
-    async def _live(self) -> None:
-        while True:
-            await self.world.open.wait()
-            self.process = self.world.new_process(self.name, self._clock)
-            self.process.on_stop = partial(self._stands, self.process.name)
-            self._clock = self.process.clock
-            self._leaving = asyncio.Event()
-            if self._stopping:
-                self._leaving.set()
-            self.dead = asyncio.ensure_future(self._until_dead(self.process))
-            with suppress(Crashed):
-                await self.process.run(self._work(self.process, self._leaving))
-            self.process.crash()
-            await self.dead
-            if self._stopping:
-                return
-            self.world.counts["restart"] += 1
-            await asyncio.sleep(log_uniform(self._rng, 0.05, 5.0))
+    async def after(self, process: SimProcess) -> None:
+        assert self.dead is not None, "a life began"
+        await self.dead
 
     async def _until_dead(self, process: SimProcess) -> None:
         await process.ended()
@@ -92,7 +58,7 @@ class Machine:
         now_s = self.world.now_s
         self.world.history.records.append(Stood(now_s, process, now_s + seconds))
 
-    async def _work(self, process: SimProcess, leaving: asyncio.Event) -> None:
+    async def work(self, process: SimProcess, leaving: asyncio.Event) -> None:
         self.lake = lake = self.world.lake(process)
         mixed = any(plan.mixed for plan in self.world.plot.groups.values())
         coordination = self.world.coordination(process, self._rng.choice([0.6, 1.0, 3.0]) if mixed else 1.0)

@@ -13,7 +13,7 @@ from penstock.coordinator.cells.keys import GROUPS, WORKERS, queue_key
 from tests.simulation.consuming.plot import TOPIC, Plot
 from tests.simulation.expiring import Refusing
 from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, possible
-from tests.simulation.world import log_uniform
+from tests.simulation.simulated import log_uniform
 
 Service = Literal["store", "table"]
 _HOW = (

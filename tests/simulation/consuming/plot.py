@@ -11,6 +11,7 @@ from typing import Literal
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.groups.retry import RetryPolicy
 from penstock.log.read.reader import Position
+from tests.simulation.simulated import SimulatedPlot
 
 TOPIC = "orders"
 
@@ -90,7 +91,7 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(SimulatedPlot):
     """How large a run is."""
 
     queues: int = 3
@@ -107,13 +108,8 @@ class Plot:
     work_s: tuple[float, float] = (0.001, 0.3)
     slow_s: tuple[float, float] = (1.0, 15.0)
     timeout_s: float = 20.0
-    blows_every_s: float = 0.0
-    """Crashes, pauses, suspends and steps of clocks; 0: none."""
     pause_s: tuple[float, float] = (0.1, 20.0)
     step_ms_max: int = 3_000
-    offset_ms: int = 2_000
-    drift: float = 0.02
-    deploys_every_s: float = 0.0
     patience_s: float | None = None
     """For a handler when a process closes; None: as long as it takes."""
     letters: int | None = None
@@ -128,6 +124,3 @@ class Plot:
     """The table is put back to how it was a while before, so often."""
     outages_every_s: float = 0.0
     outage_s: tuple[float, float] = (0.5, 40.0)
-    faults_end_s: float = 60.0
-    quiet_s: float = 600.0
-    """So long everything may take to come to an end without faults."""

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.simulation.consuming.records import BackedUp, PutBack
-from tests.simulation.world import log_uniform
+from tests.simulation.simulated import log_uniform
 
 if TYPE_CHECKING:
     from tests.simulation.consuming.world import Consuming

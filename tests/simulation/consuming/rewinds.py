@@ -28,7 +28,7 @@ from tests.simulation.consuming.restores import stop
 from tests.simulation.consuming.standing import Standing, standing
 from tests.simulation.consuming.world import _PROMPT, Consuming
 from tests.simulation.process import SimProcess
-from tests.simulation.world import log_uniform
+from tests.simulation.simulated import log_uniform
 
 GROUP = "billing"
 _KINDS = ("good", "good", "good", "good", "slow", "fails", "bad")
@@ -61,8 +61,7 @@ class Rewinds(Consuming):
         self._epochs: dict[int, int] = {}
         """By queue, when the bucket was put back last: who has not taken it since has not looked at the log."""
 
-    def run(self) -> list[str]:
-        self.kernel.run(self._main())
+    def _judged(self) -> list[str]:
         return [*self.history.wrong, *self._judge()]
 
     async def _main(self) -> None:
@@ -72,7 +71,7 @@ class Rewinds(Consuming):
             machine.start()
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
         mending = asyncio.ensure_future(self._mend())
-        others = [asyncio.ensure_future(work) for work in (self._strike(), self._rewind())]
+        others = [asyncio.ensure_future(work) for work in (self._struck(), self._rewind())]
         lives = [life for machine in self.machines if (life := machine.life) is not None]
         done, _ = await asyncio.wait([*lives, mending], timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
         for life in done:
@@ -82,8 +81,7 @@ class Rewinds(Consuming):
         await self.store.settled()
         await self._as("looker", self._look)
         await self._all_settled(self.now_s)
-        for machine in self.machines:
-            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        await self._stop_machines()
         mending.cancel()
         self.store.plan = self.table.plan = None
         await self._as("auditor", self._audit)

@@ -16,8 +16,8 @@ from tests.simulation.faults import Fault, FaultPlan, Outage, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.plans import Choosing, rng_of
+from tests.simulation.simulated import log_uniform
 from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
-from tests.simulation.world import log_uniform
 
 
 def _plan(seed: int | str, of: str, rate: float) -> RandomFaults | None:
@@ -239,7 +239,7 @@ def sluggish(seed: int | str, *, rate: float = 0.2) -> Consuming:
     plan = (
         RandomFaults({kind: rate * kinds.count(kind) / len(kinds) for kind in kinds}, Kernel(f"{seed}/table").rng) if rate else None
     )
-    world.befall(table=plan)
+    world.befall_table(plan)
     world.table.network = replace(world.table.network, slow_s=(0.5, 6.0), time_out_s=7.0, pause_s=(0.5, 8.0))
     return world
 
@@ -262,7 +262,7 @@ def overtaken(seed: int | str, *, rate: float = 0.2) -> Consuming:
         ),
     )
     of = rng.choice(["queues/", "queues/", "queues/", ""])
-    world.befall(table=Choosing({Fault.OVERTAKEN: rate}, Kernel(f"{seed}/table").rng, of) if rate else None)
+    world.befall_table(Choosing({Fault.OVERTAKEN: rate}, Kernel(f"{seed}/table").rng, of) if rate else None)
     return world
 
 

@@ -81,7 +81,7 @@ def test_where_a_group_began_is_not_resolved_again_when_the_write_is_in_doubt(fa
             await stage.send(f"{n}", queue=n % 2)
         await stage.until("done", lambda: all(stage.is_settled(21, queue) for queue in range(2)), within_s=120)
 
-    stage.world.befall(table=stage.world.table.plan)
+    stage.world.befall_table(stage.world.table.plan)
     stage.play(script, behave=_at_once)
     assert stage.world.counts[f"fault: {fault.value}"] == 1
     for queue, start in enumerate(begun(stage)):

@@ -26,7 +26,7 @@ from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.stage import SUCCESS, Stage
 from tests.simulation.patches import Patch, attribute, everywhere
 from tests.simulation.process import SimProcess
-from tests.simulation.world import Stuck
+from tests.simulation.simulated import Stuck
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
 

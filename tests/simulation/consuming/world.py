@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.consumers.dead_letters.redrive import redrive
 from penstock.consumers.dead_letters.writer import origin_of
@@ -36,49 +36,38 @@ from tests.simulation.consuming.records import History, Letter, Line, Place, Sen
 from tests.simulation.consuming.restores import restore
 from tests.simulation.consuming.standing import Where, standing
 from tests.simulation.consuming.witness import Witness
-from tests.simulation.faults import FaultPlan, RandomFaults
-from tests.simulation.kernel import Kernel
+from tests.simulation.faults import FaultPlan
 from tests.simulation.network import Network
-from tests.simulation.process import EPOCH_MS, Crashed, SimClock, SimProcess
-from tests.simulation.requests import SimService
+from tests.simulation.process import EPOCH_MS, SimProcess
+from tests.simulation.simulated import PlottedWorld, Services, Stuck
 from tests.simulation.small import few_letters
 from tests.simulation.table import TABLE_NETWORK
-from tests.simulation.world import Stuck, log_uniform
 
 STORE_NETWORK = Network(very_slow=0.001, time_out_s=8.0, slow_s=(0.2, 8.0), late_s=(0.5, 60.0), pause_s=(0.1, 20.0))
 _PROMPT = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=60))
 _DLQ_SEQUENCE = "DLQ_SEQUENCE"
 
 
-class Consuming:
-    """One run. `run` plays it, `play` a script instead; both return what is wrong, in words."""
+class Consuming(PlottedWorld):
+    """One run."""
 
-    def __init__(
-        self,
-        seed: int | str,
-        plot: Plot | None = None,
-        *,
-        store_plan: FaultPlan | None = None,
-        table_plan: FaultPlan | None = None,
-        store_network: Network | None = None,
-        table_network: Network | None = None,
-        max_steps: int = 1_000_000,
-    ) -> None:
-        self.plot = plot or Plot()
-        self.kernel = Kernel(seed, max_steps=max_steps)
+    rule = "C10"
+    is_prompt_alone = True
+
+    networks = STORE_NETWORK, replace(TABLE_NETWORK, late_s=(0.5, 30.0), pause_s=(0.1, 20.0))
+    plot: Plot
+
+    def __init__(self, seed: int | str, plot: Plot | None = None, **services: Unpack[Services]) -> None:
+        super().__init__(seed, plot or Plot(), **services)
         self.history = History(
             settings={name: plan.settings for name, plan in self.plot.groups.items()}, timeout_s=self.plot.timeout_s
         )
         self.history.counts = self.kernel.counts
-        self.store = self.kernel.store(network=store_network or STORE_NETWORK)
-        self.table = self.kernel.table(network=table_network or replace(TABLE_NETWORK, late_s=(0.5, 30.0), pause_s=(0.1, 20.0)))
         lines: list[Line] = [(group, TOPIC, queue) for group in self.plot.groups for queue in range(self.plot.queues)]
         self.witness = Witness(self.history, self.kernel.loop, lines, self.store.memory)
         self.table.memory = self.witness
-        self._plans = (store_plan, table_plan)
         self._down: list[Outage] = []
-        self.machines = [Machine(self, f"m{number}") for number in range(self.plot.machines)]
-        self.operator: SimProcess | None = None
+        self.machines: Sequence[Machine] = [Machine(self, f"m{number}") for number in range(self.plot.machines)]
         self.tempers: Counter[tuple[str, Place]] = Counter()
         """How often a group's handlers had each message."""
         self._known: dict[int, int] = {}
@@ -86,39 +75,23 @@ class Consuming:
         self._groups_of: dict[tuple[int, int], str | None] = {}
         self.behave: Callable[[SimProcess, MessageView], Awaitable[object]] | None = None
         """What handlers do with a message, instead of what is in its temper."""
-        self.quiet = False
         self.open = asyncio.Event()
         """Cleared while nobody may start."""
         self.open.set()
         self.runs = itertools.count(1)
-        self.kernel.loop.on_quiet = self._check_progress
 
     @property
-    def now_s(self) -> float:
-        return self.kernel.loop.now
+    def operator(self) -> SimProcess | None:
+        return self.others.get("operator")
 
-    @property
-    def counts(self) -> Any:
-        return self.kernel.counts
-
-    def befall(self, *, table: FaultPlan | None) -> None:
+    def befall_table(self, plan: FaultPlan | None) -> None:
         """Other faults of the table than it was made with."""
-        self._plans = (self._plans[0], table)
+        self._plans = (self._plans[0], plan)
 
-    def run(self) -> list[str]:
-        with few_letters(self.plot.letters) if self.plot.letters else nullcontext():
-            self.kernel.run(self._main())
-        return judge(self.history)
+    def _setting(self) -> AbstractContextManager[Any]:
+        return few_letters(self.plot.letters) if self.plot.letters else nullcontext()
 
-    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
-        """Play a script instead of all actors, see that everything comes to its end, and judge."""
-
-        async def main() -> None:
-            await self._as("founder", self._found)
-            await script()
-            await self._come_to_rest()
-
-        self.kernel.run(main())
+    def _judged(self) -> list[str]:
         return judge(self.history)
 
     # --- The run ----------------------------------------------------------------------------------------------------------------
@@ -136,8 +109,11 @@ class Consuming:
             machine.start()
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
         failing = break_down(self.plot, self._down, self.kernel.rng("outages"), self.counts)
-        others = [asyncio.ensure_future(work) for work in (self._strike(), self._deploy(), failing, restore(self))]
-        operating = asyncio.ensure_future(self._lives("operator", self._operate))
+        others = [
+            asyncio.ensure_future(work)
+            for work in (self._struck(), self._deploy(self.plot.deploys_every_s), failing, restore(self))
+        ]
+        operating = asyncio.ensure_future(self._lives("operator", self._operate, when=self.open))
         lives = [life for machine in self.machines if (life := machine.life) is not None]
         done, _ = await asyncio.wait(lives, timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
         for life in done:
@@ -150,15 +126,12 @@ class Consuming:
     async def _come_to_rest(self) -> None:
         """Wait until all is settled, end everybody, and read what is left."""
         began_s = self.now_s
-        await self.store.settled()
-        await self.table.settled()
+        await self._settle()
         await self._as("looker", self._look)
         await self._all_settled(began_s)
         self.counts["quiet seconds"] += round(self.now_s - began_s)
-        for machine in self.machines:
-            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
-        await self.store.settled()
-        await self.table.settled()
+        await self._stop_machines()
+        await self._settle()
         self.store.plan = self.table.plan = None
         await self._as("auditor", self._audit)
         self.counts["simulated seconds"] += round(self.now_s)
@@ -168,30 +141,19 @@ class Consuming:
         """No more trouble from now on."""
         for trouble in troubles:
             trouble.cancel()
-        for plan in self._plans:
-            if isinstance(plan, RandomFaults):
-                plan.active = False
+        self._end_faults(*self._plans)
         self.quiet = True
 
     async def _all_settled(self, began_s: float) -> None:
         """Until nothing is left to do. Raises `Stuck`, and what a consumer ended with."""
         while left := self.unsettled():
-            for machine in self.machines:
-                if machine.life is not None and machine.life.done():
-                    machine.life.result()
+            self._fail_with_the_dead()
             if self.now_s - began_s > self.plot.quiet_s:
                 raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
             await asyncio.sleep(0.5)
 
-    async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
-        done, _ = await asyncio.wait([task], timeout=seconds)
-        if not done:
-            raise Stuck(f"C10 {who} does not come to an end\n{self.kernel.loop.pending()}")
-        task.result()
-
-    def _check_progress(self) -> None:
-        if still := list(standing_still(self)):
-            raise Stuck("\n".join(still))
+    def _standing_still(self) -> Iterator[str]:
+        return standing_still(self)
 
     def unsettled(self) -> list[str]:
         """Messages that are neither settled nor parked, and dead letters that are not buried."""
@@ -218,41 +180,8 @@ class Consuming:
 
     # --- Who does what ----------------------------------------------------------------------------------------------------------
 
-    def lake(self, process: SimProcess) -> LogLake:
-        return LogLake(self.store.client(process), runtime=process.runtime)
-
     def coordination(self, process: SimProcess, lease_times: float = 1.0) -> Coordination:
         return Coordination(self.table.client(process), process.runtime, lease_s=self.plot.lease_s * lease_times)
-
-    def new_process(self, name: str, clock: SimClock | None = None) -> SimProcess:
-        return self.kernel.process(name, max_offset_ms=self.plot.offset_ms, max_drift=self.plot.drift, clock=clock)
-
-    async def _as(self, name: str, work: Callable[[SimProcess], Coroutine[Any, Any, None]]) -> None:
-        """Something that meets no faults, and no answer that is so slow that it counts as none."""
-        services: tuple[SimService[Any], ...] = (self.store, self.table)
-        before = [(service, service.plan, service.network) for service in services]
-        for service in services:
-            service.plan, service.network = None, replace(service.network, very_slow=0.0)
-        process = self.kernel.process(name)
-        await process.run(work(process))
-        for service, plan, network in before:
-            service.plan, service.network = plan, network
-
-    async def _lives(self, name: str, work: Callable[[SimProcess], Coroutine[Any, Any, None]]) -> None:
-        rng = self.kernel.rng(f"lives/{name}")
-        while True:
-            if name == "operator":
-                await self.open.wait()
-            process = self.new_process(name)
-            if name == "operator":
-                self.operator = process
-            try:
-                await process.run(work(process))
-            except Crashed:
-                self.counts["restart"] += 1
-                await asyncio.sleep(log_uniform(rng, 0.05, 5.0))
-            else:
-                return
 
     async def _found(self, process: SimProcess) -> None:
         lake, coordination = self.lake(process), self.coordination(process)
@@ -390,31 +319,8 @@ class Consuming:
 
     # --- Nemesis
 
-    async def _strike(self) -> None:
-        rng = self.kernel.rng("nemesis")
-        while self.plot.blows_every_s:
-            await asyncio.sleep(rng.expovariate(1 / self.plot.blows_every_s))
-            processes = [machine.process for machine in self.machines] + [self.operator]
-            process = rng.choice(processes)
-            if process is None or process.crashed:
-                continue
-            blow = rng.randrange(5)
-            if blow <= 1:
-                process.crash()
-            elif blow == 2:
-                process.pause(log_uniform(rng, *self.plot.pause_s))
-            elif blow == 3:
-                process.suspend(log_uniform(rng, *self.plot.pause_s))
-            else:
-                process.step_clock(rng.randint(-self.plot.step_ms_max, self.plot.step_ms_max) - process.clock.offset_ms)
-
-    async def _deploy(self) -> None:
-        """One machine after the other, gracefully."""
-        rng = self.kernel.rng("deploy")
-        while self.plot.deploys_every_s:
-            await asyncio.sleep(rng.expovariate(1 / self.plot.deploys_every_s))
-            for machine in self.machines:
-                await machine.deploy()
+    async def _struck(self) -> None:
+        await self._strike(self.plot.nemesis, lambda: [*(machine.process for machine in self.machines), self.operator])
 
     # --- The end
 

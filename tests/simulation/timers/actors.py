@@ -22,10 +22,10 @@ from penstock.log.produce.producer import Producer
 from penstock.log.produce.receipts import Receipt
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.process import SimProcess
+from tests.simulation.simulated import log_uniform
 from tests.simulation.timers.plot import TOPIC
 from tests.simulation.timers.records import Listed, Outcome, Recalled, Sent
 from tests.simulation.timers.upkeep import maintain
-from tests.simulation.world import log_uniform
 
 if TYPE_CHECKING:
     from tests.simulation.timers.world import Timing

@@ -10,7 +10,7 @@ from tests.simulation.timers.stories import STORIES, step_of
 MUST_HAPPEN = (
     *(f"fault: {fault.value}" for fault in Fault),
     "claim", "message claimed", "recall noted", "recall: done", "recall: failed", "listed", "gathered", "run named", "merge", "run deleted",
-    "topic created again", "restart", "deploy", "pause", "suspend", "crash", "step_clock", "clock step by hours",
+    "topic created again", "restart", "deploy", "pause", "suspend", "crash", "step_clock", "wild clock step",
     "write landed after its caller was gone",
 )  # fmt: skip
 

@@ -8,67 +8,35 @@ from typing import TYPE_CHECKING
 
 from penstock.coordinator.timers.delivery import _player, _unwatched
 from penstock.log.errors import ClockSkewError, PenstockError, TopicDeleted, TopicNotFound
-from tests.simulation.process import Crashed, SimClock, SimProcess
+from tests.simulation.process import SimProcess
+from tests.simulation.simulated import SimulatedMachine, log_uniform
 from tests.simulation.timers.plot import TOPIC
 from tests.simulation.timers.progress import Watched
-from tests.simulation.world import log_uniform
 
 if TYPE_CHECKING:
     from tests.simulation.timers.world import Timing
 
 
-class Machine:
-    """Started again when its process crashes or was deployed anew, until it is stopped."""
+class Machine(SimulatedMachine):
+    """Also started again when it was deployed anew."""
+
+    leaves_at_once = True
 
     def __init__(self, world: Timing, name: str) -> None:
+        super().__init__(world, name)
         self.world = world
-        self.name = name
-        self.process: SimProcess | None = None
         self.watched: Watched | None = None
-        self.rest_s = 0.0
-        """How long it stays away when its process has ended."""
-        self.life: asyncio.Task[None] | None = None
-        self._rng = world.kernel.rng(f"machine/{name}")
-        self._clock: SimClock | None = None
-        self._leaving: asyncio.Event | None = None
-        self._stopping = False
+        self.away_s = 0.0
+        """How long it stays away when its process has ended; 0: as usual."""
 
-    def start(self) -> None:
-        self.life = asyncio.ensure_future(self._live())
+    def began(self, process: SimProcess) -> None:
+        self.watched = None
 
-    async def deploy(self) -> None:
-        """Let the process leave; the next one starts by itself."""
-        if self.process is not None and self._leaving is not None and not self.process.crashed:
-            self.world.counts["deploy"] += 1
-            process = self.process
-            process.call(self._leaving.set)
-            await process.ended()
+    def pause_s(self) -> float:
+        away_s, self.away_s = self.away_s, 0.0
+        return away_s or super().pause_s()
 
-    async def stop(self) -> None:
-        """Let the process leave, for good."""
-        self._stopping = True
-        if self.life is None:
-            return
-        if self._leaving is not None and self.process is not None:
-            self.process.call(self._leaving.set)
-        await self.life
-
-    async def _live(self) -> None:
-        while not self._stopping:
-            self.watched = None
-            self.process = self.world.new_process(self.name, self._clock)
-            self._clock = self.process.clock
-            self._leaving = asyncio.Event()
-            with suppress(Crashed):
-                await self.process.run(self._work(self.process, self._leaving))
-            self.process.crash()
-            if self._stopping:
-                return
-            self.world.counts["restart"] += 1
-            rest_s, self.rest_s = self.rest_s, 0.0
-            await asyncio.sleep(rest_s or log_uniform(self._rng, 0.05, 5.0))
-
-    async def _work(self, process: SimProcess, leaving: asyncio.Event) -> None:
+    async def work(self, process: SimProcess, leaving: asyncio.Event) -> None:
         world = self.world
         lake = world.lake(process)
         cells = world.cells(process, lake)

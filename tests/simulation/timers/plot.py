@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from penstock.coordinator.timers.options import TimerOptions
+from tests.simulation.simulated import SimulatedPlot
 
 TOPIC = "orders"
 SMALL = TimerOptions(
@@ -21,7 +22,7 @@ SMALL = TimerOptions(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(SimulatedPlot):
     """One run."""
 
     queues: int = 2
@@ -42,17 +43,10 @@ class Plot:
     deletes: int = 0
     """How often the topic is deleted and made anew."""
     deletes_every_s: float = 15.0
-    blows_every_s: float = 0.0
-    """Crashes, pauses, suspends and steps of clocks; 0: none."""
-    deploys_every_s: float = 0.0
-    pause_s: tuple[float, float] = (0.1, 60.0)
-    step_ms_max: int = 240_000
-    wild_step: float = 0.3
-    """How often a clock steps by hours instead."""
+    wild_step: float | None = 0.3
     offset_ms: int = 120_000
-    """So wrong clocks are at first; a writer may be five minutes off."""
+    """A writer may be five minutes off."""
     drift: float = 0.0001
-    faults_end_s: float = 60.0
     quiet_s: float = 3_600.0
     """So long everything may take to come to an end without faults, beside what is not due yet."""
     late_s: float | None = None

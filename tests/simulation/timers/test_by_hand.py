@@ -128,7 +128,7 @@ def test_a_claim_that_was_appended_is_not_appended_again_a_month_later() -> None
         await asyncio.sleep(10)
         assert await stage.fired() == [b"a", b"b"]
         assert stage.state().claim is not None
-        stage.world.machines[0].rest_s = 32 * 86_400.0
+        stage.world.machines[0].away_s = 32 * 86_400.0
         stage.process().crash()
         await asyncio.sleep(33 * 86_400.0)
         await stage.send("c", due_s=stage.now_s + 1)
@@ -191,7 +191,7 @@ def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_a_write_that_was_on
         await stage.send("a", "b", due_s=12 * DAY_S)
         await named.reached()
         stage.process().crash()
-        stage.world.machines[0].rest_s = 20 * DAY_S
+        stage.world.machines[0].away_s = 20 * DAY_S
         await asyncio.sleep(3 * DAY_S)
         await stage.maintain()
         assert stage.world.counts["run deleted"] == 1
@@ -285,7 +285,7 @@ async def _falls_asleep_as_it_opens_the_name(stage: Stage) -> Gate:
 
 async def _is_gone_for_a_month(stage: Stage) -> None:
     """The other player, which comes back when the one that sleeps is awake; meanwhile others write to the topic."""
-    stage.world.machines[1].rest_s = 33.5 * DAY_S
+    stage.world.machines[1].away_s = 33.5 * DAY_S
     stage.process(1).crash()
     await stage.month()
 
@@ -298,7 +298,7 @@ def test_a_claim_that_was_appended_before_its_name_was_forgotten_is_found_by_its
         await stage.send("a", "b", due_s=5.0)
         await asyncio.sleep(10.0)
         assert await stage.fired() == [b"a", b"b"]
-        stage.world.machines[0].rest_s = 33 * DAY_S
+        stage.world.machines[0].away_s = 33 * DAY_S
         stage.process().crash()
         await stage.month()
         await asyncio.sleep(2 * DAY_S)
@@ -315,7 +315,7 @@ def test_a_successor_whose_clock_is_behind_stamps_nothing_early() -> None:
         held = stage.hold(0, "put", ENTRY)
         await stage.send("a", due_s=5.0)
         await held.reached()  # claimed
-        stage.world.machines[0].rest_s = 60.0
+        stage.world.machines[0].away_s = 60.0
         stage.process(0).crash()
         stage.world.machines[1].start()
         await asyncio.sleep(0.001)

@@ -23,11 +23,11 @@ from penstock.coordinator.transactions.members.state import Decider, Decision
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError, TopicDeleted, TopicNotFound
 from penstock.log.message.message import Message
+from tests.simulation.simulated import log_uniform
 from tests.simulation.transactions import upkeep
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import GROUP, TOPICS
 from tests.simulation.transactions.records import Book, Fate, Sent, Told
-from tests.simulation.world import log_uniform
 
 if TYPE_CHECKING:
     from tests.simulation.transactions.world import Transacting

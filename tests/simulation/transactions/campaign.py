@@ -12,7 +12,7 @@ from tests.simulation.transactions.stories import STORIES, step_of
 
 MUST_HAPPEN = (
     *(f"fault: {fault.value}" for fault in Fault),
-    "restart", "pause", "suspend", "crash", "step_clock", "clock step of hours", "topic deleted", "commit", "commit repeated",
+    "restart", "pause", "suspend", "crash", "step_clock", "wild clock step", "topic deleted", "commit", "commit repeated",
     "commit: rolled back before", "rollback", "rollback: committed before", "check-back", "check-back unknown", "check-back raises",
     "check-back hangs", "operator: committed", "operator: rolled_back", "transaction: committed", "transaction: rolled back",
     "transaction: never in the table", "paid, and ended by time", "write landed after its caller was gone",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
 from penstock.log.lake import LogLake
-from tests.simulation.process import Crashed, SimClock, SimProcess
-from tests.simulation.world import log_uniform
+from tests.simulation.process import SimProcess
+from tests.simulation.simulated import SimulatedMachine
 
 if TYPE_CHECKING:
     from tests.simulation.transactions.world import Transacting
@@ -40,41 +40,19 @@ class Life:
 Work = Callable[[Life], Coroutine[Any, Any, None]]
 
 
-class Machine:
+class Machine(SimulatedMachine):
     """Started again when its process crashes, until its work has ended."""
 
+    ends_by_itself = True
+    rest_s = (0.05, 50.0)
+
     def __init__(self, world: Transacting, name: str, work: Work) -> None:
-        self.world = world
-        self.name = name
-        self.process: SimProcess | None = None
+        super().__init__(world, name)
+        self._world = world
         self._work = work
-        self._rng = world.kernel.rng(f"machine/{name}")
-        self._leaving: asyncio.Event | None = None
-        self._stopping = False
-        self.life = asyncio.ensure_future(self._live())
+        self.start()
 
-    async def stop(self) -> None:
-        """Let the process leave, for good."""
-        self._stopping = True
-        if self._leaving is not None and self.process is not None and not self.process.crashed:
-            self.process.call(self._leaving.set)
-        await self.life
-
-    async def _live(self) -> None:
-        clock: SimClock | None = None
-        while True:
-            self.process = self.world.new_process(self.name, clock)
-            clock, self._leaving = self.process.clock, asyncio.Event()
-            if self._stopping:
-                self._leaving.set()
-            try:
-                await self.process.run(self._one_life(self.process, self._leaving))
-                return
-            except Crashed:
-                self.world.counts["restart"] += 1
-                await asyncio.sleep(log_uniform(self._rng, 0.05, 50.0))
-
-    async def _one_life(self, process: SimProcess, leaving: asyncio.Event) -> None:
-        life = self.world.open(process, leaving)
+    async def work(self, process: SimProcess, leaving: asyncio.Event) -> None:
+        life = self._world.open(process, leaving)
         await self._work(life)
-        await self.world.close(life)
+        await self._world.close(life)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.simulation.simulated import SimulatedPlot
+
 GROUP = "checkout"
 TOPICS = ("orders", "mails")
 SOURCE = "carts"
@@ -11,7 +13,7 @@ CONSUMERS = "pricing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(SimulatedPlot):
     """How large a run is."""
 
     topics: int = 2
@@ -48,14 +50,12 @@ class Plot:
     messages: int = 0
     """For these."""
     invisible_s: tuple[float, float] = (10.0, 60.0)
-    blows_every_s: float = 0.0
     pause_s: tuple[float, float] = (0.1, 600.0)
     step_ms_max: int = 200_000
-    wild_step: float = 0.0
-    """How often a clock steps by hours instead."""
-    offset_ms: int = 2_000
+    wild_step: float | None = 0.0
+    wild_ms: tuple[int, int] = (3_600_000, 36_000_000)
+    crashes: int = 1
     finisher_offset_ms: int = 2_000
-    drift: float = 0.02
     lease_s: float = 5.0
     faults_end_s: float = 400.0
     rest_every_s: float = 12 * 3600.0

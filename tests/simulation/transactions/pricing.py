@@ -16,11 +16,11 @@ from penstock.coordinator.queues.receipt_handle import ReceiptRefused
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError
 from penstock.log.message.message import MessageView
+from tests.simulation.simulated import log_uniform
 from tests.simulation.transactions.applications import EXPECTED, commit, roll_back, send
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import CONSUMERS, GROUP, SOURCE, TOPICS
 from tests.simulation.transactions.records import Told
-from tests.simulation.world import log_uniform
 
 if TYPE_CHECKING:
     from tests.simulation.transactions.world import Transacting

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from tests.simulation.plans import HOUR_S
+from tests.simulation.simulated import Stuck
 from tests.simulation.small import small_log
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import Plot
 from tests.simulation.transactions.world import Transacting
-from tests.simulation.world import Stuck
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
 
@@ -22,7 +22,7 @@ PLOT = Plot(senders=1, transactions=1, topics=1, finishers=1, forgets=0.0, unsur
 class _Sleepy(Transacting):
     """A machine is suspended shortly before faults end, for longer than anything may take after that."""
 
-    async def _strike(self) -> None:
+    async def _strike(self, *_: object) -> None:
         await asyncio.sleep(50.0)
         sleeper = next(machine for machine in self.machines if machine.name == "s0").process
         assert sleeper is not None

@@ -18,9 +18,9 @@ from penstock.log.format.header import Action, CloseJob
 from penstock.log.paths import TopicPaths
 from penstock.log.table.maintenance import TopicMaintenance
 from penstock.log.topic.records import read_record
+from tests.simulation.simulated import log_uniform
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import GROUP
-from tests.simulation.world import log_uniform
 
 
 @dataclass(frozen=True, slots=True)

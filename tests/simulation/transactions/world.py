@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
@@ -17,12 +16,11 @@ from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.expiring import Expiring
-from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.history import Archive
-from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.process import SimClock, SimProcess
 from tests.simulation.requests import SimService
+from tests.simulation.simulated import PlottedWorld, Services, Stuck
 from tests.simulation.table import TABLE_NETWORK
 from tests.simulation.transactions import applications, pricing, upkeep
 from tests.simulation.transactions.judge import judge
@@ -31,7 +29,6 @@ from tests.simulation.transactions.logs import read_log
 from tests.simulation.transactions.machine import Life, Machine, Work
 from tests.simulation.transactions.plot import SOURCE, TOPICS, Plot
 from tests.simulation.transactions.records import History
-from tests.simulation.world import Stuck, log_uniform
 
 STORE_NETWORK = Network(very_slow=0.001, time_out_s=8.0, slow_s=(0.2, 8.0), late_s=(0.5, 600.0), pause_s=(0.1, 600.0))
 COLLECT_S = 96 * 3600.0
@@ -39,55 +36,32 @@ COLLECT_S = 96 * 3600.0
 _FILL_EVERY_S = 24 * 3600.0
 
 
-class Transacting:
-    """One run. `run` plays it, `play` a script instead; both return what is wrong, in words."""
+class Transacting(PlottedWorld):
+    """One run."""
 
-    def __init__(
-        self,
-        seed: int | str,
-        plot: Plot | None = None,
-        *,
-        store_plan: FaultPlan | None = None,
-        table_plan: FaultPlan | None = None,
-        store_network: Network | None = None,
-        table_network: Network | None = None,
-        max_steps: int = 1_000_000,
-    ) -> None:
-        self.plot = plot or Plot()
-        self.kernel = Kernel(seed, max_steps=max_steps)
+    rule = "T10"
+
+    networks = STORE_NETWORK, TABLE_NETWORK
+    plot: Plot
+
+    def __init__(self, seed: int | str, plot: Plot | None = None, **services: Unpack[Services]) -> None:
+        super().__init__(seed, plot or Plot(), **services)
         self.history = History()
         self.history.counts = self.kernel.counts
-        self.store = self.kernel.store(network=store_network or STORE_NETWORK)
         self.archive = Archive(name="simulated", clock=SimClock(self.kernel.loop))
         self.store.memory = self.archive
-        self.table = self.kernel.table(network=table_network or TABLE_NETWORK)
         self.ledger = Ledger(self.history, self.kernel.loop)
         self.table.memory = self.ledger
-        self._plans = (store_plan, table_plan)
         self._deleting: asyncio.Future[None] | None = None
         self._expiring: list[Expiring] = []
         self.machines: list[Machine] = []
-        self.quiet = False
-        """Faults have ended."""
         self.collecting = False
         """All is decided, and days pass until nothing is left."""
         self.calls_decided: dict[str, int] = {}
         """So many requests were made until then, by service."""
 
-    @property
-    def now_s(self) -> float:
-        return self.kernel.loop.now
-
-    @property
-    def counts(self) -> Counter[str]:
-        return self.kernel.counts
-
     def topics(self) -> Sequence[str]:
         return TOPICS[: self.plot.topics]
-
-    def befall(self, *, store: FaultPlan | None, table: FaultPlan | None) -> None:
-        """Other faults than it was made with."""
-        self._plans = (store, table)
 
     def expire(self, *, every_s: float, for_s: tuple[float, float]) -> None:
         """Let the store and the table refuse everything now and then, each at times of its own."""
@@ -99,21 +73,6 @@ class Transacting:
             self._expiring.append(made)
         self._plans = (self._expiring[0], self._expiring[1])
 
-    def run(self) -> list[str]:
-        self.kernel.run(self._main())
-        return self._judged()
-
-    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
-        """Play a script instead of all actors, let everything be finished and collected, and judge."""
-
-        async def main() -> None:
-            await self.apart("founder", self._found)
-            await script()
-            await self._come_to_rest()
-
-        self.kernel.run(main())
-        return self._judged()
-
     def _judged(self) -> list[str]:
         logs = {name: asyncio.run(read_log(self.archive, TopicPaths.of(name))) for name in self.topics()}
         return judge(self.history, logs)
@@ -121,7 +80,7 @@ class Transacting:
     # --- The run ----------------------------------------------------------------------------------------------------------------
 
     async def _main(self) -> None:
-        await self.apart("founder", self._found)
+        await self._as("founder", self._found)
         self.store.plan, self.table.plan = self._plans
         for number in range(self.plot.senders):
             self.start(f"s{number}", applications.Sender(self, f"s{number}").work)
@@ -130,7 +89,10 @@ class Transacting:
             self.start(f"p{number}", pricing.Pricing(self, f"p{number}").work)
         for number in range(self.plot.collectors):
             self.start(f"c{number}", applications.collect)
-        others = [asyncio.ensure_future(self._strike()), asyncio.ensure_future(self._delete())]
+        others = [
+            asyncio.ensure_future(self._strike(self.plot.nemesis, self._processes)),
+            asyncio.ensure_future(self._delete()),
+        ]
         if self.plot.operator_every_s:
             self.start("operator", applications.operate)
         await asyncio.sleep(self.plot.faults_end_s)
@@ -152,16 +114,11 @@ class Transacting:
 
     async def _come_to_rest(self) -> None:
         """Wait until everything is decided and finished, then until nothing is left, end everybody, and read all."""
-        for plan in (self.store.plan, self.table.plan):
-            if isinstance(plan, RandomFaults):
-                plan.active = False
+        self._end_faults(self.store.plan, self.table.plan)
         self.quiet = True
-        for machine in self.machines:
-            if machine.process is not None and abs(machine.process.clock.offset_ms) > self.plot.step_ms_max:
-                machine.process.step_clock(-machine.process.clock.offset_ms)  # somebody sets it right
+        self._set_clocks(self._processes(), self.plot.step_ms_max)
         began_s = self.now_s
-        await self.store.settled()
-        await self.table.settled()
+        await self._settle()
         awake_s = self._awake_s()
         await self._until_empty(awake_s, self._unsettled)
         await self._stop("p")
@@ -169,8 +126,7 @@ class Transacting:
         self.counts["quiet seconds"] += round(self.now_s - began_s)
         await self._collect_all()
         await self._stop("")
-        await self.store.settled()
-        await self.table.settled()
+        await self._settle()
         self.store.plan = self.table.plan = None
         self._look_what_is_left()
         await self.apart("auditor", self._audit)
@@ -209,17 +165,6 @@ class Transacting:
             self._fail_with_the_dead()
             await asyncio.sleep(_FILL_EVERY_S)
 
-    def _fail_with_the_dead(self) -> None:
-        for machine in self.machines:
-            if machine.life.done():
-                machine.life.result()
-
-    async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
-        done, _ = await asyncio.wait([task], timeout=seconds)
-        if not done:
-            raise Stuck(f"T10 {who} does not come to an end\n{self.kernel.loop.pending()}")
-        task.result()
-
     def _look_what_is_left(self) -> None:
         """T9."""
         for name in self.topics():
@@ -244,24 +189,24 @@ class Transacting:
             with suppress(PenstockError):
                 await end()
 
-    async def apart(self, name: str, work: Callable[[Life], Coroutine[Any, Any, None]]) -> None:
+    async def apart(self, name: str, work: Work) -> None:
         """Something that meets no faults."""
-        plans, self.store.plan, self.table.plan = (self.store.plan, self.table.plan), None, None
-        await self.alone(name, work)
-        self.store.plan, self.table.plan = plans
+        await self._as(name, lambda process: self._life_of(process, work))
 
-    async def alone(self, name: str, work: Callable[[Life], Coroutine[Any, Any, None]]) -> None:
+    async def alone(self, name: str, work: Work) -> None:
         """A process of its own, and all of its life."""
         process = self.kernel.process(name)
+        await process.run(self._life_of(process, work))
 
-        async def whole() -> None:
-            life = self.open(process, asyncio.Event())
-            await work(life)
-            await self.close(life)
+    async def _life_of(self, process: SimProcess, work: Work) -> None:
+        life = self.open(process, asyncio.Event())
+        await work(life)
+        await self.close(life)
 
-        await process.run(whole())
+    async def _found(self, process: SimProcess) -> None:
+        await self._life_of(process, self._make_topics)
 
-    async def _found(self, life: Life) -> None:
+    async def _make_topics(self, life: Life) -> None:
         for name in self.topics():
             await life.lake.create_topic(name, self.settings)
         if self.plot.messages:
@@ -287,26 +232,8 @@ class Transacting:
 
     # --- What befalls them ------------------------------------------------------------------------------------------------------
 
-    async def _strike(self) -> None:
-        """Pauses, suspends, crashes and clock steps, whatever the processes are doing."""
-        plot, rng = self.plot, self.kernel.rng("nemesis")
-        while plot.blows_every_s:
-            await asyncio.sleep(rng.expovariate(1 / plot.blows_every_s))
-            process = rng.choice(self.machines).process
-            if process is None or process.crashed:
-                continue
-            blow = rng.randrange(4)
-            if blow == 0:
-                process.crash()
-            elif blow == 1:
-                process.pause(log_uniform(rng, *plot.pause_s))
-            elif blow == 2:
-                process.suspend(log_uniform(rng, *plot.pause_s))
-            elif rng.random() < plot.wild_step:
-                self.counts["clock step of hours"] += 1
-                process.step_clock(rng.choice([-1, 1]) * rng.randint(3_600_000, 36_000_000))
-            else:
-                process.step_clock(rng.randint(-plot.step_ms_max, plot.step_ms_max) - process.clock.offset_ms)
+    def _processes(self) -> list[SimProcess | None]:
+        return [machine.process for machine in self.machines]
 
     async def _delete(self) -> None:
         """Topics that are deleted and made again."""
