@@ -11,11 +11,13 @@ from penstock.consumers.membership import Subscription
 from penstock.consumers.push import PushConsumer
 from penstock.consumers.push_options import PushOptions
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.operators.operators import Operators
-from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.codec import decode_cell
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.log import LogLake, Message, MessageView, ProducerOptions, TopicSettings
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kernel import Kernel
@@ -133,7 +135,22 @@ class Scene:
         key = queue_key(group, topic, queue)
         stored = await self.table.memory.get(key)
         assert stored is not None
-        return decode_cell(stored.data[16:], where=key)
+        return decode_cell(stored.data[WRITE_ID_BYTES:], where=key)
+
+    async def cells(self, *, group: str = "audit", topic: str = "orders") -> dict[int, QueueCell]:
+        """All as they stand in the table; a queue that nobody took yet has none, which is as an empty one."""
+        keys = {queue: queue_key(group, topic, queue) for queue in range(self.settings.queues)}
+        stored = {queue: await self.table.memory.get(key) for queue, key in keys.items()}
+        return {
+            queue: QueueCell() if one is None else decode_cell(one.data[WRITE_ID_BYTES:], where=keys[queue])
+            for queue, one in stored.items()
+        }
+
+    async def is_settled(self, messages: int) -> bool:
+        """Whether so many messages are done with, and nothing waits."""
+        cells = (await self.cells()).values()
+        waits = any(cell.tries or cell.markers or cell.dead_letters.assigned for cell in cells)
+        return not waits and sum(cell.settled.floor for cell in cells) == messages
 
     def writes(self, part: str = "queues/") -> int:
         """How many writes of such cells were sent."""
@@ -189,3 +206,17 @@ async def push(
     )
     await member.run(consumer.start())
     return consumer, heard
+
+
+def out_until_ms(cell: QueueCell, handle: ReceiptHandle, now_ms: int) -> int:
+    """Until when a delivery is out, as the cell says; 0 if it is not."""
+    if cell.generation != handle.generation:
+        return 0
+    if handle.lane is None:
+        tries = cell.tries.get(handle.offset)
+    else:
+        marker = cell.markers.get(handle.lane)
+        tries = marker.tries if marker is not None and marker.head <= handle.offset < marker.limit else None
+    if tries is None or tries.state is not MessageState.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
+        return 0
+    return tries.due_ms

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES, Cells
 from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
 from penstock.coordinator.workers.watch import LeaseWatch
@@ -46,7 +46,7 @@ class Stage:
     async def heartbeat(self, worker: str) -> Heartbeat | None:
         """As it stands, at once and without a fault."""
         cell = await self.table.memory.get(worker_key(worker))
-        return decode_heartbeat(cell.data[16:], where=worker) if cell is not None else None
+        return decode_heartbeat(cell.data[WRITE_ID_BYTES:], where=worker) if cell is not None else None
 
     def count(self, verb: str, process: SimProcess) -> int:
         return sum(call.verb == verb and call.process == process.name for call in self.table.calls)

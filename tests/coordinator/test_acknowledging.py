@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES, Cells
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import ACKS_KEPT, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
@@ -56,7 +56,7 @@ class Interrupted(MemoryTable):
         found = await super().get(KEY)
         assert found is not None
         self.version = found.version
-        return decode_cell(found.data[16:], where=KEY)
+        return decode_cell(found.data[WRITE_ID_BYTES:], where=KEY)
 
     async def _before(self) -> bool:
         hit, self._calls = self._calls == self.at, self._calls + 1

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from penstock.coordinator.cells.cells import CellChanged, Cells, StoredCell
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES, CellChanged, Cells, StoredCell
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
@@ -192,7 +192,7 @@ def test_every_write_is_carried_out_once_and_its_writer_knows(patience_s: float)
         found = await asyncio.gather(*(_adding(table, seed, number, 4, patience_s) for number in range(3)))
         await asyncio.gather(*table.late)
         cell = await MemoryTable.get(table, "cell")
-        words = cell.data[16:].split() if cell else []
+        words = cell.data[WRITE_ID_BYTES:].split() if cell else []
         assert len(words) == len(set(words))
         certain, unknown = sum(one for one, _ in found), sum(two for _, two in found)
         assert certain <= len(words) <= certain + unknown

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.coordinator.cells.cells import CellChanged, Cells
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES, CellChanged, Cells
 from penstock.coordinator.cells.document import LONG_WRITE_S, WRITE_S, Codec, Document
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.log.errors import DataDamaged, InvalidArgument, StoreUnavailable, UnknownOutcome
@@ -257,7 +257,7 @@ def test_changes_of_many_are_made_once_each_whatever_the_table_answers(write_s: 
         found = await asyncio.gather(*(writer(table, seed, name) for name in "abc"))
         await asyncio.gather(*table.late)
         cell = await MemoryTable.get(table, "words")
-        words = [] if cell is None else cell.data[16:].decode().split()[1:]
+        words = [] if cell is None else cell.data[WRITE_ID_BYTES:].decode().split()[1:]
         assert len(words) == len(set(words))
         certain = set[str]().union(*(one for one, _ in found))
         assert certain <= set(words) <= certain.union(*(two for _, two in found))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.cells.cells import Cells, StoredCell
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES, Cells, StoredCell
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
@@ -111,7 +111,7 @@ class Group:
 
     async def owner(self, queue: int) -> str:
         cell = await self.stage.table.memory.get(queue_key(GROUP, TOPIC, queue))
-        return decode_cell(cell.data[16:], where="here").owner if cell else ""
+        return decode_cell(cell.data[WRITE_ID_BYTES:], where="here").owner if cell else ""
 
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.stage.play(script)

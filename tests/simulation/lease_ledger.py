@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import QUEUES, WORKERS
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
-from tests.simulation.workers_table import ID_BYTES, WorkersTable
+from tests.simulation.workers_table import WorkersTable
 
 if TYPE_CHECKING:
     from tests.simulation.leases import Fleet
@@ -37,17 +38,19 @@ class Ledger(WorkersTable):
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self._cells.get(key)
         version = await super().put(key, data, expected=expected)
-        old = before.data[ID_BYTES:] if before is not None else None
+        old = before.data[WRITE_ID_BYTES:] if before is not None else None
         if key.startswith(QUEUES):
-            self._judge_queue(key, decode_cell(old, where=key) if old else QueueCell(), decode_cell(data[ID_BYTES:], where=key))
+            self._judge_queue(
+                key, decode_cell(old, where=key) if old else QueueCell(), decode_cell(data[WRITE_ID_BYTES:], where=key)
+            )
         elif key.startswith(WORKERS):
-            new = decode_heartbeat(data[ID_BYTES:], where=key)
+            new = decode_heartbeat(data[WRITE_ID_BYTES:], where=key)
             self._judge_heartbeat(key, decode_heartbeat(old, where=key) if old else None, new)
         return version
 
     def cell(self, key: str) -> QueueCell:
         found = self._cells.get(key)
-        return decode_cell(found.data[ID_BYTES:], where=key) if found is not None else QueueCell()
+        return decode_cell(found.data[WRITE_ID_BYTES:], where=key) if found is not None else QueueCell()
 
     def _judge_queue(self, key: str, old: QueueCell, new: QueueCell) -> None:
         if new.epoch < old.epoch:

@@ -82,7 +82,7 @@ class Play:
         self.plan.active = False
         try:
             async with asyncio.timeout(600):
-                while not await self._is_settled():
+                while not await self.scene.is_settled(MESSAGES):
                     await self.scene.let_pass(1)
         except TimeoutError:
             self.wrong.append(f"never settled; not confirmed: {sorted(set(order) - {body for body, _ in self.acked})[:10]}")
@@ -92,10 +92,6 @@ class Play:
         for life in lives:
             life.cancel()
         await asyncio.wait(lives)
-
-    async def _is_settled(self) -> bool:
-        cells = [await self.scene.cell(queue) for queue in range(QUEUES)]
-        return sum(cell.settled.floor for cell in cells) == MESSAGES and not any(cell.tries or cell.markers for cell in cells)
 
     async def _nemesis(self) -> None:
         while True:

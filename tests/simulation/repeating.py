@@ -20,13 +20,11 @@ from typing import NamedTuple
 
 from penstock.consumers.dead_letters.writer import RECONSUME_TIMES
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import MessageState, QueueCell
-from penstock.coordinator.queues.codec import decode_cell
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.log import MessageView
 from penstock.log.errors import PenstockError
-from tests.consumers.receiving import Member, Scene
+from tests.consumers.receiving import Member, Scene, out_until_ms
 from tests.simulation.faults import Fault, RandomFaults
 from tests.simulation.process import EPOCH_MS, Crashed
 
@@ -125,10 +123,10 @@ class Repeats:
         self.plan.active = False
         try:
             async with asyncio.timeout(120):
-                while not await self._is_settled():
+                while not await self.scene.is_settled(MESSAGES):
                     await self.scene.let_pass(1)
         except TimeoutError:
-            cells = await self._cells()
+            cells = await self.scene.cells()
             left = [(one.settled.floor, dict(one.tries), dict(one.markers), one.dead_letters.assigned) for one in cells.values()]
             self.wrong.append(f"never settled, at {self.scene.now_s:.0f} s: {left}")
         await self._judge_letters()
@@ -137,19 +135,6 @@ class Repeats:
                 life.result()
             life.cancel()
         await asyncio.wait(lives)
-
-    async def _is_settled(self) -> bool:
-        cells = (await self._cells()).values()
-        done = not any(cell.tries or cell.markers or cell.dead_letters.assigned for cell in cells)
-        return done and sum(cell.settled.floor for cell in cells) == MESSAGES
-
-    async def _cells(self) -> dict[int, QueueCell]:
-        """As they stand in the table; a queue that nobody took yet has none, which is as an empty one."""
-        keys = {queue: queue_key("audit", "orders", queue) for queue in range(QUEUES)}
-        stored = {queue: await self.scene.table.memory.get(key) for queue, key in keys.items()}
-        return {
-            queue: QueueCell() if one is None else decode_cell(one.data[16:], where=keys[queue]) for queue, one in stored.items()
-        }
 
     async def _machine(self, name: str) -> None:
         while True:
@@ -329,13 +314,13 @@ class Repeats:
     async def _before(self, member: Member, client: str) -> Before:
         """What a receive that begins now is judged by."""
         owned = {queue for _, queue in member.consumer._owner.queues}
-        cells = await self._cells()
+        cells = await self.scene.cells()
         known = {queue: member.consumer._membership.generation("orders", queue) for queue in range(QUEUES)}
         return Before(self.scene.now_s, self.answers, self.asked.get((client, self.number_of[member]), -1), cells, known, owned)
 
     async def _judge(self, member: Member, attempt: str, number: int, messages: list[MessageView], before: Before) -> None:
         known, by = self.attempts[attempt], self.number_of[member]
-        cells = await self._cells()
+        cells = await self.scene.cells()
         generations = {queue: member.consumer._membership.generation("orders", queue) for queue in range(QUEUES)}
         still_owned = {queue for _, queue in member.consumer._owner.queues}
         now_ms = EPOCH_MS + int(1000 * self.scene.now_s)
@@ -355,8 +340,8 @@ class Repeats:
             and (queue := (handle := ReceiptHandle.decode(given.handle)).queue) in cells
             and handle.generation >= generations[queue]
             and (given.by == by or given.at <= before.asked or queue in before.owned & still_owned)
-            and _is_out(before.cells[queue], handle, EPOCH_MS + int(1000 * before.at_s))
-            and _is_out(cells[queue], handle, now_ms)
+            and out_until_ms(before.cells[queue], handle, EPOCH_MS + int(1000 * before.at_s))
+            and out_until_ms(cells[queue], handle, now_ms)
         }
         if missing := expected.items() - found.items():
             self.wrong.append(f"{attempt} is not given again what is out to it: {sorted(missing)}, but {sorted(found)}")
@@ -367,7 +352,7 @@ class Repeats:
         for delivery, text in found.items():
             handle = ReceiptHandle.decode(text)
             known.given.setdefault(delivery, Given(text, by, number))
-            if (due_ms := _is_out(cells[handle.queue], handle, now_ms)) and delivery.message not in self.invoked:
+            if (due_ms := out_until_ms(cells[handle.queue], handle, now_ms)) and delivery.message not in self.invoked:
                 self.promised_ms.setdefault(delivery, due_ms)
 
     def _judge_one(
@@ -386,7 +371,7 @@ class Repeats:
         if self.owner_of.setdefault(delivery, attempt) != attempt:
             self.wrong.append(f"{delivery} is given to {attempt} and to {self.owner_of[delivery]}")
         if delivery in known.given:
-            was_out = _is_out(before.cells[handle.queue], handle, EPOCH_MS + int(1000 * before.at_s))
+            was_out = out_until_ms(before.cells[handle.queue], handle, EPOCH_MS + int(1000 * before.at_s))
             if not was_out and known.given[delivery].at <= before.answers:
                 self.wrong.append(f"{delivery} is given to {attempt} again, though it was not out any more")
             return
@@ -430,17 +415,3 @@ class Before:
     """As the member knew them."""
     owned: set[int]
     """The member's queues."""
-
-
-def _is_out(cell: QueueCell, handle: ReceiptHandle, now_ms: int) -> int:
-    """Until when a delivery is out, as the cell says; 0 if it is not."""
-    if cell.generation != handle.generation:
-        return 0
-    if handle.lane is None:
-        tries = cell.tries.get(handle.offset)
-    else:
-        marker = cell.markers.get(handle.lane)
-        tries = marker.tries if marker is not None and marker.head <= handle.offset < marker.limit else None
-    if tries is None or tries.state is not MessageState.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
-        return 0
-    return tries.due_ms

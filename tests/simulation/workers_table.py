@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import WORKERS, worker_key, worker_of
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
 
-ID_BYTES = 16
 """What stands before a cell's own content: the id of its write."""
 
 
@@ -28,7 +28,7 @@ class WorkersTable(MemoryTable):
         """The heartbeat that stands, if any does."""
         key = worker_key(worker)
         found = self._cells.get(key)
-        return decode_heartbeat(found.data[ID_BYTES:], where=key) if found is not None else None
+        return decode_heartbeat(found.data[WRITE_ID_BYTES:], where=key) if found is not None else None
 
     def is_over(self, member: str) -> bool:
         """For certain: nothing can bring it back."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from penstock.consumers.membership import Subscription
 from penstock.consumers.simple import SimpleConsumer
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
@@ -49,7 +50,7 @@ async def cell_of(stage: Stage, group: str = "pricing") -> QueueCell:
     key = queue_key(group, "orders", 0)
     stored = await stage.table.memory.get(key)
     assert stored is not None
-    return decode_cell(stored.data[16:], where=key)
+    return decode_cell(stored.data[WRITE_ID_BYTES:], where=key)
 
 
 async def received(consumer: SimpleConsumer, count: int = len(BODIES), *, invisible: timedelta = TEN) -> list[MessageView]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import GROUPS, QUEUES, WORKERS, queue_key
 from penstock.coordinator.groups.codec import decode_group
 from penstock.coordinator.groups.record import CommandKind, GroupRecord
@@ -16,7 +17,7 @@ from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.records import Altered, History, Line, Positioned, Skipped, Wrote
 from tests.simulation.consuming.spilled import Spilled
 from tests.simulation.loop import SimLoop
-from tests.simulation.workers_table import ID_BYTES, WorkersTable
+from tests.simulation.workers_table import WorkersTable
 
 
 class Witness(WorkersTable):
@@ -39,8 +40,8 @@ class Witness(WorkersTable):
         before = self._cells.get(key)
         version = await super().put(key, data, expected=expected)
         self._history.counts["cell write"] += 1
-        old = before.data[ID_BYTES:] if before is not None else None
-        body = data[ID_BYTES:]
+        old = before.data[WRITE_ID_BYTES:] if before is not None else None
+        body = data[WRITE_ID_BYTES:]
         if key.startswith(QUEUES):
             self._saw_cell(key, body)
         elif key.startswith(GROUPS):
@@ -58,11 +59,11 @@ class Witness(WorkersTable):
         self._cells = dict(backup)
         self._removed -= backup.keys()
         self._records = {
-            key.removeprefix(GROUPS): decode_group(cell.data[ID_BYTES:], where=key)
+            key.removeprefix(GROUPS): decode_group(cell.data[WRITE_ID_BYTES:], where=key)
             for key, cell in backup.items()
             if key.startswith(GROUPS)
         }
-        bare = {key: decode_cell(cell.data[ID_BYTES:], where=key) for key, cell in backup.items() if key.startswith(QUEUES)}
+        bare = {key: decode_cell(cell.data[WRITE_ID_BYTES:], where=key) for key, cell in backup.items() if key.startswith(QUEUES)}
         self.bare = {self._lines[key]: cell for key, cell in bare.items()}
         self.cells = {line: self.spilled.whole(line, cell)[0] for line, cell in self.bare.items()}
 

@@ -13,15 +13,16 @@ G8  an undisturbed gateway answers with what the protocol has for the case
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.consumers.dead_letters.writer import RECONSUME_TIMES
-from penstock.coordinator.queues.cell import MessageState, QueueCell
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.log import MessageView
+from tests.consumers.receiving import out_until_ms
 from tests.simulation.gateways.front import Connection, Life
 from tests.simulation.process import EPOCH_MS
 
@@ -132,7 +133,7 @@ class Judge:
         is_named = request.auto_renew or request.HasField("attempt_id")
         pooled = life.pooled
         owned = set() if pooled is None else {queue for _, queue in pooled.consumer._owner.queues}
-        before = Before(self.world.now_s, self.answers, await self.world.cells(), owned)
+        before = Before(self.world.now_s, self.answers, await self.world.scene.cells(), owned)
         self._asks(connection)
         if request.auto_renew:
             self.polled_s[client, life] = self.world.now_s
@@ -199,7 +200,7 @@ class Judge:
         is_whole: bool,
         is_renewed: bool,
     ) -> None:
-        life, cells, now_ms = connection.life, await self.world.cells(), self.world.now_ms
+        life, cells, now_ms = connection.life, await self.world.scene.cells(), self.world.now_ms
         found = {delivery: message.system_properties.receipt_handle for delivery, message in messages.items()}
         pooled = life.pooled
         owned = before.owned if pooled is None else before.owned & {queue for _, queue in pooled.consumer._owner.queues}
@@ -209,7 +210,7 @@ class Judge:
             if (given.at <= before.answers or (given.by is life and given.at < number))
             and (given.by is life or given.at <= connection.asked_at or _queue(given.handle) in owned)
             and self._was_out(given.handle, before)
-            and is_out(cells[_queue(given.handle)], given.handle, now_ms)
+            and is_out(cells, given.handle, now_ms)
         }
         missing = {} if not is_whole else expected.items() - found.items()
         if missing:
@@ -230,7 +231,7 @@ class Judge:
             self._given(delivery, name, found, before.at_s)
         for delivery, handle in found.items():
             known.given.setdefault(delivery, Given(handle, life, number))
-            if not is_renewed and (due_ms := is_out(cells[_queue(handle)], handle, now_ms)) and delivery.body not in self.invoked:
+            if not is_renewed and (due_ms := is_out(cells, handle, now_ms)) and delivery.body not in self.invoked:
                 self.promised_ms.setdefault(delivery, due_ms)
 
     def native(self, message: MessageView, together: Iterable[MessageView]) -> Delivery:
@@ -272,18 +273,18 @@ class Judge:
         )
 
     def _was_out(self, handle: str, before: Before) -> int:
-        return is_out(before.cells[_queue(handle)], handle, EPOCH_MS + int(1000 * before.at_s))
+        return is_out(before.cells, handle, EPOCH_MS + int(1000 * before.at_s))
 
     # --- Clients ------------------------------------------------------------------------------------------------------------------
 
     async def has(self, client: str, connection: Connection, message: Any, until_s: float) -> None:
         """A message arrived at a push consumer, which would have waited until then."""
         delivery, handle = _delivery(message), message.system_properties.receipt_handle
-        now_s, cells = self.world.now_s, await self.world.cells()
+        now_s, cells = self.world.now_s, await self.world.scene.cells()
         self.holds[delivery] = Hold(client, handle, now_s, {connection.life: now_s}, connection, is_late=now_s > until_s - _WAY_S)
         if any(one is connection for one in self.ended):
             self._may_be_lost(connection)
-        if (due_ms := is_out(cells[_queue(handle)], handle, self.world.now_ms)) and delivery.body not in self.invoked:
+        if (due_ms := is_out(cells, handle, self.world.now_ms)) and delivery.body not in self.invoked:
             self.promised_ms[delivery] = due_ms
 
     def _asks(self, connection: Connection) -> None:
@@ -357,14 +358,14 @@ class Judge:
         """All gateways that kept it for a client were told that it ends."""
         at_s = self.world.now_s
         await self.world.pass_s(_GOODBYE_S)
-        cells = await self.world.cells()
+        cells = await self.world.scene.cells()
         for hold in held:
             if not self.world.steady or not hold.keepers.keys() <= told:
                 continue
             if any(life.disturbed_s > since_s or life.process.crashed for life, since_s in hold.keepers.items()):
                 continue
             self.world.counts["freed"] += 1
-            if is_out(cells[_queue(hold.handle)], hold.handle, self.world.now_ms):
+            if is_out(cells, hold.handle, self.world.now_ms):
                 self.wrong.append(f"G7 what {client} held is still out {_GOODBYE_S:g} s after its goodbye at {at_s:.3f}: {hold}")
 
     def _forget(self, deliveries: Iterable[Delivery]) -> None:
@@ -400,14 +401,7 @@ def _queue(handle: str) -> int:
     return ReceiptHandle.decode(handle).queue
 
 
-def is_out(cell: QueueCell, text: str, now_ms: int) -> int:
-    """Until when a delivery is out, as the cell says; 0 if it is not."""
+def is_out(cells: Mapping[int, QueueCell], text: str, now_ms: int) -> int:
+    """Until when a delivery is out, as its cell says; 0 if it is not."""
     handle = ReceiptHandle.decode(text)
-    if handle.lane is None:
-        tries = cell.tries.get(handle.offset)
-    else:
-        marker = cell.markers.get(handle.lane)
-        tries = marker.tries if marker is not None and marker.head <= handle.offset < marker.limit else None
-    if tries is None or tries.state is not MessageState.OUT or tries.attempts != handle.attempt or tries.due_ms <= now_ms:
-        return 0
-    return tries.due_ms
+    return out_until_ms(cells[handle.queue], handle, now_ms)

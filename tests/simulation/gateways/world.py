@@ -8,9 +8,6 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.queues.cell import QueueCell
-from penstock.coordinator.queues.codec import decode_cell
 from tests.consumers.receiving import Scene
 from tests.simulation.expiring import Expiring
 from tests.simulation.faults import Fault, RandomFaults
@@ -97,14 +94,6 @@ class Gateways:
         """The messages behind this one in its message group."""
         return [other for other in self.bodies[self.bodies.index(body) + 1 :] if other[0] == body[0]]
 
-    async def cells(self) -> dict[int, QueueCell]:
-        """As they stand in the table; a queue that nobody took yet has none, which is as an empty one."""
-        keys = {queue: queue_key("audit", "orders", queue) for queue in range(QUEUES)}
-        stored = {queue: await self.scene.table.memory.get(key) for queue, key in keys.items()}
-        return {
-            queue: QueueCell() if one is None else decode_cell(one.data[16:], where=keys[queue]) for queue, one in stored.items()
-        }
-
     # --- The script ---------------------------------------------------------------------------------------------------------------
 
     def run(self) -> list[str]:
@@ -135,25 +124,20 @@ class Gateways:
             nemesis.cancel()
         self.plan.active = self.has_troubles = False
         healed_s = self.now_s
-        while not await self._is_settled() and self.now_s < healed_s + HEALED_S and not self.judge.wrong:
+        while not await self.scene.is_settled(MESSAGES) and self.now_s < healed_s + HEALED_S and not self.judge.wrong:
             await self.pass_s(1)
             for life in lives:
                 if life.done():
                     life.result()
-        if await self._is_settled():
+        if await self.scene.is_settled(MESSAGES):
             await asyncio.gather(*self._later)
             await self.judge.end()
         elif not self.judge.wrong:
-            left = {queue: (cell.settled.floor, cell.tries, cell.markers) for queue, cell in (await self.cells()).items()}
+            left = {queue: (cell.settled.floor, cell.tries, cell.markers) for queue, cell in (await self.scene.cells()).items()}
             self.judge.wrong.append(f"G1 not settled {HEALED_S:g} s after the last fault: {left}, held {self.judge.holds}")
         for life in lives:
             life.cancel()
         await asyncio.wait(lives)
-
-    async def _is_settled(self) -> bool:
-        cells = (await self.cells()).values()
-        done = not any(cell.tries or cell.markers or cell.dead_letters.assigned for cell in cells)
-        return done and sum(cell.settled.floor for cell in cells) == MESSAGES
 
     async def _clients(self, name: str, *, is_push: bool) -> None:
         """One client after the other. The last one stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import PRODUCER_GROUPS, PRODUCERS, QUEUES, TRANSACTIONS, producers_key
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
@@ -14,7 +15,6 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.transactions.plot import SOURCE
 from tests.simulation.transactions.records import Change, Fate, History
 
-_ID_BYTES = 16
 _FATES = {Decision.OPEN: Fate.OPEN, Decision.COMMITTED: Fate.COMMITTED, Decision.ROLLED_BACK: Fate.ROLLED_BACK}
 
 
@@ -43,7 +43,7 @@ class Ledger(MemoryTable):
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         version = await super().put(key, data, expected=expected)
-        body = data[_ID_BYTES:]
+        body = data[WRITE_ID_BYTES:]
         if key.startswith(TRANSACTIONS):
             self.bytes_max = max(self.bytes_max, len(body))
             self._saw_member(key, decode_member(body, where=key))
