@@ -15,7 +15,7 @@ from tests.tree import AREAS, CONFIG, DOOR, ROOT, absolute_imports, dotted, file
 LINES_MAX = 600
 # Longer ones, each with the reason why it is one thing.
 LONG = {
-    "tests/simulation/test_interleavings.py": "the interleavings of note 0001, one after another",
+    "tests/simulation/log/test_interleavings.py": "the interleavings of note 0001, one after another",
 }
 
 # Who may wait for real time in tests; everyone else uses tests/waiting.py or the simulation's clock.

@@ -13,12 +13,12 @@ from functools import partial
 
 from tests.simulation.faults import Fault
 from tests.simulation.singles import Single, table
-from tests.simulation.sweeping import PLACES, Campaign, Run, by_scenario, campaign_of, met, replay_command
+from tests.simulation.sweeping import WORLDS, Campaign, Run, by_scenario, campaign_of, met, replay_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("--world", choices=list(PLACES), default="log")
+    first.add_argument("--world", choices=WORLDS, default="log")
     chosen, _ = first.parse_known_args(arguments)
     campaign = campaign_of(chosen.world)
     parser = argparse.ArgumentParser(prog="campaign", description=(__doc__ or "").partition("\n")[0])
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = {"sweep": _sweep, "teeth": _teeth, "exhaustive": _exhaustive, "replay": _replay}
     made = {name: commands.add_parser(name) for name in runs}
     for command in made.values():
-        command.add_argument("--world", choices=list(PLACES), default="log")
+        command.add_argument("--world", choices=WORLDS, default="log")
         command.add_argument("--workers", type=int, default=2)
     for name in ("sweep", "teeth"):
         made[name].add_argument("--seeds", type=int, default=50, help="of each scenario, or each mutant")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.simulation.consuming.mutants import MUTANTS as OF_CONSUMERS
+from tests.simulation.consumers.mutants import MUTANTS as OF_CONSUMERS
 from tests.simulation.gateways.mutants import MUTANTS as OF_GATEWAYS
-from tests.simulation.lease_mutants import MUTANTS as OF_LEASES
-from tests.simulation.letter_mutants import MUTANTS as OF_LETTERS
-from tests.simulation.log_mutants import MUTANTS as OF_LOG
+from tests.simulation.leases.mutants import MUTANTS as OF_LEASES
+from tests.simulation.letters.mutants import MUTANTS as OF_LETTERS
+from tests.simulation.log.mutants import MUTANTS as OF_LOG
 from tests.simulation.mutant import Mutant
-from tests.simulation.receiving_mutants import MUTANTS as OF_RECEIVING
-from tests.simulation.repeating_mutants import MUTANTS as OF_REPEATING
+from tests.simulation.receiving.mutants import MUTANTS as OF_RECEIVING
+from tests.simulation.repeating.mutants import MUTANTS as OF_REPEATING
 from tests.simulation.timers.mutants import MUTANTS as OF_TIMERS
 from tests.simulation.transactions.mutants import MUTANTS as OF_TRANSACTIONS
 

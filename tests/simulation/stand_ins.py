@@ -114,13 +114,13 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     "tests/log/test_linker.py": {
         "test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew": "log:link-read-back",
     },
-    "tests/simulation/consuming/test_dead_letter_tasks.py": {
+    "tests/simulation/consumers/test_dead_letter_tasks.py": {
         "test_two_queues_have_the_same_sequence_and_their_owner_dies": "consumers:buried consumers:letter-names",
         "test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else": "consumers:caught-up consumers:drain",
         "test_a_later_letter_is_given_while_the_earlier_one_is_under_way_and_a_new_owner_writes_both": "consumers:letter-sequences",
         "test_letters_under_a_name_that_has_left_the_state_are_not_written_again": "consumers:conditional",
     },
-    "tests/simulation/consuming/test_interleavings.py": {
+    "tests/simulation/consumers/test_interleavings.py": {
         "test_a_group_that_went_on_is_read_on": "consumers:listed consumers:markers",
         "test_a_reset_waits_for_the_handler_that_still_runs": "consumers:older-handlers consumers:before-every-handler",
         "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset": (
@@ -133,17 +133,17 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
             "consumers:deadline consumers:fence consumers:solo consumers:suspects consumers:strike-alone"
         ),
     },
-    "tests/simulation/consuming/test_spills.py": {
+    "tests/simulation/consumers/test_spills.py": {
         "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored": (
             "consumers:spill-durable consumers:spill-named consumers:spill-taken consumers:spill-leaves "
             "consumers:spill-once consumers:spill-spared"
         ),
         "test_the_collector_spares_what_is_named_and_what_may_be_yet": "consumers:spill-still consumers:spill-kept",
     },
-    "tests/simulation/test_dead_letters_by_hand.py": {
+    "tests/simulation/letters/test_by_hand.py": {
         "test_an_owner_dies_as_it_writes_and_the_next_one_writes_only_what_is_not_there": "letters:sequences",
     },
-    "tests/simulation/test_interleavings.py": {
+    "tests/simulation/log/test_interleavings.py": {
         "test_batch_six_is_not_linked_before_batch_five": "log:create-if-absent log:write-id log:previous",
         "test_openers_at_once_have_epochs_of_their_own_and_one_remains": "log:opening-id log:epoch log:repeated-opening",
         "test_a_batch_of_an_old_epoch_is_not_taken_as_proved_by_the_new_epochs_row": "log:row-of-epoch",

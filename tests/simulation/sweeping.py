@@ -24,18 +24,8 @@ from tests.simulation.small import small_log
 from tests.thorough import THOROUGH
 
 _STANDSTILL = "LimitReached"
-PLACES = {
-    "log": "log_campaign",
-    "leases": "lease_campaign",
-    "consumers": "consuming.campaign",
-    "receiving": "receiving_campaign",
-    "repeating": "repeating_campaign",
-    "letters": "letter_campaign",
-    "gateways": "gateways.campaign",
-    "timers": "timers.campaign",
-    "transactions": "transactions.campaign",
-}
-"""By world: the module that has its ``CAMPAIGN``."""
+WORLDS = ("log", "leases", "consumers", "receiving", "repeating", "letters", "gateways", "timers", "transactions")
+"""Each is a package whose module ``campaign`` has a ``CAMPAIGN``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +225,7 @@ class Campaign:
 
 def campaign_of(world: str) -> Campaign:
     """By name, as it is asked for in other processes too."""
-    found = importlib.import_module(f"tests.simulation.{PLACES[world]}").CAMPAIGN
+    found = importlib.import_module(f"tests.simulation.{world}.campaign").CAMPAIGN
     assert isinstance(found, Campaign)
     return found
 

@@ -16,7 +16,7 @@ from penstock.log.format.state import TopicState
 from penstock.log.limits import STORE_TIME_STEP_MAX_MS
 from penstock.log.paths import TopicPaths
 from tests.rows import entry_rows
-from tests.simulation.history import Archive, Past
+from tests.simulation.log.history import Archive, Past
 
 
 class Row(NamedTuple):

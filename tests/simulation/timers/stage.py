@@ -13,11 +13,11 @@ from penstock.coordinator.timers.options import TimerOptions
 from penstock.log.lake import LogLake
 from penstock.log.message.message import Message
 from penstock.log.produce.producer import Producer
+from tests.simulation.log.stage import STEADY_MS
 from tests.simulation.plans import DAY_S
 from tests.simulation.process import EPOCH_MS, SimProcess
 from tests.simulation.requests import Gate
 from tests.simulation.small import small_log
-from tests.simulation.stage import STEADY_MS
 from tests.simulation.timers.actors import PROMPT, Actors
 from tests.simulation.timers.plot import SMALL, TOPIC, Plot
 from tests.simulation.timers.records import Outcome, Sent

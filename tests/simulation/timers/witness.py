@@ -13,7 +13,7 @@ from penstock.coordinator.timers.cell.state import TimerState
 from penstock.log.paths import TopicPaths
 from penstock.log.stores.protocol import Buffer, PutMode, Version
 from penstock.log.topic.settings import decode_record
-from tests.simulation.history import Archive
+from tests.simulation.log.history import Archive
 from tests.simulation.loop import SimLoop
 from tests.simulation.process import SimClock
 from tests.simulation.timers.records import History, Wrote

@@ -12,7 +12,7 @@ from penstock.log.format.header import Created, Deleted
 from penstock.log.format.state import TopicState
 from penstock.log.paths import TopicPaths
 from tests.rows import entry_rows
-from tests.simulation.history import Archive, Past
+from tests.simulation.log.history import Archive, Past
 from tests.simulation.process import EPOCH_MS
 
 

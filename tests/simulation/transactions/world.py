@@ -16,7 +16,7 @@ from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.expiring import Expiring
-from tests.simulation.history import Archive
+from tests.simulation.log.history import Archive
 from tests.simulation.network import Network
 from tests.simulation.process import SimClock, SimProcess
 from tests.simulation.requests import SimService

@@ -1,0 +1,20 @@
+"""The long runs with leases: ``python -m tests.simulation.campaign sweep --world leases``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.simulation.leases.scenarios import attacked, calm, skirmish
+from tests.simulation.sweeping import Campaign
+
+CAMPAIGN = Campaign(
+    world="leases",
+    scenarios={
+        "attacked": attacked,
+        "skirmish": skirmish,
+        "far skirmish": partial(skirmish, far=True),
+        "calm": lambda seed, rate=0.0: calm(seed),
+    },
+    swept=("attacked", "skirmish", "far skirmish"),
+    is_small=False,
+)

@@ -1,0 +1,24 @@
+"""The long runs of SimpleConsumers: ``python -m tests.simulation.campaign sweep --world receiving``."""
+
+from __future__ import annotations
+
+from tests.simulation.receiving.world import Play
+from tests.simulation.sweeping import Campaign
+
+CAMPAIGN = Campaign(
+    world="receiving",
+    scenarios={"receives": Play, "calm": lambda seed, rate=0.0: Play(seed, calm=not rate)},
+    swept=("receives",),
+    must_happen=(
+        "crash",
+        "receipt_expired",
+        "receipt_outdated",
+        "expired",
+        "acked beside",
+        "again",
+        "extended",
+        "ended at once",
+        "reset",
+    ),
+    is_small=False,
+)
