@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -207,7 +208,7 @@ class Campaign:
         def make() -> Played:
             return self.stories[story].make(**{service: OneFault(process, number, fault)})
 
-        options = {"story": f"'{story}'", "service": service, "process": process, "call": number, "fault": fault.name}
+        options = {"story": story, "service": service, "process": process, "call": number, "fault": fault.name}
         again = replay_command(0, world=self.world, **options)
         run, world = self.judged(f"{fault.name} at call {number} of {process} to the {service}", story, again, make)
         met_it = run.wrong or run.counts[f"fault: {fault.value}"]
@@ -254,7 +255,7 @@ def _exhaustive_one(world: str, single: Single) -> Run:
 
 def replay_command(seed: int | str, **options: object) -> str:
     """The command that plays a run again."""
-    given = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
+    given = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in options.items() if value is not None)
     return f'make replay SEED={seed} ARGS="{given}"'
 
 

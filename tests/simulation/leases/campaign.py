@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.simulation.leases.scenarios import attacked, calm, skirmish
+from tests.simulation.singles import Story
 from tests.simulation.sweeping import Campaign
 
 CAMPAIGN = Campaign(
@@ -17,4 +18,7 @@ CAMPAIGN = Campaign(
     },
     swept=("attacked", "skirmish", "far skirmish"),
     is_small=False,
+    stories={"calm": Story(make=lambda table=None: calm(1, plan=table), meets=())},
+    services=lambda world: {"table": world.table},
+    spared=frozenset({"founder"}),
 )

@@ -6,7 +6,7 @@ import asyncio
 import random
 from dataclasses import replace
 
-from tests.simulation.faults import RandomFaults, ScriptedFaults
+from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.leases.ledger import Take
 from tests.simulation.leases.world import Fleet, Habits
@@ -81,7 +81,7 @@ def skirmish(seed: int | str, *, far: bool = False) -> Fleet:
     return fleet
 
 
-def calm(seed: int | str, *, plan: ScriptedFaults | None = None) -> Fleet:
+def calm(seed: int | str, *, plan: FaultPlan | None = None) -> Fleet:
     """Machines join, leave and are deployed; nothing fails but what ``plan`` says."""
     habits = Habits(machines=3, queues={"orders": 6}, lease_s=1.0, rest_s=0.2)
     network = replace(CALM_NETWORK, pause_s=(0.3, 3.0), late_s=(0.5, 5.0))
