@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .groups.record import GroupNotFound as GroupNotFound
     from .groups.record import GroupSettings as GroupSettings
     from .groups.retry import RetryPolicy as RetryPolicy
-    from .groups.retry import Schedule as Schedule
+    from .groups.retry import RetrySchedule as RetrySchedule
     from .maintenance import LakeMaintenance as LakeMaintenance
     from .operators.describe import GroupDescription as GroupDescription
     from .operators.describe import QueueProgress as QueueProgress

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from penstock.coordinator import ReceiptOutdated as ReceiptOutdated
     from penstock.coordinator import ReceiptRefused as ReceiptRefused
     from penstock.coordinator import RetryPolicy as RetryPolicy
-    from penstock.coordinator import Schedule as Schedule
+    from penstock.coordinator import RetrySchedule as RetrySchedule
     from penstock.coordinator import SettledElsewhere as SettledElsewhere
     from penstock.coordinator import TableMismatch as TableMismatch
     from penstock.coordinator import TableNotFound as TableNotFound

@@ -13,7 +13,7 @@ from msgspec import Meta, field
 from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
 from ...log.limits import NUMBER_MAX, QUEUES_MAX
 from .record import Command, CommandKind, DeadLetterPolicy, DeliveryOrder, GroupRecord, GroupSettings, Position
-from .retry import RetryPolicy, Schedule
+from .retry import RetryPolicy, RetrySchedule
 
 FORMAT = 1
 _WHAT = "a consumer group's record"
@@ -100,7 +100,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             settings=GroupSettings(
                 delivery_order=DeliveryOrder(settings.delivery_order),
                 retry=RetryPolicy(
-                    schedule=Schedule(retry.schedule),
+                    schedule=RetrySchedule(retry.schedule),
                     interval=timedelta(seconds=retry.interval),
                     interval_max=timedelta(seconds=retry.interval_max),
                     jitter=retry.jitter,

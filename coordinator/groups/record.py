@@ -12,7 +12,7 @@ from enum import StrEnum
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
 from ...log.limits import TOPIC_NAME_CHARS_MAX, is_positive, named, plain
 from ...log.paths import DLQ_PREFIX, check_topic_name
-from .retry import RetryPolicy, Schedule
+from .retry import RetryPolicy, RetrySchedule
 
 ATTEMPTS_DEFAULT = 17
 ATTEMPTS_MAX = 1_000_000
@@ -132,7 +132,7 @@ class GroupSettings:
         """The defaults: ORDERLY groups retry each second, CONCURRENT ones by RocketMQ's table."""
         settings = GroupSettings(delivery_order=delivery_order)  # type: ignore[arg-type]  # checked there
         concurrent = settings.delivery_order is DeliveryOrder.CONCURRENT
-        return replace(settings, retry=RetryPolicy(schedule=Schedule.ROCKETMQ)) if concurrent else settings
+        return replace(settings, retry=RetryPolicy(schedule=RetrySchedule.ROCKETMQ)) if concurrent else settings
 
     @staticmethod
     def stating(stated: Mapping[str, object]) -> GroupSettings:
@@ -345,9 +345,9 @@ def setting_text(value: object) -> str:
     match value:
         case None:
             return "any number"
-        case RetryPolicy(schedule=Schedule.ROCKETMQ, jitter=jitter):
+        case RetryPolicy(schedule=RetrySchedule.ROCKETMQ, jitter=jitter):
             text = "by RocketMQ's table"
-        case RetryPolicy(schedule=Schedule.FIXED, interval=interval, jitter=jitter):
+        case RetryPolicy(schedule=RetrySchedule.FIXED, interval=interval, jitter=jitter):
             text = f"every {interval.total_seconds():g} s"
         case RetryPolicy(interval=interval, interval_max=interval_max, jitter=jitter):
             text = f"after {interval.total_seconds():g} s, doubling to {interval_max.total_seconds():g} s"

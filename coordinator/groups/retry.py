@@ -19,7 +19,7 @@ ROCKETMQ_INTERVALS = (
 INTERVAL_MAX = timedelta(days=7)
 
 
-class Schedule(StrEnum):
+class RetrySchedule(StrEnum):
     """The intervals of a `RetryPolicy`."""
 
     FIXED = "fixed"
@@ -34,7 +34,7 @@ class Schedule(StrEnum):
 class RetryPolicy:
     """The time between a failed attempt and the next. Raises `InvalidArgument` for invalid settings."""
 
-    schedule: Schedule = Schedule.FIXED
+    schedule: RetrySchedule = RetrySchedule.FIXED
     interval: DurationField = field_default(_SECOND)
     """FIXED: each interval. EXPONENTIAL: the first."""
     interval_max: DurationField = field_default(timedelta(hours=2))
@@ -44,9 +44,9 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         try:
-            object.__setattr__(self, "schedule", named(Schedule, self.schedule))
+            object.__setattr__(self, "schedule", named(RetrySchedule, self.schedule))
         except ValueError as error:
-            raise InvalidArgument("no such retry schedule", expected=", ".join(Schedule), observed=self.schedule) from error
+            raise InvalidArgument("no such retry schedule", expected=", ".join(RetrySchedule), observed=self.schedule) from error
         set_durations(self, "interval", "interval_max", most=INTERVAL_MAX, operation="retry policy")
         jitter: object = self.jitter
         if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
@@ -54,9 +54,9 @@ class RetryPolicy:
 
     def delay(self, strikes: int, chance: float) -> timedelta:
         """The wait after the ``strikes``-th failure (from 1); ``chance`` is a random number from 0 to 1."""
-        if self.schedule is Schedule.ROCKETMQ:
+        if self.schedule is RetrySchedule.ROCKETMQ:
             interval = ROCKETMQ_INTERVALS[min(strikes, len(ROCKETMQ_INTERVALS)) - 1]
-        elif self.schedule is Schedule.EXPONENTIAL:
+        elif self.schedule is RetrySchedule.EXPONENTIAL:
             interval = min(self.interval * 2 ** min(strikes - 1, 40), self.interval_max)
         else:
             interval = self.interval

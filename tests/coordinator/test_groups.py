@@ -24,7 +24,7 @@ from penstock.coordinator.groups.record import (
     check_agreement,
     check_group_name,
 )
-from penstock.coordinator.groups.retry import ROCKETMQ_INTERVALS, RetryPolicy, Schedule
+from penstock.coordinator.groups.retry import ROCKETMQ_INTERVALS, RetryPolicy, RetrySchedule
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.log import MessageType, TopicSettings
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, PenstockError
@@ -32,7 +32,7 @@ from penstock.log.limits import QUEUES_MAX
 
 INTERVALS = st.integers(0, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))
 RETRIES = st.builds(
-    RetryPolicy, schedule=st.sampled_from(Schedule), interval=INTERVALS, interval_max=INTERVALS, jitter=st.floats(0, 1)
+    RetryPolicy, schedule=st.sampled_from(RetrySchedule), interval=INTERVALS, interval_max=INTERVALS, jitter=st.floats(0, 1)
 )
 SETTINGS = st.builds(
     GroupSettings,
@@ -150,7 +150,7 @@ def test_the_defaults_are_rocketmqs() -> None:
 
 
 def test_exponential_intervals_double_up_to_a_bound_and_jitter_shortens_them() -> None:
-    policy = RetryPolicy(schedule=Schedule.EXPONENTIAL, interval=timedelta(seconds=1), interval_max=timedelta(seconds=10))
+    policy = RetryPolicy(schedule=RetrySchedule.EXPONENTIAL, interval=timedelta(seconds=1), interval_max=timedelta(seconds=10))
     assert [policy.delay(strikes, 0.5).total_seconds() for strikes in (1, 2, 3, 4, 5, 99)] == [1, 2, 4, 8, 10, 10]
     shaken = RetryPolicy(interval=timedelta(seconds=8), jitter=0.5)
     assert [shaken.delay(1, chance).total_seconds() for chance in (0.0, 0.5, 1.0)] == [8, 6, 4]
@@ -223,8 +223,8 @@ def test_a_member_of_the_other_delivery_order_is_shown_both() -> None:
     ("policy", "said"),
     [
         (RetryPolicy(), "every 1 s"),
-        (RetryPolicy(schedule=Schedule.ROCKETMQ, jitter=0.5), "by RocketMQ's table, jitter 0.5"),
-        (RetryPolicy(schedule=Schedule.EXPONENTIAL), "after 1 s, doubling to 7200 s"),
+        (RetryPolicy(schedule=RetrySchedule.ROCKETMQ, jitter=0.5), "by RocketMQ's table, jitter 0.5"),
+        (RetryPolicy(schedule=RetrySchedule.EXPONENTIAL), "after 1 s, doubling to 7200 s"),
     ],
 )
 def test_a_retry_policy_in_an_error_is_a_sentence(policy: RetryPolicy, said: str) -> None:

@@ -21,7 +21,7 @@ from penstock.coordinator.groups.record import (
     GroupSettings,
     Position,
 )
-from penstock.coordinator.groups.retry import RetryPolicy, Schedule
+from penstock.coordinator.groups.retry import RetryPolicy, RetrySchedule
 from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.commands import caught_up
@@ -105,7 +105,7 @@ def test_a_consumer_makes_its_group_with_what_it_states() -> None:
     async def main(found: GroupRegistry) -> None:
         record = await found.ensure("billing", {"delivery_order": "CONCURRENT", "max_attempts": None})
         assert record.settings == GroupSettings(
-            delivery_order=DeliveryOrder.CONCURRENT, max_attempts=None, retry=RetryPolicy(schedule=Schedule.ROCKETMQ)
+            delivery_order=DeliveryOrder.CONCURRENT, max_attempts=None, retry=RetryPolicy(schedule=RetrySchedule.ROCKETMQ)
         )
         assert await found.ensure("billing", {"max_attempts": None}) == record
         assert await found.ensure("billing", {}) == record

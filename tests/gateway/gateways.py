@@ -17,7 +17,7 @@ _MAIN = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY = (
     f"import datetime, {settings.__name__} as settings, {receive_parameters.__name__} as received; "
     "settings.LONG_POLL = received.POLL_MAX = datetime.timedelta(seconds=2); "
-    "received.RENEWED_FOR = datetime.timedelta(seconds=20); "
+    "received.INVISIBLE_DURATION = datetime.timedelta(seconds=20); "
 )
 """Consumers poll for 2 s instead of 20, which their end waits for; what did not reach them comes again in 20 s instead of 60."""
 

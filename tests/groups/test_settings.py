@@ -35,7 +35,7 @@ def test_a_group_s_life_in_a_folder(tmp_path: Path, coordination: str | None) ->
         assert lake.create_group("billing", retry=retry, max_attempts=None, filters={"orders": "b || a"}) == made
         found = lake.groups()
         assert list(found) == ["audit", "billing"]
-        assert found["audit"].retry.schedule is penstock.Schedule.ROCKETMQ
+        assert found["audit"].retry.schedule is penstock.RetrySchedule.ROCKETMQ
         altered = lake.alter_group("billing", max_attempts=3, dead_letter_policy="park", filters={})
         assert altered == replace(made, max_attempts=3, dead_letter_policy=penstock.DeadLetterPolicy.PARK, filters={})
         assert lake.groups()["billing"] == altered

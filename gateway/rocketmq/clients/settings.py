@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from ....coordinator import DeliveryOrder, GroupSettings, RetryPolicy, Schedule
+from ....coordinator import DeliveryOrder, GroupSettings, RetryPolicy, RetrySchedule
 from ..protocol import rocketmq_pb2 as pb
 
 RECEIVE_MAX: Final = 32
@@ -61,7 +61,7 @@ def _backoff(group: GroupSettings, *, exponential: bool) -> pb.RetryPolicy:
 
 def intervals_of(retry: RetryPolicy) -> Sequence[timedelta]:
     """The intervals of a policy until they stay the same, without jitter."""
-    if retry.schedule is Schedule.FIXED:
+    if retry.schedule is RetrySchedule.FIXED:
         return [retry.interval]
     intervals = [retry.delay(strikes, 0.0) for strikes in range(1, _INTERVALS_MAX + 1)]
     while len(intervals) > 1 and intervals[-2] == intervals[-1]:

@@ -21,10 +21,10 @@ from typing import Final
 
 from ....log import MessageView
 from .early_acks import EarlyAcks
-from .receive_parameters import RENEWED_FOR
+from .receive_parameters import INVISIBLE_DURATION
 
-RENEWED_FOR_S: Final = RENEWED_FOR.total_seconds()
-RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
+INVISIBLE_DURATION_S: Final = INVISIBLE_DURATION.total_seconds()
+RENEW_AHEAD_S: Final = INVISIBLE_DURATION_S / 2
 """The rest of a handle's time at its renewal, so that a failed one can be repeated a few times."""
 RENEW_MAX_S: Final = 3 * 3600.0
 """A message is kept from others for no longer, as with RocketMQ: its handler hangs."""
@@ -119,7 +119,9 @@ class Deliveries:
         handles = [message.receipt_handle for message in messages]
         is_repeated = any(handle in self._leases for handle in handles)
         self._see(handles)
-        self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
+        self._add_leases(
+            client_id, place, messages, in_order=in_order, now_s=now_s, due_s=now_s + INVISIBLE_DURATION_S, is_seen=True
+        )
         return self._add(SentReceive(client_id, attempt_id, place, peer, handles, until_s, is_repeated))
 
     def adopt(
@@ -229,7 +231,7 @@ class Deliveries:
             elif lease.until_s() <= now_s and not lease.is_given_up:
                 self._leases[handle] = replace(lease, is_given_up=True)
         return self._runs(
-            handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_BEFORE_S and not lease.is_given_up
+            handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_AHEAD_S and not lease.is_given_up
         )
 
     def mark_renewed(self, handle: str, due_s: float) -> None:

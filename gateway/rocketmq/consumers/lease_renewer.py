@@ -17,9 +17,9 @@ from ....log.runtime.runtime import Clock
 from ..clients.registry import LOST_S, AdoptionScans, ClientRegistry, GatewayClient, Send
 from ..protocol.status import StatusError
 from .ack_processor import AckProcessor
-from .deliveries import RENEWED_FOR_S, Deliveries, GroupTopicKey, HandleRun
+from .deliveries import INVISIBLE_DURATION_S, Deliveries, GroupTopicKey, HandleRun
 from .pool import ConsumerPool, PooledConsumer
-from .receive_parameters import RENEWED_FOR
+from .receive_parameters import INVISIBLE_DURATION
 
 log = logging.getLogger("penstock.gateway")
 
@@ -147,9 +147,9 @@ class LeaseRenewer:
         for handle in together:
             if (client_id := self._deliveries.client_of(handle)) is None:  # settled meanwhile
                 continue
-            due_s = self._clock.monotonic_s() + RENEWED_FOR_S
+            due_s = self._clock.monotonic_s() + INVISIBLE_DURATION_S
             try:
-                await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR, holder=client_id)
+                await pooled.consumer.change_invisible_duration(handle, INVISIBLE_DURATION, holder=client_id)
             except AlreadySettled:  # beside this gateway
                 self._deliveries.forget(handle)
                 await self._acks.ack_next(pooled, handle)

@@ -12,7 +12,7 @@ from ....consumers.simple import INVISIBLE_MAX, INVISIBLE_MIN, RECEIVE_MESSAGES_
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.status import StatusError
 
-RENEWED_FOR: Final = timedelta(seconds=60)
+INVISIBLE_DURATION: Final = timedelta(seconds=60)
 POLL_DEFAULT: Final = timedelta(seconds=20)
 POLL_MAX: Final = timedelta(seconds=20)
 _RESERVE_S: Final = 0.5
@@ -40,7 +40,7 @@ def receive_parameters_of(request: pb.ReceiveMessageRequest, remaining_s: float 
     """``remaining_s``: how long the client still waits. Raises `StatusError`."""
     if request.batch_size <= 0:
         raise StatusError(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
-    invisible = RENEWED_FOR
+    invisible = INVISIBLE_DURATION
     if not request.auto_renew:
         invisible = _invisible(request.invisible_duration, least=INVISIBLE_MIN)
     attempt_id = request.attempt_id if request.HasField("attempt_id") and request.attempt_id else None

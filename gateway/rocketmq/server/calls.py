@@ -18,7 +18,7 @@ from ....log.runtime.runtime import Clock
 from ...bounds.log_throttle import LogThrottle
 from ...bounds.quotas import Quota, QuotaCounter
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.bounds import check_bounds
+from ..protocol.decode_limits import check_bounds
 from ..protocol.metadata import CallMetadata, metadata_of
 from ..protocol.status import ClientGone, StatusError, status, status_of
 from .rpcs import Rpc

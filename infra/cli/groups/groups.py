@@ -16,7 +16,7 @@ from ....coordinator import (
     GroupNotFound,
     GroupSettings,
     RetryPolicy,
-    Schedule,
+    RetrySchedule,
 )
 from ...json_values import json_value
 from ...terminal import completion, output
@@ -71,7 +71,7 @@ for _one in (describe, lag, parked, release, skip):
 
 
 def changeable(function: F) -> F:
-    schedules, policies = (click.Choice([one.value for one in kind]) for kind in (Schedule, DeadLetterPolicy))
+    schedules, policies = (click.Choice([one.value for one in kind]) for kind in (RetrySchedule, DeadLetterPolicy))
     for option in reversed(
         (
             click.option("--retry", type=schedules, help="The waits before retries; rocketmq: its table, 10s to 2h."),
@@ -258,9 +258,9 @@ def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_intervals(policy: RetryPolicy, given: Mapping[str, timedelta]) -> None:
     """Raise a usage error for an interval without effect."""
-    if policy.schedule is Schedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
+    if policy.schedule is RetrySchedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
         raise click.UsageError("RocketMQ's table has its own intervals; give --retry fixed or exponential too.")
-    if policy.schedule is Schedule.FIXED and "interval_max" in given:
+    if policy.schedule is RetrySchedule.FIXED and "interval_max" in given:
         raise click.UsageError("--retry-interval-max is of --retry exponential.")
 
 

@@ -21,7 +21,7 @@ PROXY: Final = "127.0.0.2"
 """Clients are told this address with the gateway's own port, so that they meet the proxy there. Linux has it as loopback."""
 _MAIN: Final = "from penstock.infra.cli import main; main(prog_name='penstock')"
 _IN_A_HURRY: Final = (
-    f"import datetime, {receive_parameters.__name__} as received; received.RENEWED_FOR = datetime.timedelta(seconds=20); "
+    f"import datetime, {receive_parameters.__name__} as received; received.INVISIBLE_DURATION = datetime.timedelta(seconds=20); "
     f"import {deliveries.__name__} as deliveries; deliveries.RENEW_UNSEEN_MAX_S = 10.0; "
 )
 """What push consumers did not get comes again in half a minute, instead of three."""

@@ -11,9 +11,9 @@ import pytest
 from penstock.coordinator import AlreadySettled, DeadLettersWait, DeliveryOrder, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.rocketmq.consumers.ack_service import AckService
-from penstock.gateway.rocketmq.consumers.deliveries import RENEW_BEFORE_S, RENEWED_FOR_S
+from penstock.gateway.rocketmq.consumers.deliveries import INVISIBLE_DURATION_S, RENEW_AHEAD_S
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool
-from penstock.gateway.rocketmq.consumers.receive_parameters import RENEWED_FOR
+from penstock.gateway.rocketmq.consumers.receive_parameters import INVISIBLE_DURATION
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
@@ -193,11 +193,11 @@ def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_set
         await stage.add_receive(first, second, third)
         await stage.acks_ahead(second)
         stage.settles.fails = {first.receipt_handle: AlreadySettled("elsewhere") if is_settled else ReceiptExpired("late")}
-        stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
+        stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
         stage.heard()
         await stage.renewer.round()
         assert stage.settles.acked == ([second.receipt_handle] if is_settled else [])
-        assert stage.consumer.changes == [((third if is_settled else second).receipt_handle, RENEWED_FOR)]
+        assert stage.consumer.changes == [((third if is_settled else second).receipt_handle, INVISIBLE_DURATION)]
 
     run(play)
 

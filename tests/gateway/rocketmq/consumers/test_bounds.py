@@ -108,7 +108,7 @@ def test_a_client_has_few_polls_open_and_those_that_end_make_room() -> None:
 
 def test_what_was_cut_off_in_mid_answer_comes_again_though_its_attempt_id_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is renewed no longer, and visible when its time is over: in a minute, but for this test."""
-    monkeypatch.setattr(receive_parameters, "RENEWED_FOR", timedelta(seconds=10))
+    monkeypatch.setattr(receive_parameters, "INVISIBLE_DURATION", timedelta(seconds=10))
 
     async def run() -> None:
         async with gateway() as served, channel_to(served) as channel, channel_to(served) as other:

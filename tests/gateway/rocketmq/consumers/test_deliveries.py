@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.gateway.rocketmq.consumers.deliveries import (
-    RENEW_BEFORE_S,
+    INVISIBLE_DURATION_S,
+    RENEW_AHEAD_S,
     RENEW_MAX_S,
     RENEW_UNSEEN_MAX_S,
-    RENEWED_FOR_S,
     WAY_S,
     Deliveries,
     SentReceive,
@@ -58,7 +58,7 @@ def given(
 
 def adopted(deliveries: Deliveries, *messages: MessageView, in_order: bool = False, now_s: float = 0.0) -> int:
     """Another gateway gave the client these."""
-    return deliveries.adopt("c", PLACE, messages, in_order=in_order, now_s=now_s, due_s=now_s + RENEWED_FOR_S)
+    return deliveries.adopt("c", PLACE, messages, in_order=in_order, now_s=now_s, due_s=now_s + INVISIBLE_DURATION_S)
 
 
 def asks(deliveries: Deliveries, attempt: str, *, peer: str = "one", now_s: float = 0.0) -> list[str]:
@@ -82,10 +82,10 @@ def unconfirmed(deliveries: Deliveries) -> list[str]:
 def test_a_handle_is_renewed_when_half_its_time_is_over() -> None:
     deliveries = Deliveries()
     given(deliveries, message(1), message(2))
-    assert deliveries.due(RENEWED_FOR_S - RENEW_BEFORE_S) == {}
-    late_s = RENEWED_FOR_S - RENEW_BEFORE_S + 1
+    assert deliveries.due(INVISIBLE_DURATION_S - RENEW_AHEAD_S) == {}
+    late_s = INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
     assert deliveries.due(late_s) == {PLACE: [["h0-1"], ["h0-2"]]}
-    deliveries.mark_renewed("h0-1", late_s + RENEWED_FOR_S)
+    deliveries.mark_renewed("h0-1", late_s + INVISIBLE_DURATION_S)
     assert deliveries.due(late_s) == {PLACE: [["h0-2"]]}
 
 

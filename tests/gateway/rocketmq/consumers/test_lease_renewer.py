@@ -14,10 +14,10 @@ from penstock.consumers.named_receives import OutstandingDelivery
 from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired, ReceiptRefused
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
-from penstock.gateway.rocketmq.consumers.deliveries import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S, Deliveries
+from penstock.gateway.rocketmq.consumers.deliveries import INVISIBLE_DURATION_S, RENEW_AHEAD_S, RENEW_UNSEEN_MAX_S, Deliveries
 from penstock.gateway.rocketmq.consumers.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
-from penstock.gateway.rocketmq.consumers.receive_parameters import RENEWED_FOR
+from penstock.gateway.rocketmq.consumers.receive_parameters import INVISIBLE_DURATION
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
@@ -133,11 +133,11 @@ def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
         stage.heard()
         await stage.add_receive(message(1), message(2))
         for _ in range(3):
-            stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
+            stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
             stage.heard()
             await stage.renewer.round()
             await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-1", RENEWED_FOR), ("h0-2", RENEWED_FOR)] * 3
+        assert stage.consumer.changes == [("h0-1", INVISIBLE_DURATION), ("h0-2", INVISIBLE_DURATION)] * 3
 
     run(play)
 
@@ -153,7 +153,7 @@ def test_a_renewal_that_fails_is_tried_again_and_a_refused_one_is_not() -> None:
         assert len(stage.deliveries) == 1
         stage.consumer.fails.clear()
         await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-2", RENEWED_FOR)]
+        assert stage.consumer.changes == [("h0-2", INVISIBLE_DURATION)]
 
     run(play)
 
@@ -191,10 +191,10 @@ def test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside
         stage.heard()
         await stage.add_receive(*(message(offset, "a") for offset in range(9)))
         stage.consumer.fails = {f"h0-{offset}": AlreadySettled("at another gateway") for offset in range(4)}
-        stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
+        stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
         stage.heard()
         await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-4", RENEWED_FOR)], "its time is over before a round for each"
+        assert stage.consumer.changes == [("h0-4", INVISIBLE_DURATION)], "its time is over before a round for each"
         stage.consumer.fails["h0-4"] = AlreadySettled("at another gateway")
         stage.clients.remove("c")
         await stage.renewer.close()
@@ -276,7 +276,7 @@ def test_what_a_client_gets_by_repeating_its_receive_is_renewed_again() -> None:
         for _ in range(8):
             stage.heard()
             await stage.awake(25)
-        assert stage.consumer.changes.count(("h0-1", RENEWED_FOR)) >= 5
+        assert stage.consumer.changes.count(("h0-1", INVISIBLE_DURATION)) >= 5
 
     run(play)
 
@@ -288,7 +288,7 @@ def test_a_receive_that_is_repeated_is_renewed_at_once() -> None:
         await stage.add_receive(message(1))
         stage.times.now_s += 5
         await stage.add_receive(message(1))
-        assert stage.consumer.changes == [("h0-1", RENEWED_FOR)]
+        assert stage.consumer.changes == [("h0-1", INVISIBLE_DURATION)]
 
     run(play)
 
@@ -324,7 +324,7 @@ def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() ->
         await stage.polls("one")
         assert stage.consumer.scans == 1
         await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-7", RENEWED_FOR)], "20 s are left of it"
+        assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)], "20 s are left of it"
         await stage.polls("two")
         assert stage.consumer.scans == 2
 
@@ -380,7 +380,7 @@ def test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection
         stage.renewer.adopt_all()
         stage.renewer.adopt_all()
         await stage.renewer.close()
-        assert stage.consumer.changes == [("h0-7", RENEWED_FOR)]
+        assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)]
         stage.times.now_s += 31
         stage.heard()
         asked = stage.consumer.scans
@@ -404,7 +404,7 @@ def test_a_look_that_fails_is_logged_and_the_next_one_finds_it(caplog: pytest.Lo
         stage.held(message(7), left_s=20)
         stage.renewer.adopt_all()
         await stage.renewer.close()
-        assert stage.consumer.changes == [("h0-7", RENEWED_FOR)]
+        assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)]
 
     run(play)
 
@@ -431,7 +431,7 @@ def test_what_did_not_reach_a_client_is_renewed_no_longer_when_it_asks_for_other
         stage.times.now_s += 40
         stage.heard()
         await stage.renewer.round()
-        renewed = [("h0-1", RENEWED_FOR), ("h0-3", RENEWED_FOR)]
+        renewed = [("h0-1", INVISIBLE_DURATION), ("h0-3", INVISIBLE_DURATION)]
         assert stage.consumer.changes == renewed, "it asks for the same once more"
         assert stage.asks("second", "two") == ["h0-1", "h0-2", "h0-3"]
         stage.held(message(1, "a"), message(2, "a"), left_s=10)
@@ -459,11 +459,11 @@ def test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_brok
             stage.heard(stream=stream)
             stage.asks(f"at {stage.times.now_s}", f"at {stage.times.now_s}")
             await stage.awake(ROUND_S)
-        assert set(stage.consumer.changes) == {("h0-1", RENEWED_FOR)}, "two clients would have it at once"
+        assert set(stage.consumer.changes) == {("h0-1", INVISIBLE_DURATION)}, "two clients would have it at once"
         renewals = len(stage.consumer.changes)
         for _ in range(3):
             stage.heard()
-            await stage.awake(RENEWED_FOR_S / 3)
+            await stage.awake(INVISIBLE_DURATION_S / 3)
         assert len(stage.consumer.changes) == renewals, "it waits for its client in vain"
 
     run(play)
@@ -478,7 +478,7 @@ def test_behind_a_balancer_another_connection_says_nothing_of_what_a_client_has(
             stage.heard()
             stage.asks(str(number), str(number))
             await stage.awake(25)
-        assert stage.consumer.changes[-1] == ("h0-1", RENEWED_FOR)
+        assert stage.consumer.changes[-1] == ("h0-1", INVISIBLE_DURATION)
         assert len(stage.consumer.changes) >= 8
 
     run(play)
@@ -543,9 +543,9 @@ def test_what_a_client_has_is_renewed_though_its_stream_broke(shows: str) -> Non
         for _ in range(8):
             stage.heard()
             await stage.awake(25)
-        renewed = [handle for handle, duration in stage.consumer.changes if duration == RENEWED_FOR]
+        renewed = [handle for handle, duration in stage.consumer.changes if duration == INVISIBLE_DURATION]
         assert renewed.count("h0-2") >= 5
-        assert stage.consumer.changes[-1] == ("h0-2", RENEWED_FOR)
+        assert stage.consumer.changes[-1] == ("h0-2", INVISIBLE_DURATION)
 
     run(play)
 

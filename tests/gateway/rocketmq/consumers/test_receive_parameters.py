@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.gateway.rocketmq.consumers.filters import check_agreement, filter_of
-from penstock.gateway.rocketmq.consumers.receive_parameters import RENEWED_FOR, changed_duration_of, receive_parameters_of
+from penstock.gateway.rocketmq.consumers.receive_parameters import INVISIBLE_DURATION, changed_duration_of, receive_parameters_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log.filter.filters import parse_filter
@@ -31,7 +31,7 @@ def test_a_receive_as_simple_consumers_ask() -> None:
 
 def test_a_receive_as_push_consumers_ask() -> None:
     wanted = receive_parameters_of(receive(invisible_s=None, auto_renew=True, attempt_id="once"), remaining_s=None)
-    assert (wanted.invisible, wanted.poll, wanted.attempt_id) == (RENEWED_FOR, timedelta(seconds=20), "once")
+    assert (wanted.invisible, wanted.poll, wanted.attempt_id) == (INVISIBLE_DURATION, timedelta(seconds=20), "once")
     assert wanted.is_named
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from penstock.gateway.rocketmq.access.rights import rights_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
-from penstock.gateway.rocketmq.protocol.bounds import BOUNDS, FIELDS_MAX, SMALL_BYTES, FieldBound, check_bounds
+from penstock.gateway.rocketmq.protocol.decode_limits import BOUNDS, FIELDS_MAX, SMALL_BYTES, FieldBound, check_bounds
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from tests.gateway.stage import CLIENT, gateway, route

@@ -1,7 +1,7 @@
 """The bounds of a request's fields, checked before it is decoded. Pure.
 
-Decoding makes an object of each element, even of an empty one of two bytes. `_LONGER` and `_MORE` have the unusual bounds. A request of `SMALL_BYTES`
-keeps all of them by its size.
+Decoding makes an object of each element, even of an empty one of two bytes. `_FIELD_BYTES` and `_FIELD_COUNTS` have the unusual bounds. A request of
+`SMALL_BYTES` keeps all of them by its size.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from . import rocketmq_pb2 as pb
 from .status import StatusError
 
 SMALL_BYTES: Final = 1_024
-TEXT_BYTES: Final = 4_096
-COUNT: Final = 1_024
+FIELD_BYTES_MAX: Final = 4_096
+FIELD_COUNT_MAX: Final = 1_024
 FIELDS_MAX: Final = 262_144
 """The most fields over all messages of a request."""
-_LONGER: Final[Mapping[tuple[str, str], int | None]] = {
+_FIELD_BYTES: Final[Mapping[tuple[str, str], int | None]] = {
     ("Message", "body"): None,
     ("UserPropertiesEntry", "key"): None,
     ("UserPropertiesEntry", "value"): None,
@@ -31,7 +31,7 @@ _LONGER: Final[Mapping[tuple[str, str], int | None]] = {
     ("FilterExpression", "expression"): 16_384,
 }
 """The longest values in bytes. None: as long as the request, as topics have limits of their own."""
-_MORE: Final[Mapping[tuple[str, str], int]] = {
+_FIELD_COUNTS: Final[Mapping[tuple[str, str], int]] = {
     ("Message", "user_properties"): 16_384,
     ("SystemProperties", "keys"): 16_384,
 }
@@ -57,10 +57,10 @@ class FieldBound:
 
 def _bound_of(of: Descriptor, one: FieldDescriptor, made: dict[str, dict[int, FieldBound]], *, is_list: bool) -> FieldBound:
     key, message = (of.name, one.name), one.message_type
-    count = _MORE.get(key, COUNT) if is_list else None if message is None else 1
+    count = _FIELD_COUNTS.get(key, FIELD_COUNT_MAX) if is_list else None if message is None else 1
     is_text = one.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES}
     packed = count if is_list and message is None and not is_text else None  # an element of a packed list has a byte at least
-    length = _LONGER.get(key, TEXT_BYTES) if is_text else packed
+    length = _FIELD_BYTES.get(key, FIELD_BYTES_MAX) if is_text else packed
     if message is None:
         return FieldBound(one.name, count, length)
     return FieldBound(one.name, count, length, _fields_of(message, made), is_message=True)
