@@ -38,6 +38,12 @@ FAILURES = 2
 """A handler that fails is tried again so often by the client itself."""
 
 
+class StoodStill(TimedOut):
+    """A client's time was over while its machine stood still, and its gateway answered in time. SDKs then ask the same gateway again, as each of
+    their polls has one gateway; the attempt id may be a new one.
+    """
+
+
 class SdkClient:
     """A consumer of an SDK: its heartbeats, its streams, its receives, and what it does with messages."""
 
@@ -176,10 +182,12 @@ class SdkClient:
             while len(self._handling) >= BATCHES:
                 await asyncio.wait(self._handling, return_when=asyncio.FIRST_COMPLETED)
             keeps_attempt = self.keeps_attempts
+            stays = False
             try:
                 received = await self._receive(gateway, attempt)
             except Unreachable as error:
                 received, keeps_attempt = None, keeps_attempt or (not self.draws_anew and isinstance(error, TimedOut))
+                stays = isinstance(error, StoodStill)
             if received is not None:
                 life, messages = received
                 attempt = self._name(place)
@@ -193,7 +201,7 @@ class SdkClient:
             self.world.counts["receive again"] += 1
             if not (self.is_push and keeps_attempt):
                 attempt = self._name(place)
-            if self.rng.random() < 0.5 or self.world.gateways[gateway].life is None:
+            if (self.rng.random() < 0.5 and not stays) or self.world.gateways[gateway].life is None:
                 gateway = self._elsewhere(place)
             await self.world.pass_s(self.rng.uniform(0.05, 1.0))
 
@@ -241,7 +249,7 @@ class SdkClient:
             if is_late and self.draws_anew:  # it is on its way for longer
                 await self.world.pass_s(until_s - self.world.now_s)
             if is_late:
-                raise TimedOut(gateway)
+                raise StoodStill(gateway)
             return None
         if frames[0].status.code not in (pb.OK, pb.MESSAGE_NOT_FOUND):
             return None
