@@ -28,7 +28,7 @@ from ..capture.resources import CaptureResources
 from ..capture.source_capture import SourceCapture
 from ..scratch import scratch_folder
 from .binlog_listener import BinlogListener
-from .configuration import Connector, for_stream, without_tables
+from .configuration import Connector, streaming_properties, without_tables
 from .effects import Effects
 from .engine import EmbeddedEngine, java_ms, offsets_file
 from .errors import DateUnreadable, HistoryLost, TableUnfollowed, binlog_lost, engine_error
@@ -178,7 +178,7 @@ class EngineCapture(SourceCapture[EngineState]):
         offsets.unlink(missing_ok=True)
         if offset is not None:
             offsets_file(offsets, self._options.name, json.loads(offset))
-        properties = for_stream(
+        properties = streaming_properties(
             without_tables(self._properties, {*self._stopped, *self._server.sequences(), *without}),
             name=self._options.name,
             server_id=server_id_of(self._states.key, self._life, name),

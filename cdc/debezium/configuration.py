@@ -52,7 +52,7 @@ MYSQL = Connector(
 )
 CONNECTORS = {connector.class_name: connector for connector in (MARIADB, MYSQL)}
 
-OURS = (
+RESERVED_PROPERTIES = (
     "name",
     "topic.prefix",
     "offset.storage",
@@ -148,7 +148,7 @@ def parse_properties(text: str, where: str) -> dict[str, str]:
 
 def check_own(properties: Mapping[str, str]) -> None:
     """Raise `InvalidArgument` for a capture's own properties."""
-    both = sorted(name for name in properties if any(name == one or name.startswith(f"{one}.") for one in OURS))
+    both = sorted(name for name in properties if any(name == one or name.startswith(f"{one}.") for one in RESERVED_PROPERTIES))
     if both:
         raise InvalidArgument(
             "the capture sets this itself, as each change would not be in the topic once otherwise",
@@ -159,7 +159,7 @@ def check_own(properties: Mapping[str, str]) -> None:
         )
 
 
-def as_written(patterns: str) -> str:
+def case_sensitive(patterns: str) -> str:
     """Patterns that mind case, unlike the connector's."""
     return f"(?-i:{patterns})"
 
@@ -168,7 +168,7 @@ def without_tables(properties: Mapping[str, str], tables: Iterable[str]) -> dict
     names = "|".join(re.escape(table).replace(",", r"\,") for table in sorted(tables))
     if not names:
         return dict(properties)
-    names = as_written(names)
+    names = case_sensitive(names)
     if wanted := properties.get("table.include.list"):
         patterns = (f"(?!{names}$)(?:{pattern.strip()})" for pattern in re.split(r"(?<!\\),", wanted))
         return {**properties, "table.include.list": ",".join(patterns)}
@@ -176,7 +176,7 @@ def without_tables(properties: Mapping[str, str], tables: Iterable[str]) -> dict
     return {**properties, "table.exclude.list": f"{others},{names}" if others else names}
 
 
-def for_stream(
+def streaming_properties(
     properties: Mapping[str, str], *, name: str, server_id: int, offsets: Path, history: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
     return {

@@ -30,7 +30,7 @@ log = logging.getLogger("penstock.cdc")
 _LOOK_S, _LOOK_FOR_END_S = 1.0, 0.1
 _IDLE_S, _BUSY_S = 0.25, 0.01
 _SILENT_S, _START_S = 20.0, 600.0
-"""A connector sends a heartbeat about every second, once it has read the history and connected."""
+"""The silence of a connector, which sends heartbeats, after which it counts as stuck: once connected, and while it reads its history."""
 _OF_PLACE = ("ts_sec", "file", "pos", "gtids", "server_id")
 
 

@@ -10,7 +10,7 @@ from ...log.errors import InvalidArgument, PenstockError
 from ..capture.records import ChangeRecord, ConnectSchemas
 from ..capture.resources import CaptureResources
 from ..capture.rows_sender import RowsSender
-from .configuration import as_written
+from .configuration import case_sensitive
 from .engine import EmbeddedEngine
 from .errors import ConnectorStopped
 from .queries import KeyColumn, ServerTable, pattern_of, quoted_table, rows_query
@@ -52,7 +52,7 @@ class RowsReader:
         prefix = "snapshot.select.statement.overrides"
         return {
             "snapshot.mode": "initial_only",
-            "snapshot.include.collection.list": ",".join(as_written(pattern_of(table)) for table in pending),
+            "snapshot.include.collection.list": ",".join(case_sensitive(pattern_of(table)) for table in pending),
             prefix: ",".join(queries),
             **{f"{prefix}.{table}": query for table, query in queries.items()},
         }

@@ -22,9 +22,9 @@ from ..events.stop_message import stop_reason
 from ..events.typed_events import TypedEvent
 from ..targets import Target
 from .fold_result import FoldResult, LastTruncate, RefusedEvent, RowVersion, TableCoverage, TypesReference
-from .observed_columns import ObservedColumns, types_said
+from .observed_columns import ObservedColumns, schema_types
 from .rejected_events import RejectedEvent, key_text
-from .row_reader import ValueOptions, said
+from .row_decoder import ValueOptions, required_key_value
 from .table import TableFold
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -252,7 +252,7 @@ class Fold:
             self._folded.rejected.append(self._rejection(source, place, reason, change))
         else:
             known = None if change is None else change.types_name
-            said = {} if change is None or column is None else types_said(change)
+            said = {} if change is None or column is None else schema_types(change)
             self._refuse(source, RefusedEvent(place, reason, column, known, said))
 
     def _note_nulls(self, table: TableFold, change: ChangeEvent, place: Place) -> None:
@@ -430,7 +430,7 @@ class Fold:
                 change = rules.applied(change)
             self._check_names(change)
             for name in key:
-                said(name, change.key if name in change.key else change.row, unavailable)
+                required_key_value(name, change.key if name in change.key else change.row, unavailable)
         except UnfitValue:
             return None  # it is refused where it is noted
         seen.note(change, (0, 0), frozenset(), unavailable)
@@ -456,7 +456,7 @@ class Fold:
         else:
             key = tuple(of_table(self._plan.keys, source) or change.key)
             for name in key:
-                said(name, change.key if name in change.key else change.row, unavailable)
+                required_key_value(name, change.key if name in change.key else change.row, unavailable)
             seen = folded.seen.setdefault(source, ObservedColumns())
             seen.key = seen.key or key
             if not key:

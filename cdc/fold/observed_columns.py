@@ -93,7 +93,7 @@ class ObservedColumns:
             self.truncated = max(other.truncated, self.truncated or 0)
 
 
-def types_said(change: ChangeEvent) -> dict[str, FieldType]:
+def schema_types(change: ChangeEvent) -> dict[str, FieldType]:
     if change.types is not None:
         return dict(change.types)
     fields = [

@@ -8,7 +8,7 @@ from ..changes import NEVER, Key, NetChange
 from ..choice.columns import DisallowedEvent
 from ..events.debezium import ChangeEvent
 from ..targets import SourceWatermark, Target
-from .row_reader import RowReader
+from .row_decoder import RowDecoder
 
 if TYPE_CHECKING:
     from .fold import FoldPlan
@@ -19,7 +19,7 @@ class ForeignServerEvent(DisallowedEvent):
     """An event of another server, whose position cannot be compared with those of its table's other events."""
 
 
-class TableFold(RowReader):
+class TableFold(RowDecoder):
     """Changes of rows, and how far the source's positions are."""
 
     def __init__(self, target: Target, plan: FoldPlan) -> None:

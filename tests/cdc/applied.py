@@ -12,7 +12,7 @@ from penstock.cdc.events.conversion import KEEP
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold import Fold, FoldPlan
 from penstock.cdc.fold.fold_result import FoldResult, combined
-from penstock.cdc.fold.row_reader import ValueOptions
+from penstock.cdc.fold.row_decoder import ValueOptions
 from penstock.cdc.fold.shape import TableShape, key_of, new_columns
 from penstock.cdc.targets import TableDeclarations, Target, TargetProgress
 from tests.cdc.reference import Message

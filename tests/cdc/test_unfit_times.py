@@ -12,7 +12,7 @@ from penstock.cdc.events.conversion import UnfitTime, UnfitValue, converter
 from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.fold.row_reader import RowReader, ValueOptions
+from penstock.cdc.fold.row_decoder import RowDecoder, ValueOptions
 from penstock.cdc.targets import Target
 from tests.cdc.columns import target_column
 
@@ -21,7 +21,7 @@ def read(kind: str, value: object, name: str | None, *, unfit: Any = "stop", key
     target = Target(TableId(None, "t"), "t", (target_column("id", "bigint"), target_column("at", kind)), (key,))
     field = {"field": "at", "type": "int64", "name": name}
     schema = None if name is None else {"type": "struct", "fields": [{"field": "id", "type": "int64"}, field]}
-    return RowReader(target, ValueOptions(UnavailablePlaceholder.of(), unfit)).values(
+    return RowDecoder(target, ValueOptions(UnavailablePlaceholder.of(), unfit)).values(
         {"id": 1, "at": value}, schema_of_key(schema)
     )[1]
 

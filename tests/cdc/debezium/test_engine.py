@@ -12,7 +12,7 @@ import pytest
 from penstock.cdc.capture.errors import SourceUnavailable
 from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.debezium.capture import server_id_of
-from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
+from penstock.cdc.debezium.configuration import MARIADB, MYSQL, streaming_properties
 from penstock.cdc.debezium.engine import EmbeddedEngine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.follower import EngineFollower
@@ -166,7 +166,7 @@ def test_an_engine_that_does_not_take_its_end_while_it_starts_is_told_again() ->
 
 def test_what_holding_back_and_places_hang_on_is_not_the_configuration_s(tmp_path: Any) -> None:
     given = {"heartbeat.interval.ms": "60000", "provide.transaction.metadata": "false", "decimal.handling.mode": "string"}
-    found = for_stream(given, name="n", server_id=1, offsets=tmp_path, history=tmp_path, more={})
+    found = streaming_properties(given, name="n", server_id=1, offsets=tmp_path, history=tmp_path, more={})
     assert (found["heartbeat.interval.ms"], found["provide.transaction.metadata"]) == ("100", "true")
     assert found["decimal.handling.mode"] == "string"
 

@@ -36,7 +36,7 @@ class ValueOptions:
         return NOTHING if change.says_unsent else self.unavailable
 
 
-class RowReader:
+class RowDecoder:
     """Makes typed rows and keys of one table from its events."""
 
     def __init__(self, target: Target, reading: ValueOptions) -> None:
@@ -46,7 +46,7 @@ class RowReader:
         self.texts = frozenset(column.name for column in target.columns if column.type is PrimitiveType.STRING)
         self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in merged_declarations(reading.forms, target.source).items()}
-        self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
+        self.undeclared = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
         self.nulls = reading.unfit_times == "null"
         self.unfit_nulls = reading.unfit_nulls
         self.nulled: list[tuple[str, str]] = []
@@ -107,7 +107,7 @@ class RowReader:
         self.reading(schema, modes=modes, exact=exact)
         typed, key, unavailable = self.converters, [], NOTHING if exact else self.unavailable
         for name in self.target.key:
-            value = said(name, row, unavailable)
+            value = required_key_value(name, row, unavailable)
             try:
                 key.append(typed[name](value))
             except (UnfitValue, ValueError, TypeError, KeyError, ArithmeticError) as error:
@@ -123,22 +123,22 @@ class RowReader:
     def _typed(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
         unavailable = NOTHING if exact else self.unavailable
         fields = {} if schema is None else schema.fields
-        unsaid = self.unsaid if modes else self.forms
+        undeclared = self.undeclared if modes else self.forms
 
         def typed(name: str, convert: Convert) -> Convert:
             field, kind = fields.get(name), self.types[name]
             read = None if field is None else reader(field, kind)
             if read is None and (field is None or not says_form(field, kind)):
-                read = unsaid.get(name)
+                read = undeclared.get(name)
             if read is None:
                 return convert
-            digits = isinstance(kind, DecimalType) and read is unsaid.get(name) and name not in self.forms
+            digits = isinstance(kind, DecimalType) and read is undeclared.get(name) and name not in self.forms
             return _after(read, convert, unavailable, as_text=name in self.texts, digits=digits)
 
         return [(name, typed(name, convert)) for name, convert in (self._columns(NOTHING) if exact else self.columns)]
 
 
-def said(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> object:
+def required_key_value(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> object:
     """Raises `UnfitValue`."""
     value = row.get(name)
     if value is None or unavailable.is_it(value):
