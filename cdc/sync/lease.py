@@ -48,10 +48,7 @@ _INFLATED_BYTES_MAX = 64 * MIB
 """Far above any record: damaged bytes must not cost their reader all memory."""
 _RECORD_BYTES_MAX = CELL_STORED_BYTES_MAX - KIB
 """Less than a table takes, as it takes the write's id too."""
-_MAKE_ROOM = (
-    "share the tables among several syncs by tables=… (--table), or remove the targets of tables that the source has dropped "
-    "and start the sync again"
-)
+_MAKE_ROOM = "share the tables among several syncs, each with a name and a folder of its own: tables=…, name=…, into=… (--table, --name, --into)"
 _WHAT = "the record of a sync"
 _SIZE = "~size"
 SYNCS = "syncs/"
@@ -425,7 +422,7 @@ class SyncLease:
             except CellChanged:
                 pass
             except (DataDamaged, NewerFormatError):
-                self._record.stored = await self._cells.read(self._record.key)
+                self._record.stored, self._record.value = await self._cells.read(self._record.key), None
             else:
                 break
             await self._keeper.look()  # a write of the former holder may have come late; then this one stands above it

@@ -108,30 +108,21 @@ class TargetCatalog:
             self._names[source] = chosen
             if name in self.progress:
                 self.progress[chosen] = self.progress.pop(name)
+            if name in self._types:
+                self._types[chosen] = self._types.pop(name)
 
     def forget_gone(self) -> bool:
-        """Forget targets that are gone and can be made from the beginning, and return whether any was; stop the others.
-
-        Of a table that is not captured any more only that remains.
-        """
+        """Forget targets that are gone and can be made from the beginning, and return whether any was; stop the others."""
         gone = [source for source, name in self._names.items() if self._is_selected(source) and not self._tables.exists(name)]
         trimmed = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
         if trimmed and not self._plan.options.adopt:
             for source in gone:
-                if source in self._uncaptured:
-                    self._forget(source)
-                    continue
                 stops = [TableStop(queue, self._earliest[queue], GONE) for queue in trimmed]
                 self.stopped.keep(source, stops, self._earliest)
             return False
         for source in gone:
-            self._forget(source)
+            self.progress.pop(self._names.pop(source), None)
         return bool(gone)
-
-    def _forget(self, source: TableId) -> None:
-        name = self._names.pop(source)
-        self.progress.pop(name, None)
-        self._types.pop(name, None)
 
     def keep_stopped(self, record: SyncRecord, lost: Mapping[str, Sequence[TableStop]]) -> None:
         for table, stops in lost.items():

@@ -9,7 +9,6 @@ import pytest
 
 import penstock
 from penstock import SyncOptions, sync
-from penstock.cdc.events.stop_message import STOPPED
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
 from tests.cdc.sync.crashes import Crash, CrashAt
@@ -78,25 +77,6 @@ def test_a_target_that_was_deleted_stands_still_when_retention_has_cut_off_its_b
     assert adopted.await_termination()
     assert adopted.stopped == {}
     assert ids(into / "a") == [1, 2, 3]
-
-
-def test_a_target_that_was_deleted_with_its_table_leaves_though_retention_has_cut_off_its_beginning(
-    tmp_path: Path, cut: dict[int, int]
-) -> None:
-    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    dropped = event("m", "a", None, at=9)
-    dropped["value"]["message"] = {"prefix": STOPPED, "content": "the table was dropped"}
-    send(lake, [*of_both(0, 3), dropped], queues=1)
-    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
-    shutil.rmtree(into / "a")
-    cut[0] = 2
-    send(lake, [event("c", "b", {"id": 3}, {"id": 3}, at=10)], queues=1)
-    for _ in range(2):
-        run = sync(lake, TOPIC, SyncOptions(into=into))
-        assert run.await_termination()
-        assert run.stopped == {}
-        assert not (into / "a").exists()
-    assert ids(into / "b") == [0, 1, 2, 3]
 
 
 def test_a_target_behind_what_retention_left_stands_still_when_nothing_else_tells_how_far_it_is(

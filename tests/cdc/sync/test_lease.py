@@ -168,6 +168,35 @@ def test_who_took_over_and_writes_a_newer_format_is_not_written_over(two_lakes: 
     second.run(other.give_up)
 
 
+def test_after_damage_nothing_counts_as_written(two_lakes: tuple[OpenLake, OpenLake], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = two_lakes
+    one, record = lease_of(first), SyncRecord(1, "/into")
+    first.run(one.take)
+    first.run(lambda: one.save(record))
+
+    async def damage() -> StoredCell:
+        cells = (await first.coordination()).cells
+        return await cells.write(
+            record_key("changes", "s"), b"{half", on=await cells.read(record_key("changes", "s")), deadline_s=inf
+        )
+
+    async def lost() -> None:
+        raise OwnershipLost("not now")
+
+    first.run(damage)
+    keeper = one._keeper
+    assert keeper is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper, "look", lost)
+        with pytest.raises(OwnershipLost):
+            first.run(lambda: one.save(SyncRecord(2, "/into")))
+    first.run(lambda: one.save(record))
+    first.run(one.give_up)
+    first.run(one.take)
+    assert one.record == record
+    first.run(one.give_up)
+
+
 def record_of(tables: int, *, queues: int = 4) -> SyncRecord:
     """A record as of a source whose every table has rows, and whose every second one was dropped."""
     chance = random.Random(7)
@@ -206,7 +235,7 @@ def test_a_record_that_fills_up_is_told_of_once_and_one_too_large_is_refused(
         for tables in (1_000, 2_900, 2_901):
             first.run(partial(one.save, record_of(tables)))
     assert [one.message for one in caplog.records if "is nearly full" in one.message] == [caplog.records[-1].message]
-    with pytest.raises(LimitExceeded, match=r"more tables than its record has room for.*--table"):
+    with pytest.raises(LimitExceeded, match=r"more tables than its record has room for.*--into"):
         first.run(lambda: one.save(record_of(4_000)))
     assert one.record == record_of(2_901)
     first.run(lambda: one.save(record_of(1_000)))

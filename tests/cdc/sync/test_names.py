@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock import SyncOptions, sync
+from penstock.cdc.sync.lease import SyncRecord, read_record
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.run import SyncRun
 from penstock.cdc.targets import TargetRefused, folder_name
-from penstock.coordinator.lakes import LakePlace
+from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
@@ -137,3 +140,23 @@ def test_a_topic_whose_name_no_sync_can_have_asks_for_another_one(tmp_path: Path
     with pytest.raises(InvalidArgument, match="bad name of a sync"):
         SyncPlan.of(LakePlace.of(tmp_path / "lake"), topic, options)
     assert SyncPlan.of(LakePlace.of(tmp_path / "lake"), topic, replace(options, name="orders")).name == "orders"
+
+
+def test_a_target_that_was_renamed_keeps_the_types_that_its_source_named(tmp_path: Path) -> None:
+    lake, into, name = str(tmp_path / "lake"), tmp_path / "targets", "0123456789abcdef" * 2
+    first = event("c", "a", {"id": 1}, {"id": 1}, at=1)
+    first["value"]["source"]["types"] = name
+    send(lake, [first], queues=1)
+    assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
+    (into / "a").rename(into / "z")
+    send(lake, [event("c", "b", {"id": 1}, {"id": 1}, at=2)], queues=1)
+    assert sync(lake, TOPIC, SyncOptions(into=into, rename={"a": "z"})).await_termination()
+    with closing(OpenLake(LakePlace.of(lake))) as opened:
+        record = opened.run(partial(read, opened))
+    assert {folder: types.name for folder, types in record.types.items()} == {"z": name}
+
+
+async def read(opened: OpenLake) -> SyncRecord:
+    record = await read_record((await opened.coordination()).cells, TOPIC, TOPIC)
+    assert record is not None
+    return record
