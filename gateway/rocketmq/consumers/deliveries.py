@@ -33,7 +33,7 @@ RENEW_UNSEEN_MAX_S: Final = 120.0
 WAY_S: Final = 3.0
 """An answer's way. SDKs wait so much longer than they let a poll last."""
 _UNCONFIRMED_MAX: Final = 64
-"""The kept receives of one client; older ones stay unconfirmed."""
+"""The kept receives of one client from this gateway; older ones stay unconfirmed. Those of other gateways are kept while they are renewed."""
 
 GroupTopicKey = tuple[str, str]
 HandleRun = list[str]
@@ -58,6 +58,8 @@ class SentReceive:
     is_broken_off: bool = False
     is_late: bool = False
     """Whether its client may have stopped waiting, and goes on by a good connection."""
+    is_own: bool = True
+    """Whether this gateway gave it."""
 
     def mark_written(self, now_s: float) -> None:
         self.is_whole, self.is_late = True, now_s > self.until_s - WAY_S
@@ -143,10 +145,12 @@ class Deliveries:
         self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
         unknown: defaultdict[int, list[str]] = defaultdict(list)
         for message in messages:
-            if message.receipt_handle not in self._receive_of:
-                unknown[message.queue].append(message.receipt_handle)
+            handle = message.receipt_handle
+            if handle not in self._receive_of and not self._leases[handle].is_seen:
+                unknown[message.queue].append(handle)
         for handles in unknown.values():
-            self._add(SentReceive(client_id, f"\0{handles[0]}", place, "", handles))  # no attempt id begins like this
+            attempt_id = f"\0{handles[0]}"  # none begins like this
+            self._add(SentReceive(client_id, attempt_id, place, "", handles, is_own=False))
         return len(self._leases) - count
 
     def on_request(self, client_id: str, place: GroupTopicKey, attempt_id: str, peer: str, now_s: float) -> list[str]:
@@ -193,9 +197,11 @@ class Deliveries:
         self.forget(handle)
 
     def forget(self, handle: str) -> None:
-        """End the renewals of a delivery, whose arrival stays open."""
+        """End the renewals of a delivery. The arrival of its receive stays open while others of it are renewed."""
         if (lease := self._leases.pop(handle, None)) is None:
             return
+        if (receive := self._receive_of.get(handle)) is not None and self._leases.keys().isdisjoint(receive.handles):
+            self._close(receive)
         handles = self._of_client[lease.client_id]
         handles.discard(handle)
         if not handles:
@@ -266,8 +272,9 @@ class Deliveries:
         receives = self._receives.setdefault(receive.client_id, OrderedDict())
         receives[receive.attempt_id] = receive
         self._receive_of |= dict.fromkeys(receive.handles, receive)
-        if len(receives) > _UNCONFIRMED_MAX:
-            self._close(next(iter(receives.values())))
+        own = [one for one in receives.values() if one.is_own]
+        if len(own) > _UNCONFIRMED_MAX:
+            self._close(own[0])
         return receive
 
     def _close(self, receive: SentReceive) -> None:

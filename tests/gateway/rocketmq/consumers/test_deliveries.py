@@ -329,3 +329,33 @@ def test_what_another_gateway_gave_of_a_queue_does_not_show_that_what_came_of_an
     adopted(deliveries, message(1, queue=0), message(2, queue=1), message(3, queue=1))
     deliveries.settle("h1-2")
     assert unseen(deliveries) == ["h0-1"]
+
+
+def test_what_other_gateways_gave_takes_no_room_from_what_this_one_gives() -> None:
+    deliveries = Deliveries()
+    own = given(deliveries, message(500, queue=99), is_whole=False)
+    for first in range(0, 500, 100):
+        adopted(deliveries, *[message(first + 2 * queue + one, queue=queue) for queue in range(16) for one in (0, 1)])
+    deliveries.mark_broken(own, 1.0)
+    assert asks(deliveries, "second", now_s=2.0) == ["h99-500"]
+    deliveries.settle("h0-0")
+    assert "h0-1" not in unseen(deliveries)
+
+
+def test_a_receive_is_forgotten_with_the_last_of_its_deliveries() -> None:
+    deliveries = Deliveries()
+    adopted(deliveries, message(1), message(2))
+    given(deliveries, message(3))
+    for handle in ("h0-1", "h0-2", "h0-3"):
+        assert unconfirmed(deliveries)
+        deliveries.forget(handle)
+    assert (unconfirmed(deliveries), deliveries._receive_of) == ([], {})
+
+
+def test_what_has_arrived_is_not_doubted_as_another_gateway_gave_it_too() -> None:
+    deliveries = Deliveries()
+    given(deliveries, message(1), message(2))
+    asks(deliveries, "second")
+    assert (unseen(deliveries), unconfirmed(deliveries)) == ([], [])
+    assert adopted(deliveries, message(1), message(2)) == 0
+    assert unconfirmed(deliveries) == []
