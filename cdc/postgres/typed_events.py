@@ -14,28 +14,15 @@ import pyarrow as pa
 
 from ...log.errors import InvalidArgument
 from ...log.schema.arrow_types import arrow_type
-from ...log.schema.fields import DecimalType, Field, FieldType, PrimitiveType, StructType, decimal_of
+from ...log.schema.fields import DecimalType, Field, FieldType, PrimitiveType, StructType
 from ...log.schema.rules import check_fields
 from ...log.schema.topic_schema import TopicSchema
 from ...log.schema.widening import holds_stored
 from ..events.typed_events import fields_of_events
+from .column_types import TYPES_BY_NAME, numeric_type
 from .envelopes import EnvelopeMessage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_KINDS: Mapping[str, PrimitiveType] = {
-    "smallint": PrimitiveType.SMALLINT,
-    "integer": PrimitiveType.INT,
-    "bigint": PrimitiveType.BIGINT,
-    "oid": PrimitiveType.BIGINT,
-    "real": PrimitiveType.FLOAT,
-    "double precision": PrimitiveType.DOUBLE,
-    "boolean": PrimitiveType.BOOLEAN,
-    "bytea": PrimitiveType.BINARY,
-    "date": PrimitiveType.DATE,
-    "timestamp without time zone": PrimitiveType.TIMESTAMP_NTZ,
-    "timestamp with time zone": PrimitiveType.TIMESTAMP,
-}
-"""Types by their catalogue names; others are text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +37,9 @@ class CatalogColumn:
 
 def field_of(column: CatalogColumn) -> Field:
     """The field of a column. A numeric without a precision, or with more than 38 digits, is text."""
-    type_: FieldType = _KINDS.get(column.data_type, PrimitiveType.STRING)
-    if column.data_type == "numeric" and column.precision is not None:
-        type_ = decimal_of(column.precision, column.scale or 0) or type_
-    return Field(column.name, type_)
+    if column.data_type == "numeric":
+        return Field(column.name, numeric_type(column.precision, column.scale or 0))
+    return Field(column.name, TYPES_BY_NAME.get(column.data_type, PrimitiveType.STRING))
 
 
 def fields_of_table(columns: Sequence[CatalogColumn], key: Sequence[str]) -> tuple[Field, ...]:

@@ -24,19 +24,29 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...log.errors import DataDamaged
-from ...log.schema.fields import FieldType, PrimitiveType, array_of, decimal_of
+from ...log.schema.fields import FieldType, PrimitiveType, array_of
 from ..events.target_types import target_type
+from .column_types import (
+    BOOL,
+    BYTEA,
+    FLOAT4,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    NUMERIC,
+    OID,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    TYPES_BY_OID,
+    numeric_type_of,
+)
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """The placeholder for a value that the source did not send."""
 UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE.encode()).decode()
 
 Convert: TypeAlias = Callable[[str], Any]
-
-BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, TIMESTAMP, TIMESTAMPTZ = 16, 17, 20, 21, 23, 26, 700, 701, 1114, 1184
-DATE, NUMERIC = 1082, 1700
-_MODIFIER_BASE = 4
-"""The header's length in a numeric's modifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +103,6 @@ _BUILT_IN = {
     TIMESTAMPTZ: ValueConversion(_zoned),
 } | dict.fromkeys((INT2, INT4, INT8, OID), ValueConversion(int))
 
-_COLUMN_TYPES = {
-    BOOL: PrimitiveType.BOOLEAN,
-    BYTEA: PrimitiveType.BINARY,
-    INT2: PrimitiveType.SMALLINT,
-    INT4: PrimitiveType.INT,
-    INT8: PrimitiveType.BIGINT,
-    OID: PrimitiveType.BIGINT,
-    FLOAT4: PrimitiveType.FLOAT,
-    FLOAT8: PrimitiveType.DOUBLE,
-    DATE: PrimitiveType.DATE,
-    TIMESTAMP: PrimitiveType.TIMESTAMP_NTZ,
-    TIMESTAMPTZ: PrimitiveType.TIMESTAMP,
-}
-"""Spark's types of columns; except for numerics, others are text."""
-
-
-def _numeric_type(modifier: int) -> FieldType:
-    """The type of a numeric: text without a precision, or with more digits than a decimal's."""
-    if modifier < _MODIFIER_BASE:
-        return PrimitiveType.STRING
-    precision, scale = divmod(modifier - _MODIFIER_BASE, 1 << 16)
-    scale = (scale & 0x7FF ^ 0x400) - 0x400  # since PostgreSQL 15 it may be negative
-    return decimal_of(precision, scale) or PrimitiveType.STRING
-
 
 class TypeConversions:
     """Conversions by type, with one query for each type that is not built in."""
@@ -138,9 +124,9 @@ class TypeConversions:
         does not declare dimensions.
         """
         if type_oid == NUMERIC:
-            return _numeric_type(modifier)
-        if type_oid in _COLUMN_TYPES:
-            return _COLUMN_TYPES[type_oid]
+            return numeric_type_of(modifier)
+        if type_oid in TYPES_BY_OID:
+            return TYPES_BY_OID[type_oid]
         described = self._asked(type_oid)
         if described is not None and described.base:
             return self.column_type(described.base, described.modifier)

@@ -14,9 +14,10 @@ import msgspec
 from ...log.errors import InvalidArgument
 from ..events.conversion import exact_json
 from ..postgres.catalog import Catalog
+from ..postgres.column_types import BYTEA, TIMESTAMP, TIMESTAMPTZ
 from ..postgres.errors import load_psycopg, translated
 from ..postgres.tables import IS_TABLE
-from ..postgres.values import BYTEA, TIMESTAMP, TIMESTAMPTZ, Convert, TypeConversions
+from ..postgres.values import Convert, TypeConversions
 from .dumps import csv_batches
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.cdc.capture.row_keys import message_group_of
+from penstock.cdc.postgres.column_types import BYTEA, INT8
 from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin
 from penstock.cdc.postgres.pgoutput import (
     UNCHANGED,
@@ -23,7 +24,7 @@ from penstock.cdc.postgres.pgoutput import (
     Update,
 )
 from penstock.cdc.postgres.positions import PositionCounter
-from penstock.cdc.postgres.values import BYTEA, INT8, UNAVAILABLE, UNAVAILABLE_BYTES, TypeConversions
+from penstock.cdc.postgres.values import UNAVAILABLE, UNAVAILABLE_BYTES, TypeConversions
 
 COLUMNS = (RelationColumn("id", INT8, True), RelationColumn("big", 25, False), RelationColumn("photo", BYTEA, False))
 
