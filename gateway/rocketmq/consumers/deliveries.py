@@ -272,9 +272,10 @@ class Deliveries:
         receives = self._receives.setdefault(receive.client_id, OrderedDict())
         receives[receive.attempt_id] = receive
         self._receive_of |= dict.fromkeys(receive.handles, receive)
-        own = [one for one in receives.values() if one.is_own]
-        if len(own) > _UNCONFIRMED_MAX:
-            self._close(own[0])
+        if len(receives) > _UNCONFIRMED_MAX:
+            own = [one for one in receives.values() if one.is_own]
+            if len(own) > _UNCONFIRMED_MAX:
+                self._close(own[0])
         return receive
 
     def _close(self, receive: SentReceive) -> None:
