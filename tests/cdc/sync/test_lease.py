@@ -47,6 +47,16 @@ def lease_of(opened: OpenLake) -> SyncLease:
     return opened.run(made)
 
 
+def overwrite(opened: OpenLake, data: bytes) -> StoredCell:
+    """Write other bytes in the place of the record."""
+
+    async def write() -> StoredCell:
+        cells, key = (await opened.coordination()).cells, record_key("changes", "s")
+        return await cells.write(key, data, on=await cells.read(key), deadline_s=inf)
+
+    return opened.run(write)
+
+
 def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(two_lakes: tuple[OpenLake, OpenLake]) -> None:
     first, second = two_lakes
     one, other = lease_of(first), lease_of(second)
@@ -117,14 +127,10 @@ def test_one_that_died_is_replaced_after_its_lease_and_may_keep_nothing(tmp_path
 def test_a_record_that_cannot_be_read_leaves_the_sync_to_the_next_driver(two_lakes: tuple[OpenLake, OpenLake]) -> None:
     first, second = two_lakes
     one, other = lease_of(first), lease_of(second)
-
-    async def write(data: bytes, on: StoredCell | None) -> StoredCell:
-        return await (await first.coordination()).cells.write(record_key("changes", "s"), data, on=on, deadline_s=inf)
-
-    damaged = first.run(lambda: write(b"{half", None))
+    overwrite(first, b"{half")
     with pytest.raises(DataDamaged):
         first.run(one.take)
-    first.run(lambda: write(encode_record(SyncRecord(1, "/into")), damaged))
+    overwrite(first, encode_record(SyncRecord(1, "/into")))
     second.run(lambda: other.take(patience_s=0.0))
     assert other.record == SyncRecord(1, "/into")
     second.run(other.give_up)
@@ -135,11 +141,7 @@ def test_what_came_late_and_is_no_record_is_replaced_by_the_holder_s(two_lakes: 
     first, _ = two_lakes
     one, record = lease_of(first), SyncRecord(1, "/into")
     first.run(one.take)
-
-    async def write() -> StoredCell:
-        return await (await first.coordination()).cells.write(record_key("changes", "s"), late, on=None, deadline_s=inf)
-
-    first.run(write)
+    overwrite(first, late)
     first.run(lambda: one.save(record))
     first.run(one.give_up)
     first.run(one.take)
@@ -156,12 +158,7 @@ def test_who_took_over_and_writes_a_newer_format_is_not_written_over(two_lakes: 
     first.run(keeper.release)
     keeper.ended.clear()  # as for a driver that has not heard of it yet
     second.run(other.take)
-    newer = b'{"format":2}'
-
-    async def write() -> StoredCell:
-        return await (await second.coordination()).cells.write(record_key("changes", "s"), newer, on=None, deadline_s=inf)
-
-    stored = second.run(write)
+    stored = overwrite(second, b'{"format":2}')
     with pytest.raises(OwnershipLost):
         first.run(lambda: one.save(SyncRecord(1, "/into")))
     assert second.run(lambda: other._cells.read(record_key("changes", "s"))) == stored
@@ -174,16 +171,10 @@ def test_after_damage_nothing_counts_as_written(two_lakes: tuple[OpenLake, OpenL
     first.run(one.take)
     first.run(lambda: one.save(record))
 
-    async def damage() -> StoredCell:
-        cells = (await first.coordination()).cells
-        return await cells.write(
-            record_key("changes", "s"), b"{half", on=await cells.read(record_key("changes", "s")), deadline_s=inf
-        )
-
     async def lost() -> None:
         raise OwnershipLost("not now")
 
-    first.run(damage)
+    overwrite(first, b"{half")
     keeper = one._keeper
     assert keeper is not None
     with monkeypatch.context() as patch:
