@@ -289,7 +289,9 @@ class LogLake:
                 observed=len(topic.paths.topic),
                 hint='leave invalid="topic" out: their batch is refused',
             )
-        limits = replace(topic.settings.limits, body_bytes=max(topic.settings.limits.body_bytes, TopicLimits().body_bytes))
+        limits = replace(
+            topic.settings.limits, max_body_bytes=max(topic.settings.limits.max_body_bytes, TopicLimits().max_body_bytes)
+        )
         try:
             await self.create_topic(beside, TopicSettings(queues=1, retention=topic.settings.retention, limits=limits))
         except TopicExists as error:  # either topic may have been altered since

@@ -151,18 +151,18 @@ def field_default(value: timedelta | None) -> Any:  # noqa: ANN401 - a type chec
 class TopicLimits:
     """The limits of a message's size, and of its delay."""
 
-    body_bytes: int = 4 * MIB
-    properties_bytes: int = 16 * KIB
+    max_body_bytes: int = 4 * MIB
+    max_properties_bytes: int = 16 * KIB
     """The bytes of all properties' names and values, the tag and the keys."""
-    properties: int = 128
-    group_bytes: int = 63
-    delay: DurationField = field_default(timedelta(days=40))
+    max_properties: int = 128
+    max_message_group_bytes: int = 63
+    max_delay: DurationField = field_default(timedelta(days=40))
     """The latest time after ``send`` at which a delayed message may be due."""
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
+        for name in ("max_body_bytes", "max_properties_bytes", "max_properties", "max_message_group_bytes"):
             check_count(f"limit {name}", getattr(self, name), most=MEMORY_BYTES_MAX, operation="limits")
-        set_durations(self, "delay", most=DELAY_MAX, operation="limits", above_zero=True)
+        set_durations(self, "max_delay", most=DELAY_MAX, operation="limits", above_zero=True)
 
 
 def named(kind: type[E], value: object) -> E:

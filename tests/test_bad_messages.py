@@ -13,7 +13,7 @@ from penstock.log.limits import TopicLimits
 from tests.lakes import bodies
 
 Message = penstock.Message
-LIMITS = TopicLimits(body_bytes=10, properties_bytes=30, properties=2, group_bytes=6)
+LIMITS = TopicLimits(max_body_bytes=10, max_properties_bytes=30, max_properties=2, max_message_group_bytes=6)
 
 
 BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [

@@ -120,7 +120,7 @@ def test_the_walk_finds_arguments() -> None:
 def lake() -> Iterator[penstock.Lake]:
     with penstock.connect("memory://", maintenance=False) as lake:
         lake.create_topic("orders", queues=1, retention=86_400)
-        lake.create_topic("later", message_type="DELAY", queues=1, limits=penstock.TopicLimits(delay=60))
+        lake.create_topic("later", message_type="DELAY", queues=1, limits=penstock.TopicLimits(max_delay=60))
         yield lake
 
 
@@ -161,13 +161,13 @@ def test_consumers_take_seconds(lake: penstock.Lake) -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        ProducerOptions(linger=1, linger_max=2.0, block_timeout=3, delivery_timeout=4),
+        ProducerOptions(linger=1, max_linger=2.0, block_timeout=3, delivery_timeout=4),
         TopicSettings(retention=1),
         MaintenanceOptions(publish_interval=1, delta_log_kept=172_800),
         TimerOptions(tick=0.25),
         penstock.RetryPolicy(interval=1, interval_max=2.5),
         penstock.RetryAfter(1.5),
-        penstock.TopicLimits(delay=1),
+        penstock.TopicLimits(max_delay=1),
         PostgresOptions(patience=1),
     ],
     ids=lambda made: type(made).__name__,

@@ -73,9 +73,9 @@ def test_every_row_says_what_happens_here_and_names_tests_that_there_are() -> No
 
 def test_limits_are_rocketmq_s() -> None:
     limits = TopicLimits()
-    assert (limits.body_bytes, limits.properties_bytes, limits.properties) == (4 * 2**20, 16 * 2**10, 128)
-    assert limits.group_bytes == 63
-    assert limits.delay == timedelta(days=40)
+    assert (limits.max_body_bytes, limits.max_properties_bytes, limits.max_properties) == (4 * 2**20, 16 * 2**10, 128)
+    assert limits.max_message_group_bytes == 63
+    assert limits.max_delay == timedelta(days=40)
     settings = TopicSettings()
     assert (settings.message_type, settings.queues, settings.retention) == ("NORMAL", 16, timedelta(days=3))
 

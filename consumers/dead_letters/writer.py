@@ -178,10 +178,10 @@ def no_dead_letters(group: str) -> TopicNotFound:
 def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
     """Dead letters may be as large as ``origin`` allows."""
     limits = TopicLimits(
-        body_bytes=origin.body_bytes,
-        properties_bytes=origin.properties_bytes + _MORE_PROPERTIES_BYTES,
-        properties=origin.properties + len(_OWN),
-        group_bytes=origin.group_bytes,
+        max_body_bytes=origin.max_body_bytes,
+        max_properties_bytes=origin.max_properties_bytes + _MORE_PROPERTIES_BYTES,
+        max_properties=origin.max_properties + len(_OWN),
+        max_message_group_bytes=origin.max_message_group_bytes,
     )
     return TopicSettings(queues=1, limits=limits)
 

@@ -18,7 +18,7 @@ IDLE_S: Final = 300.0
 """An unused producer is closed after this time."""
 PRODUCER_OPTIONS: Final = ProducerOptions(
     linger=timedelta(0),
-    linger_max=timedelta(0),
+    max_linger=timedelta(0),
     memory_bytes=128 * MIB,
     delivery_timeout=timedelta(seconds=30),
 )

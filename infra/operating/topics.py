@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class TopicLimitValues:
     """The limits of a message's size, and of its delay."""
 
-    body_bytes: int
-    properties_bytes: int
-    properties: int
-    group_bytes: int
-    delay: timedelta
+    max_body_bytes: int
+    max_properties_bytes: int
+    max_properties: int
+    max_message_group_bytes: int
+    max_delay: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,11 @@ class TopicConfiguration:
             retention=settings.retention,
             retention_bytes=settings.retention_bytes,
             limits=TopicLimitValues(
-                body_bytes=limits.body_bytes,
-                properties_bytes=limits.properties_bytes,
-                properties=limits.properties,
-                group_bytes=limits.group_bytes,
-                delay=limits.delay,
+                max_body_bytes=limits.max_body_bytes,
+                max_properties_bytes=limits.max_properties_bytes,
+                max_properties=limits.max_properties,
+                max_message_group_bytes=limits.max_message_group_bytes,
+                max_delay=limits.max_delay,
             ),
             iceberg=settings.iceberg,
             message_group=settings.message_group,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LIMITS = ("body_bytes", "properties_bytes", "properties", "group_bytes", "delay")
+LIMITS = ("max_body_bytes", "max_properties_bytes", "max_properties", "max_message_group_bytes", "max_delay")
 
 SHELL = {
     "damaged='skip'": "--damaged skip",

@@ -94,9 +94,9 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
 
 def _check_bodies(bodies: pa.ChunkedArray, limits: TopicLimits) -> None:
     lengths = pc.binary_length(bodies)
-    if (pc.max(lengths).as_py() or 0) > limits.body_bytes:
-        said = f"the body is over {limits.body_bytes} bytes"
-        _refuse(pc.greater(lengths, limits.body_bytes), said, LimitExceeded, setting="body_bytes")
+    if (pc.max(lengths).as_py() or 0) > limits.max_body_bytes:
+        said = f"the body is over {limits.max_body_bytes} bytes"
+        _refuse(pc.greater(lengths, limits.max_body_bytes), said, LimitExceeded, setting="max_body_bytes")
 
 
 def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: TopicLimits) -> None:
@@ -106,10 +106,10 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
     if topic_type not in (MessageType.FIFO, MessageType.DELAY) and groups.null_count < len(groups):
         said = "the topic takes NORMAL messages, and this is a FIFO message: message_group is given"
         _refuse(pc.is_valid(groups), said, MessageTypeMismatch)
-    too_long = pc.greater(pc.binary_length(groups.dictionary), limits.group_bytes)
+    too_long = pc.greater(pc.binary_length(groups.dictionary), limits.max_message_group_bytes)
     if (number := pc.index(too_long, True).as_py()) >= 0:
-        said = f"the message group is over {limits.group_bytes} bytes"
-        _refuse(pc.equal(groups.indices, number), said, LimitExceeded, setting="group_bytes")
+        said = f"the message group is over {limits.max_message_group_bytes} bytes"
+        _refuse(pc.equal(groups.indices, number), said, LimitExceeded, setting="max_message_group_bytes")
     _check_texts("the message group", groups)
 
 
@@ -127,7 +127,7 @@ def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) ->
     due_us = due.cast(pa.int64())
     _refuse(pc.less(due_us, 0), "delivery_timestamp is before 1970", InvalidArgument)
     latest_us = now_us + limit // timedelta(microseconds=1)
-    _refuse(pc.greater(due_us, latest_us), f"delivery_timestamp is more than {limit} from now", LimitExceeded, setting="delay")
+    _refuse(pc.greater(due_us, latest_us), f"delivery_timestamp is more than {limit} from now", LimitExceeded, setting="max_delay")
 
 
 def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
@@ -135,21 +135,21 @@ def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
     _check_texts("the tag", tags)
     _refuse(pc.match_substring(table["tag"], "|"), "a tag must not contain '|', which separates tags in filters", InvalidArgument)
     keys, properties = table["keys"].combine_chunks(), table["properties"].combine_chunks()
-    too_many = pa.array(np.diff(np.asarray(properties.offsets)) > limits.properties)
-    _refuse(too_many, f"more than {limits.properties} properties", LimitExceeded, setting="properties")
+    too_many = pa.array(np.diff(np.asarray(properties.offsets)) > limits.max_properties)
+    _refuse(too_many, f"more than {limits.max_properties} properties", LimitExceeded, setting="max_properties")
     _check_list("a key", keys, keys.values)
     _check_list("a property's name", properties, properties.keys)
     _check_list("a property's value", properties, properties.items, may_be_empty=True)
     sizes = _list_bytes(properties, properties.keys) + _list_bytes(properties, properties.items)
     sizes = sizes + _list_bytes(keys, keys.values) + pc.binary_length(table["tag"]).combine_chunks().fill_null(0).to_numpy()
-    said = f"properties, tag and keys together are over {limits.properties_bytes} bytes"
-    _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
+    said = f"properties, tag and keys together are over {limits.max_properties_bytes} bytes"
+    _refuse(pa.array(sizes > limits.max_properties_bytes), said, LimitExceeded, setting="max_properties_bytes")
 
 
 def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
     headers = table["headers"].combine_chunks()
-    too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.properties), False)
-    _refuse(too_many, f"more than {limits.properties} headers", LimitExceeded, setting="properties")
+    too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.max_properties), False)
+    _refuse(too_many, f"more than {limits.max_properties} headers", LimitExceeded, setting="max_properties")
     flat = FlattenedParts(headers)
     names, values = (flat.of(headers.values).field(place) for place in range(2))
     if names.null_count:
@@ -158,8 +158,8 @@ def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
     parts = (pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False) for column in (names, values))
     sizes = np.bincount(flat.owners, weights=np.sum(list(parts), axis=0), minlength=len(headers))
     sizes = sizes + pc.fill_null(pc.binary_length(table["key"]), 0).to_numpy()
-    said = f"key and headers together are over {limits.properties_bytes} bytes"
-    _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
+    said = f"key and headers together are over {limits.max_properties_bytes} bytes"
+    _refuse(pa.array(sizes > limits.max_properties_bytes), said, LimitExceeded, setting="max_properties_bytes")
 
 
 def _check_texts(what: str, column: pa.DictionaryArray) -> None:

@@ -356,9 +356,15 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
             raise InvalidArgument(
                 "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
             )
-        _at_most("the body", _size(body), limits.body_bytes, "bytes", setting="body_bytes")
+        _at_most("the body", _size(body), limits.max_body_bytes, "bytes", setting="max_body_bytes")
     if group is not None:
-        _at_most("the message group", len(_text("the message group", group)), limits.group_bytes, "bytes", setting="group_bytes")
+        _at_most(
+            "the message group",
+            len(_text("the message group", group)),
+            limits.max_message_group_bytes,
+            "bytes",
+            setting="max_message_group_bytes",
+        )
     _check_labels(tag, keys, properties, limits)
     if key is not None or headers:
         _check_foreign(key, headers, limits)
@@ -428,10 +434,10 @@ def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str
         raise InvalidArgument(
             "properties must be a mapping of strings to strings", operation="send", observed=type(properties).__name__
         )
-    _at_most("the number of properties", len(properties), limits.properties, "properties", setting="properties")
+    _at_most("the number of properties", len(properties), limits.max_properties, "properties", setting="max_properties")
     for name, value in properties.items():
         size += len(_text("a property's name", name)) + len(_text(f"property {name!r}", value, may_be_empty=True))
-    _at_most("properties, tag and keys together", size, limits.properties_bytes, "bytes", setting="properties_bytes")
+    _at_most("properties, tag and keys together", size, limits.max_properties_bytes, "bytes", setting="max_properties_bytes")
 
 
 def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
@@ -442,7 +448,7 @@ def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
         size += _size(key)
     if isinstance(headers, str | bytes) or not isinstance(headers, Sequence):
         raise InvalidArgument("headers must be a list of (name, value) pairs", operation="send", observed=plain(headers))
-    _at_most("the number of headers", len(headers), limits.properties, "headers", setting="properties")
+    _at_most("the number of headers", len(headers), limits.max_properties, "headers", setting="max_properties")
     for header in headers:
         if not isinstance(header, tuple | list) or len(header) != 2:
             raise InvalidArgument("a header must be a (name, value) pair", operation="send", observed=plain(header))
@@ -452,7 +458,7 @@ def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
         if value is not None and not isinstance(value, bytes | bytearray | memoryview):
             raise InvalidArgument(f"header {name!r} must be bytes or None", operation="send", observed=plain(value))
         size += len(name.encode()) + (0 if value is None else _size(value))
-    _at_most("key and headers together", size, limits.properties_bytes, "bytes", setting="properties_bytes")
+    _at_most("key and headers together", size, limits.max_properties_bytes, "bytes", setting="max_properties_bytes")
 
 
 def _check_id(identity: object) -> None:
@@ -498,5 +504,5 @@ def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | 
 
 
 def limit_hint(setting: str) -> str:
-    less = "ask for an earlier time" if setting == "delay" else "send less"
+    less = "ask for an earlier time" if setting == "max_delay" else "send less"
     return f"{less}, or raise the topic's limit: alter_topic(…, limits=TopicLimits({setting}=…))"

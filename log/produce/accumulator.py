@@ -57,7 +57,7 @@ class ProducerOptions:
 
     linger: DurationField = field_default(timedelta(milliseconds=25))
     """The time for which the first message of a batch waits for further ones."""
-    linger_max: DurationField = field_default(timedelta(milliseconds=400))
+    max_linger: DurationField = field_default(timedelta(milliseconds=400))
     """The longer wait where half a batch gathers within ``linger``, for fewer and larger requests."""
     batch_bytes: int = 4 * MIB
     """The size at which a batch goes at once. While another is on its way it grows, up to four times this or a quarter of ``memory_bytes``."""
@@ -78,7 +78,7 @@ class ProducerOptions:
     """Called on the event loop with each batch that is durable or failed. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
-        set_durations(self, "linger", "linger_max", most=LINGER_MAX, operation="producer")
+        set_durations(self, "linger", "max_linger", most=LINGER_MAX, operation="producer")
         set_durations(self, "block_timeout", "delivery_timeout", most=WAIT_MAX, operation="producer")
         for name in ("batch_bytes", "memory_bytes"):
             check_count(name, getattr(self, name), most=MEMORY_BYTES_MAX, operation="producer")
@@ -176,7 +176,7 @@ def tell(options: ProducerOptions, builder: BatchBuilder, *, now_s: float, durab
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
     if not options.linger:
         return 0.0  # a caller that asks for no delay sends one by one and waits for each
-    longest_s = options.linger_max.total_seconds()
+    longest_s = options.max_linger.total_seconds()
     pays = bytes_per_s * longest_s >= options.batch_bytes / 2
     return max(longest_s, options.linger.total_seconds()) if pays else options.linger.total_seconds()
 

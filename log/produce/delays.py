@@ -64,7 +64,7 @@ def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
             operation="send",
             expected=f"at most {duration_text(limit)} from now",
             observed=duration_text(timedelta(microseconds=due_us - now_us)),
-            hint=limit_hint("delay"),
+            hint=limit_hint("max_delay"),
         )
     return due_us
 
@@ -186,7 +186,7 @@ class Delays:
     """A producer's way into its topic's timer log."""
 
     def __init__(self, topic: str, limits: TopicLimits, clock: Clock) -> None:
-        self._topic, self._limit, self._clock = topic, limits.delay, clock
+        self._topic, self._limit, self._clock = topic, limits.max_delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
         """The message with delivery time and named queue. Raises as `delivery_us`."""

@@ -119,7 +119,7 @@ class Producer:
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._wakeup = asyncio.Event()
-        self._body_bytes_max = settings.limits.body_bytes
+        self._body_bytes_max = settings.limits.max_body_bytes
         self._invalid = invalid
         self._former = BatchEncoder(
             runtime,

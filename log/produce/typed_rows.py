@@ -122,10 +122,10 @@ def _value(value: pa.Scalar) -> object:
 
 def _with_labels(table: pa.Table, converted: ConvertedRows, rules: RowRules) -> TypedRows:
     value, bad = converted.value, dict(converted.bad)
-    if largest_row_bytes(value) > rules.limits.body_bytes:
+    if largest_row_bytes(value) > rules.limits.max_body_bytes:
         sizes = row_bytes(value)
-        for at in np.flatnonzero(sizes > rules.limits.body_bytes):
-            bad.setdefault(int(at), BadValue("the row", f"at most {rules.limits.body_bytes} bytes", f"{sizes[at]} bytes"))
+        for at in np.flatnonzero(sizes > rules.limits.max_body_bytes):
+            bad.setdefault(int(at), BadValue("the row", f"at most {rules.limits.max_body_bytes} bytes", f"{sizes[at]} bytes"))
     count = len(value)
     for name, ids in (("message_group", rules.message_group), ("tag", rules.tag)):
         if ids is None:
@@ -163,7 +163,7 @@ def _label(value: pa.StructArray, ids: tuple[int, ...], schema: TopicSchema) -> 
 
 def _check_label(name: str, path: str, texts: pa.Array, rules: RowRules, bad: dict[int, BadValue]) -> None:
     is_group = name == "message_group"
-    most = rules.limits.group_bytes if is_group else rules.limits.properties_bytes
+    most = rules.limits.max_message_group_bytes if is_group else rules.limits.max_properties_bytes
     what = "a message group" if is_group else "a tag"
     unfit = [
         (pc.greater(pc.binary_length(texts), most), f"{what} of at most {most} bytes"),

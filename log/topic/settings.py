@@ -137,6 +137,16 @@ class TopicRecord:
     """Fresh for every write, as equal bytes have equal versions."""
 
 
+_LIMITS = {
+    "body_bytes": "max_body_bytes",
+    "properties_bytes": "max_properties_bytes",
+    "properties": "max_properties",
+    "group_bytes": "max_message_group_bytes",
+    "delay": "max_delay",
+}
+"""The stored names of a topic's limits, and their names in `TopicLimits`."""
+
+
 class _LimitsForm(StoredForm, frozen=True, omit_defaults=True):
     body_bytes: Number | None = None
     properties_bytes: Number | None = None
@@ -187,7 +197,10 @@ def encode_record(record: TopicRecord) -> bytes:
         settings |= {"schema": plain_form(schema_form(schema)), **labels}
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
-    settings["limits"]["delay"] = record.settings.limits.delay.total_seconds()
+    limits = record.settings.limits
+    settings["limits"] = {stored: getattr(limits, name) for stored, name in _LIMITS.items()} | {
+        "delay": limits.max_delay.total_seconds()
+    }
     number = FORMAT_BASIC if schema is None and not record.settings.iceberg else FORMAT_EXTENDED
     document = {"format": number, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
     return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
@@ -200,9 +213,9 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
     if document.pop("digest") != _digest(document):
         raise damaged(_WHAT, "another digest", where=where, operation=_OPERATION, hint=_HINT)
     values = form.settings
-    limits = {name: value for name, value in to_builtins(values.limits).items() if value is not None}
+    limits = {_LIMITS[name]: value for name, value in to_builtins(values.limits).items() if value is not None}
     if values.limits.delay is not None:
-        limits["delay"] = timedelta(seconds=values.limits.delay)
+        limits["max_delay"] = timedelta(seconds=values.limits.delay)
     try:
         settings = TopicSettings(
             message_type=MessageType(values.message_type),

@@ -30,7 +30,7 @@ from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
 
 
 def test_the_first_dead_letter_makes_the_topic() -> None:
-    limits = TopicLimits(body_bytes=5 * MIB, properties=200, properties_bytes=20_000, group_bytes=100)
+    limits = TopicLimits(max_body_bytes=5 * MIB, max_properties=200, max_properties_bytes=20_000, max_message_group_bytes=100)
 
     async def script(scene: Scene) -> None:
         writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
@@ -39,7 +39,7 @@ def test_the_first_dead_letter_makes_the_topic() -> None:
         await writer.write(letters(await scene.sent(1)))
         settings = (await scene.lake.topics())[DLQ].settings
         assert (settings.message_type, settings.queues, settings.retention) == (MessageType.NORMAL, 1, timedelta(days=3))
-        assert (settings.limits.body_bytes, settings.limits.group_bytes) == (5 * MIB, 100)
+        assert (settings.limits.max_body_bytes, settings.limits.max_message_group_bytes) == (5 * MIB, 100)
         largest = Message(b"x" * 5 * MIB, properties={f"{n:03}": "v" * 90 for n in range(200)})
         check_message(largest, MessageType.NORMAL, limits)
         (message,) = await scene.sent(1)
@@ -205,7 +205,7 @@ def test_longest_names() -> None:
 
 def test_a_topic_that_somebody_made_is_taken_as_it_is() -> None:
     async def script(scene: Scene) -> None:
-        tiny = TopicLimits(body_bytes=1, properties=1, properties_bytes=1, group_bytes=1)
+        tiny = TopicLimits(max_body_bytes=1, max_properties=1, max_properties_bytes=1, max_message_group_bytes=1)
         # A lake refuses such settings by now.
         settings = TopicSettings(message_type=MessageType.FIFO, queues=4, limits=tiny)
         await create_topic(scene.lake.store, scene.lake.runtime, DLQ, settings)

@@ -53,7 +53,7 @@ def test_every_row_is_read_as_it_was_written(lake_of_old: tuple[Path, dict[str, 
     with penstock.connect(place, read_only=True) as lake:
         assert {topic: {"rows": rows(lake, topic), "names": names(lake, topic)} for topic in lake.topics()} == expected
         orders = lake.topics()["orders"].settings
-        assert (orders.message_type, orders.queues, orders.retention, orders.limits.properties) == ("FIFO", 3, None, 5)
+        assert (orders.message_type, orders.queues, orders.retention, orders.limits.max_properties) == ("FIFO", 3, None, 5)
         some = expected["orders"]["rows"][100]
         (found,) = lake.reader("orders").lookup(message_id=some[3])
         assert (found.queue, found.offset) == (some[1], some[2])

@@ -50,7 +50,7 @@ def main(target: Path) -> None:
 
 
 def write(lake: penstock.Lake) -> None:
-    lake.create_topic("orders", message_type="FIFO", queues=3, retention=None, limits=penstock.TopicLimits(properties=5))
+    lake.create_topic("orders", message_type="FIFO", queues=3, retention=None, limits=penstock.TopicLimits(max_properties=5))
     lake.create_topic("%DLQ%orders", queues=1, retention=timedelta(days=30_000), retention_bytes=10**15)
     lake.create_topic("again", queues=2)
     lake.delete_topic("again")

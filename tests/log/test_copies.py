@@ -97,7 +97,12 @@ def test_what_another_topic_took_is_taken_whatever_this_ones_limits_and_type() -
         await producer.send_copies(copies(1, first=2, message_group=None))
         assert [len(one.body) for one in (await read(lake)).values()] == [100, 100, len(b"body 2")]
 
-    play(script, message_type="FIFO", limits=TopicLimits(body_bytes=10, properties=1, properties_bytes=10, group_bytes=1), queues=1)
+    play(
+        script,
+        message_type="FIFO",
+        limits=TopicLimits(max_body_bytes=10, max_properties=1, max_properties_bytes=10, max_message_group_bytes=1),
+        queues=1,
+    )
 
 
 def test_copies_too_large_for_an_entry_are_staged() -> None:

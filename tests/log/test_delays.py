@@ -116,7 +116,7 @@ def test_the_levels_are_those_of_rocketmq() -> None:
             penstock.delay_level(level)  # type: ignore[arg-type]
 
 
-LIMITS = TopicLimits(delay=timedelta(days=1))
+LIMITS = TopicLimits(max_delay=timedelta(days=1))
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - what is refused
 BAD: list[tuple[dict[str, Any], type[penstock.PenstockError], str]] = [
     ({"delivery_timestamp": NAIVE}, penstock.InvalidArgument, "delivery_timestamp must have a zone.*2030-01-01.*attach a tzinfo"),
@@ -286,13 +286,13 @@ def test_a_table_with_sequences_leaves_out_what_was_accepted() -> None:
 def test_a_lowered_or_raised_limit_of_delay_counts_for_producers_opened_then() -> None:
     store = MemoryStore()
     with connect(store) as lake:
-        lake.alter_topic("orders", limits=TopicLimits(delay=timedelta(days=60), body_bytes=3))
+        lake.alter_topic("orders", limits=TopicLimits(max_delay=timedelta(days=60), max_body_bytes=3))
         with lake.producer("orders") as producer:
             producer.send(Message(b"far", delay=timedelta(days=50))).result(timeout=TIMEOUT_S)
             with pytest.raises(penstock.LimitExceeded, match="at most 3 bytes"):
                 producer.send(Message(b"long", delay=SOON))
     with penstock.connect(store=store, maintenance=False) as lake:
-        assert lake.topics()["orders"].settings.limits.delay == timedelta(days=60)
+        assert lake.topics()["orders"].settings.limits.max_delay == timedelta(days=60)
 
 
 @pytest.mark.parametrize("delay", [timedelta(0), timedelta(days=-1), 0, None, timedelta(days=5000), 2**70])
@@ -300,7 +300,7 @@ def test_what_no_limit_of_delay_can_be(delay: Any) -> None:
     with pytest.raises(
         (penstock.InvalidArgument, penstock.LimitExceeded), match=r"delay is (no duration|too short|too long) \(operation: limits"
     ):
-        TopicLimits(delay=delay)
+        TopicLimits(max_delay=delay)
 
 
 @pytest.mark.parametrize(

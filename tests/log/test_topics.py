@@ -31,7 +31,7 @@ def test_creating_is_idempotent_and_settings_last() -> None:
         "queues": 3,
         "retention": timedelta(hours=5, microseconds=7),
         "retention_bytes": 10**12,
-        "limits": penstock.TopicLimits(body_bytes=10, properties_bytes=20, properties=2, group_bytes=5),
+        "limits": penstock.TopicLimits(max_body_bytes=10, max_properties_bytes=20, max_properties=2, max_message_group_bytes=5),
     }
     with penstock.connect(store=store) as lake:
         record = lake.create_topic("orders", **settings)
@@ -50,7 +50,7 @@ def test_creating_is_idempotent_and_settings_last() -> None:
         ({"queues": 5}, r"expected: \{'queues': '5'\}; observed: \{'queues': '4'\}"),
         ({"message_type": "FIFO"}, r"'message_type': 'FIFO'.*'message_type': 'NORMAL'"),
         ({"retention": None}, r"'retention': 'None'.*'retention': '3 days, 0:00:00'"),
-        ({"limits": penstock.TopicLimits(properties=7)}, r"properties=7.*properties=128"),
+        ({"limits": penstock.TopicLimits(max_properties=7)}, r"properties=7.*properties=128"),
     ],
 )
 def test_other_settings_are_told_apart(change: dict[str, Any], said: str) -> None:
@@ -81,7 +81,7 @@ def test_eight_creators_at_once_agree() -> None:
 def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
     with penstock.connect("memory://") as lake:
         lake.create_topic("orders", queues=2)
-        limits = penstock.TopicLimits(body_bytes=5)
+        limits = penstock.TopicLimits(max_body_bytes=5)
         lake.alter_topic("orders", retention=None, retention_bytes=5, limits=limits)
         found = lake.describe_topic("orders").settings
         assert (found.retention, found.retention_bytes, found.limits, found.queues) == (None, 5, limits, 2)
@@ -94,7 +94,7 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
         with pytest.raises(penstock.InvalidArgument, match=r"retention is too short.*expected: above 0; observed: 0"):
             lake.alter_topic("orders", retention=0)
         with pytest.raises(penstock.InvalidArgument, match="limits must be TopicLimits"):
-            lake.alter_topic("orders", limits={"body_bytes": 5})
+            lake.alter_topic("orders", limits={"max_body_bytes": 5})
         assert lake.describe_topic("orders").settings == found
         with pytest.raises(penstock.TopicNotFound):
             lake.alter_topic("none", retention=None)
@@ -242,7 +242,7 @@ def test_a_store_that_takes_no_settings_for_a_while_is_asked_in_ever_longer_paus
         ({"retention": timedelta(0)}, penstock.InvalidArgument, "retention is too short.*above 0"),
         ({"retention": timedelta.max}, penstock.LimitExceeded, "at most 36,500 days.*None keeps for ever"),
         ({"retention_bytes": 0}, penstock.InvalidArgument, "positive whole number, or None"),
-        ({"limits": {"body_bytes": 1}}, penstock.InvalidArgument, "limits must be TopicLimits.*dict"),
+        ({"limits": {"max_body_bytes": 1}}, penstock.InvalidArgument, "limits must be TopicLimits.*dict"),
     ],
 )
 def test_what_no_topic_can_be(arguments: dict[str, Any], error: type[penstock.PenstockError], said: str) -> None:
@@ -255,5 +255,5 @@ def test_what_no_topic_can_be(arguments: dict[str, Any], error: type[penstock.Pe
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "9", True, None])
 def test_limits_are_positive_whole_numbers(value: Any) -> None:
-    with pytest.raises(penstock.InvalidArgument, match="limit body_bytes must be a positive whole number"):
-        penstock.TopicLimits(body_bytes=value)
+    with pytest.raises(penstock.InvalidArgument, match="limit max_body_bytes must be a positive whole number"):
+        penstock.TopicLimits(max_body_bytes=value)

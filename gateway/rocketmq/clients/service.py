@@ -112,8 +112,8 @@ class ClientService:
 
     async def _body_bytes_max(self, topics: Iterable[str]) -> int:
         """The largest limit of a producer's topics: an SDK has one for all."""
-        found = [(await self._names.topic(topic)).settings.limits.body_bytes for topic in topics]
-        return max(found, default=TopicLimits().body_bytes)
+        found = [(await self._names.topic(topic)).settings.limits.max_body_bytes for topic in topics]
+        return max(found, default=TopicLimits().max_body_bytes)
 
 
 async def _send_again(send: Send, answer: pb.TelemetryCommand) -> None:

@@ -84,8 +84,8 @@ _OF_THE_SYSTEM: Final = frozenset(
 def message_of(sent: pb.Message, settings: TopicSettings, *, now_ms: int) -> Message:
     """A row for a schema is still the body. Raises `StatusError` with the codes and words of RocketMQ's own servers."""
     system, limits = sent.system_properties, settings.limits
-    body = _body(sent, limits.body_bytes)
-    size_bytes = _checked_properties(sent.user_properties, limits.properties)
+    body = _body(sent, limits.max_body_bytes)
+    size_bytes = _checked_properties(sent.user_properties, limits.max_properties)
     size_bytes += _checked_labels(system)
     if not system.message_id or system.message_id.isspace():
         raise StatusError(pb.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
@@ -93,11 +93,11 @@ def message_of(sent: pb.Message, settings: TopicSettings, *, now_ms: int) -> Mes
         raise StatusError(pb.ILLEGAL_MESSAGE_ID, f"message id must be at most {_ID_CHARS_MAX} visible ASCII characters")
     if system.HasField("orphaned_transaction_recovery_duration"):
         _check_recovery(system.orphaned_transaction_recovery_duration.seconds)
-    due = _due(system, limits.delay, now_ms) if system.HasField("delivery_timestamp") else None
-    group = _group(system.message_group, limits.group_bytes) if system.message_group else None
-    if size_bytes > limits.properties_bytes:
+    due = _due(system, limits.max_delay, now_ms) if system.HasField("delivery_timestamp") else None
+    group = _group(system.message_group, limits.max_message_group_bytes) if system.message_group else None
+    if size_bytes > limits.max_properties_bytes:
         raise StatusError(
-            pb.MESSAGE_PROPERTIES_TOO_LARGE, f"the total size of user property is too large, max is {limits.properties_bytes}"
+            pb.MESSAGE_PROPERTIES_TOO_LARGE, f"the total size of user property is too large, max is {limits.max_properties_bytes}"
         )
     _check_type(system, settings, due=due, group=group)
     return Message(

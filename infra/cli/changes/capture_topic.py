@@ -101,7 +101,7 @@ async def made_topic(lake: Lake, topic: str, *, body_bytes: int, schema: TopicSc
     try:
         return (await lake.topic(topic)).record
     except TopicNotFound:
-        settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=body_bytes), schema=schema)
+        settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(max_body_bytes=body_bytes), schema=schema)
         return await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
 
 

@@ -43,11 +43,11 @@ command.add_command(schema_command)
 _CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
     "retention": (RetentionParam(), "How long messages are kept, e.g. 3d; forever keeps them."),
     "retention_bytes": (SizeParam(), "How much of a queue's table files is kept; 0: any amount."),
-    "body_bytes": (SizeParam(), "The largest body."),
-    "properties_bytes": (SizeParam(), "Properties, tag and keys of a message together."),
-    "properties": (click.IntRange(min=1), "The most properties of a message."),
-    "group_bytes": (SizeParam(), "The longest message group."),
-    "delay": (DurationParam(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
+    "max_body_bytes": (SizeParam(), "The largest body."),
+    "max_properties_bytes": (SizeParam(), "Properties, tag and keys of a message together."),
+    "max_properties": (click.IntRange(min=1), "The most properties of a message."),
+    "max_message_group_bytes": (SizeParam(), "The longest message group."),
+    "max_delay": (DurationParam(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
 }
 
 
@@ -56,10 +56,13 @@ _ICEBERG = "Whether the table is listed in Iceberg's metadata too."
 
 def _defaults() -> dict[str, str]:
     limits = TopicLimits()
-    sizes = {name: output.size_text(getattr(limits, name)) for name in ("body_bytes", "properties_bytes", "group_bytes")}
-    durations = {"retention": RETENTION_DEFAULT, "delay": limits.delay}
+    sizes = {
+        name: output.size_text(getattr(limits, name))
+        for name in ("max_body_bytes", "max_properties_bytes", "max_message_group_bytes")
+    }
+    durations = {"retention": RETENTION_DEFAULT, "max_delay": limits.max_delay}
     texts = {name: output.duration_text(duration) for name, duration in durations.items()}
-    return {**sizes, **texts, "retention_bytes": "0", "properties": str(limits.properties)}
+    return {**sizes, **texts, "retention_bytes": "0", "max_properties": str(limits.max_properties)}
 
 
 def changeable(*, new: bool) -> Callable[[F], F]:

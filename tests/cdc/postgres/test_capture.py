@@ -330,7 +330,7 @@ def test_keys_that_are_no_names_have_groups_all_the_same(database: Database, cap
 
 def test_a_row_above_the_topic_s_limit_is_named(database: Database, capture: Capturing) -> None:
     with penstock.connect(capture.lake) as lake:
-        lake.create_topic(TOPIC, message_type="FIFO", limits=TopicLimits(body_bytes=4096))
+        lake.create_topic(TOPIC, message_type="FIFO", limits=TopicLimits(max_body_bytes=4096))
     database.run("CREATE TABLE a (id int PRIMARY KEY, v text); INSERT INTO a VALUES (1, 'x'), (2, repeat('x', 5000))")
     assert capture.error()["object"] == 'public.a, key {"id":2}'
     database.run("DELETE FROM a WHERE id = 2")

@@ -135,7 +135,7 @@ def test_hints_speak_the_words_of_the_command_line() -> None:
 def test_a_limit_names_the_option_that_raises_it(penstock: Penstock) -> None:
     penstock("topic", "create", "orders", "--type", "FIFO")
     line = json.dumps({"id": "x" * 73})
-    assert "topic alter … --group-bytes …" in penstock("produce", "orders", "--group", "id", stdin=line, code=2).err
+    assert "topic alter … --max-message-group-bytes …" in penstock("produce", "orders", "--group", "id", stdin=line, code=2).err
     assert "give --group, of a field that is not empty" in penstock("produce", "orders", stdin=line, code=2).err
     assert "of a field that is not empty" in penstock("produce", "orders", "--group", "id", stdin='{"id": null}', code=2).err
 
@@ -150,7 +150,7 @@ def test_delays_are_told_in_the_words_of_the_command_line(penstock: Penstock) ->
         (("reminders", "--deliver-at", "at"), "must have a zone"),
         (
             ("reminders", "--delay", "50d"),
-            "ask for an earlier time, or raise the topic's limit: `penstock topic alter … --delay …`",
+            "ask for an earlier time, or raise the topic's limit: `penstock topic alter … --max-delay …`",
         ),
     ):
         told = penstock("produce", *args, stdin=line, code=2).err

@@ -17,7 +17,7 @@ SOON = timedelta(hours=1)
 
 @pytest.fixture
 def delaying(penstock: Penstock) -> Penstock:
-    penstock("topic", "create", "orders", "--type", "delay", "--queues", "2", "--delay", "10d")
+    penstock("topic", "create", "orders", "--type", "delay", "--queues", "2", "--max-delay", "10d")
     return penstock
 
 
@@ -155,9 +155,9 @@ def test_the_limit_of_delay_is_the_topics(delaying: Penstock) -> None:
     refused = delaying("produce", "orders", "--delay", "20d", stdin='{"id": 1}\n', code=2)
     assert "too far ahead" in refused.err
     assert "ask for an earlier time, or raise the topic's limit" in refused.err
-    assert "delay 10d -> " in delaying("topic", "alter", "orders", "--delay", "20d12h").out
+    assert "max_delay 10d -> " in delaying("topic", "alter", "orders", "--max-delay", "20d12h").out
     (row,) = delaying("topic", "describe", "orders", "--json").rows
-    assert row["settings"]["limits"]["delay_s"] == 20.5 * 86_400
+    assert row["settings"]["limits"]["max_delay_s"] == 20.5 * 86_400
     send(delaying, 1, by=("--delay", "20d"))
 
 

@@ -11,12 +11,12 @@ def test_a_topics_life(penstock: Penstock) -> None:
         in penstock("topic", "create", "orders", "--type", "fifo", "--queues", "4", "--retention", "7d").out
     )
     penstock("topic", "create", "orders", "--type", "FIFO", "--queues", "4", "--retention", "168h")  # the same again is fine
-    penstock("topic", "create", "events", "--retention", "forever", "--retention-bytes", "1.5GiB", "--body-bytes", "1KiB")
+    penstock("topic", "create", "events", "--retention", "forever", "--retention-bytes", "1.5GiB", "--max-body-bytes", "1KiB")
     listed = {row["topic"]: row for row in penstock("topic", "list", "--json").rows}
     assert listed["orders"]["retention_s"] == 7 * 86_400
     assert listed["events"]["retention_s"] is None
     assert listed["events"]["retention_bytes"] == 3 * 2**29
-    assert listed["events"]["limits"]["body_bytes"] == 1024
+    assert listed["events"]["limits"]["max_body_bytes"] == 1024
     assert penstock("topic", "list").out.splitlines()[2].split() == [
         "events",
         "NORMAL",
@@ -62,10 +62,10 @@ def test_keeping_less_asks_first(penstock: Penstock) -> None:
     penstock("topic", "alter", "orders", "--retention", "1d", stdin="y\n")
     penstock("topic", "alter", "orders", "--retention-bytes", "1MiB", "--yes")
     penstock(
-        "topic", "alter", "orders", "--retention", "forever", "--retention-bytes", "0", "--group-bytes", "32"
+        "topic", "alter", "orders", "--retention", "forever", "--retention-bytes", "0", "--max-message-group-bytes", "32"
     )  # more: no question
     (now,) = penstock("topic", "list", "--json").rows
-    assert (now["retention_s"], now["retention_bytes"], now["limits"]["group_bytes"]) == (None, None, 32)
+    assert (now["retention_s"], now["retention_bytes"], now["limits"]["max_message_group_bytes"]) == (None, None, 32)
 
 
 def test_a_table_is_listed_for_iceberg_where_that_is_switched_on(penstock: Penstock) -> None:

@@ -73,7 +73,7 @@ FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(da
 _SOON, _PATIENCE = timedelta(seconds=1), 120
 TYPES = TableTypes("public", "orders", {"id": PrimitiveType.BIGINT})
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
-_LARGE = TopicLimits(body_bytes=16 * MIB)
+_LARGE = TopicLimits(max_body_bytes=16 * MIB)
 _FEW_IN_MEMORY = TimerOptions(flush_rows=1)
 _SMALL: dict[str, int] = thoroughly({}, {"VALIDITY_ENTRIES": 8, "UNNAMED_ROW_ENTRIES": 8, "CHECKPOINT_ENTRIES": 8})
 """How many entries a topic has from one checkpoint to the next changes nothing of its objects' names."""

@@ -55,7 +55,7 @@ def test_tombstones_have_the_labels_that_their_sender_gives_and_rows_those_of_th
 
 
 def test_a_row_is_as_large_as_a_body_may_be_and_no_larger() -> None:
-    with typed_lake("id int, t string", limits=TopicLimits(body_bytes=100)) as lake:
+    with typed_lake("id int, t string", limits=TopicLimits(max_body_bytes=100)) as lake:
         sent = lake.send({"id": 1, "t": "x" * 96}, {"id": 2, "t": "x" * 97}, invalid="topic", linger=0.2)
         assert [one.invalid for one in sent] == [None, "the row: expected at most 100 bytes, found 101 bytes"]
         lake.send({"id": 3, "t": "x" * 96})

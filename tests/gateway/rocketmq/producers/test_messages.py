@@ -143,7 +143,7 @@ def test_what_is_just_within_the_limits_is_taken() -> None:
 
 
 def test_a_delivery_time_too_far_ahead_is_refused() -> None:
-    most = DELAY.limits.delay
+    most = DELAY.limits.max_delay
     assert taken(sent(delivery_timestamp=due(most.total_seconds())), DELAY)
     code, text = refused(sent(delivery_timestamp=due(most.total_seconds() + 1)), DELAY)
     assert (code, text) == (40012, f"the max delay time of message is too large, max is {most // timedelta(milliseconds=1)}")
