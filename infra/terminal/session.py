@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -193,51 +193,6 @@ class CommandSession:
         )
 
 
-def command_options(command: F) -> F:
-    """``--lake`` and ``--json``, which every command takes; pass the session with ``click.pass_obj``."""
-    lake = click.option("--lake", metavar="URL", expose_value=False, callback=_set_lake, help="The lake, if not given before.")
-    return json_option(lake(command))
-
-
-def json_option(command: F) -> F:
-    """``--json``, before a command or behind it."""
-    return click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="One JSON object a line.")(command)
-
-
-def group_options(command: F) -> F:
-    """The common options and ``--coordination``, for commands about consumer groups."""
-    option = click.option(
-        "--coordination",
-        metavar="URL",
-        expose_value=False,
-        callback=_set_coordination,
-        help="The table of consumer groups, if not given before.",
-    )
-    return command_options(option(command))
-
-
-def exit_code_option(command: Callable[..., bool]) -> Callable[..., int]:
-    """Give a command ``--exit-code``. It returns whether it found anything. Stands right above the function."""
-
-    @functools.wraps(command)
-    def run(*args: object, exit_code: bool, **options: object) -> int:
-        return int(not command(*args, **options) and exit_code)
-
-    return click.option("--exit-code", is_flag=True, help="Exit with 1 when nothing is found.")(run)
-
-
-def confirm_options(command: F) -> F:
-    """``--yes`` and ``--dry-run``, for a command that destroys."""
-    command = click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")(command)
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
-
-
-def confirmed(question: str, *, yes: bool) -> None:
-    """Return when the user agrees; otherwise the command ends."""
-    if not yes:
-        click.confirm(question, abort=True, err=True)
-
-
 def _set_lake(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         session = ctx.find_object(CommandSession)
@@ -253,6 +208,61 @@ def _set_coordination(ctx: click.Context, _: click.Parameter, value: str | None)
 def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         ctx.find_object(CommandSession).as_json = True  # type: ignore[union-attr]
+
+
+def options(*given: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options, or other decorators, as one; help shows them in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(given):
+            command = option(command)
+        return command
+
+    return add
+
+
+json_option = click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="One JSON object a line.")
+"""``--json``, before a command or behind it."""
+
+command_options = options(
+    json_option,
+    click.option("--lake", metavar="URL", expose_value=False, callback=_set_lake, help="The lake, if not given before."),
+)
+"""``--lake`` and ``--json``, which every command takes; pass the session with ``click.pass_obj``."""
+
+group_options = options(
+    command_options,
+    click.option(
+        "--coordination",
+        metavar="URL",
+        expose_value=False,
+        callback=_set_coordination,
+        help="The table of consumer groups, if not given before.",
+    ),
+)
+"""The common options and ``--coordination``, for commands about consumer groups."""
+
+confirm_options = options(
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing."),
+)
+"""``--yes`` and ``--dry-run``, for a command that destroys."""
+
+
+def exit_code_option(command: Callable[..., bool]) -> Callable[..., int]:
+    """Give a command ``--exit-code``. It returns whether it found anything. Stands right above the function."""
+
+    @functools.wraps(command)
+    def run(*args: object, exit_code: bool, **options: object) -> int:
+        return int(not command(*args, **options) and exit_code)
+
+    return click.option("--exit-code", is_flag=True, help="Exit with 1 when nothing is found.")(run)
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Return when the user agrees; otherwise the command ends."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
 
 
 def stderr_is_terminal() -> bool:

@@ -16,7 +16,7 @@ import click
 
 from ...terminal import output
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
 from ...terminal.values import DurationParam
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ....coordinator.access.sealing import SealingKeys
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., object])
 
 _SECRET_BYTES = 30
 """Makes 40 characters."""
@@ -42,47 +41,36 @@ def user() -> None:
     """Principals, which sign their requests by an access key (their name) and a secret."""
 
 
-def _key_file_option(function: F) -> F:
-    return click.option(
-        "--access-key-file",
-        "key_file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        envvar="PENSTOCK_ACCESS_KEY_FILE",
-        show_envvar=True,
-        required=True,
-        help="The gateways' key file, by which secrets are sealed.",
-    )(function)
+_key_file_option = click.option(
+    "--access-key-file",
+    "key_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="PENSTOCK_ACCESS_KEY_FILE",
+    show_envvar=True,
+    required=True,
+    help="The gateways' key file, by which secrets are sealed.",
+)
 
+_secret_option = click.option(
+    "--secret-file",
+    type=click.File(encoding="utf-8"),
+    help="Take the secret from this file, or from - (stdin); otherwise a good one is made, and shown once.",
+)
 
-def _secret_option(function: F) -> F:
-    return click.option(
-        "--secret-file",
-        type=click.File(encoding="utf-8"),
-        help="Take the secret from this file, or from - (stdin); otherwise a good one is made, and shown once.",
-    )(function)
+_by_option = click.option(
+    "--by",
+    metavar="NAME",
+    envvar="PENSTOCK_BY",
+    show_envvar=True,
+    help="Who makes this change, for `penstock access history`. Default: the user at this host.",
+)
 
-
-def _by_option(function: F) -> F:
-    return click.option(
-        "--by",
-        metavar="NAME",
-        envvar="PENSTOCK_BY",
-        show_envvar=True,
-        help="Who makes this change, for `penstock access history`. Default: the user at this host.",
-    )(function)
-
-
-def _grant_options(function: F) -> F:
-    for option in (
-        click.option("--role", "roles", multiple=True, metavar="ROLE", help="All that a role is granted; for principals."),
-        click.option("--join", "join", multiple=True, metavar="GROUP", help="Work in consumer groups: receive, settle, reset."),
-        click.option(
-            "--receive", "receive", multiple=True, metavar="TOPIC", help="Receive from topics, in a group that it may join."
-        ),
-        click.option("--send", "send", multiple=True, metavar="TOPIC", help="Send to topics, also in transactions; recall."),
-    ):
-        function = option(function)
-    return function
+_grant_options = options(
+    click.option("--send", multiple=True, metavar="TOPIC", help="Send to topics, also in transactions; recall."),
+    click.option("--receive", multiple=True, metavar="TOPIC", help="Receive from topics, in a group that it may join."),
+    click.option("--join", multiple=True, metavar="GROUP", help="Work in consumer groups: receive, settle, reset."),
+    click.option("--role", "roles", multiple=True, metavar="ROLE", help="All that a role is granted; for principals."),
+)
 
 
 @command.command()

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from ...terminal import output
-from ...terminal.session import CommandSession, command_options
-from .capture_topic import BODY_BYTES, CaptureOutput, F, answer, capture_options, made_topic, opened_lake, refuse_password
+from ...terminal.session import CommandSession, command_options, options
+from .capture_topic import BODY_BYTES, CaptureOutput, answer, capture_options, made_topic, opened_lake, refuse_password
 
 if TYPE_CHECKING:
     from ....cdc.capture.options import SourceCaptureOptions
@@ -35,9 +35,10 @@ EPILOG = (
 )
 
 
-def source_options(command: F) -> F:
-    name = click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic.")
-    return name(capture_options(command))
+source_options = options(
+    click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic."),
+    capture_options,
+)
 
 
 _driver = click.option(

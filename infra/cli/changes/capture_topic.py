@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import click
 
 from ...terminal import output
-from ...terminal.session import CommandSession, command_options
+from ...terminal.session import CommandSession, command_options, options
 from ...terminal.values import DurationParam
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ....log.topic.settings import TopicRecord
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P", bound="CaptureProgress")
 
 BODY_BYTES = 16 * 1024 * 1024
@@ -30,37 +29,33 @@ BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
 
 
-def capture_options(command: F) -> F:
-    """The options of all captures."""
-    options = (
-        click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
-        click.option(
-            "--snapshot",
-            type=click.Choice(["initial", "never", "again"]),
-            default="initial",
-            show_default=True,
-            help="Send the rows that tables have when they are captured first; never; or of all once more, as after the source's log was lost.",
-        ),
-        click.option(
-            "--heartbeat",
-            is_flag=True,
-            help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot "
-            "or a restart.",
-        ),
-        click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
-        click.option(
-            "--patience",
-            type=DurationParam(),
-            default="5m",
-            show_default=True,
-            help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
-        ),
-        command_options,
-        click.pass_obj,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+capture_options = options(
+    click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
+    click.option(
+        "--snapshot",
+        type=click.Choice(["initial", "never", "again"]),
+        default="initial",
+        show_default=True,
+        help="Send the rows that tables have when they are captured first; never; or of all once more, as after the source's log was lost.",
+    ),
+    click.option(
+        "--heartbeat",
+        is_flag=True,
+        help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot "
+        "or a restart.",
+    ),
+    click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
+    click.option(
+        "--patience",
+        type=DurationParam(),
+        default="5m",
+        show_default=True,
+        help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
+    ),
+    command_options,
+    click.pass_obj,
+)
+"""The options of all captures."""
 
 
 def refuse_password(argument: str, has_password: bool, remedy: str) -> None:

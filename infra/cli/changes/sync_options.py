@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import click
 
@@ -12,9 +12,8 @@ from ....cdc.choice.option_types import ByName, Flag, OneOf, OptionField, Option
 from ....cdc.choice.tables import TableOptions
 from ....cdc.sync.options import SyncOptions
 from ....log.limits import MIB
+from ...terminal.session import options
 from ...terminal.values import DurationParam, SizeParam
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 Engine: TypeAlias = Literal["spark", "deltalake"]
 _OF_SYNC = options_of(SyncOptions)
@@ -29,12 +28,6 @@ _OF_COMMAND: Mapping[str, tuple[OptionField, object]] = {
 SETTINGS: Mapping[str, OptionType] = {
     name: one.type for name, (one, _) in {**_OF_SYNC, **_OF_COMMAND}.items() if one.in_file and not isinstance(one.type, ByName)
 }
-
-
-def sync_options(command: F) -> F:
-    for name, (one, default) in reversed([*_OF_SYNC.items(), *_OF_COMMAND.items()]):
-        command = click.option(_flag(name, one), name, help=one.help, metavar=one.metavar, **_form(one.type, default))(command)
-    return command
 
 
 def _flag(name: str, one: OptionField) -> str:
@@ -62,6 +55,14 @@ def _form(type_: OptionType, default: Any) -> dict[str, Any]:  # noqa: ANN401 - 
             return {"type": SizeParam(), "default": f"{default // MIB}MiB", "show_default": True}
         return {"type": click.IntRange(min=type_.least), **shown}
     return shown
+
+
+sync_options = options(
+    *(
+        click.option(_flag(name, one), name, help=one.help, metavar=one.metavar, **_form(one.type, default))
+        for name, (one, default) in [*_OF_SYNC.items(), *_OF_COMMAND.items()]
+    )
+)
 
 
 def values_of(given: Mapping[str, Any], rename: Mapping[str, str], tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

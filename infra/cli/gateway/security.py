@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from ...terminal.session import options
 
 if TYPE_CHECKING:
     from ....gateway.server.options import AccessOptions, TlsOptions
 
-F = TypeVar("F", bound=Callable[..., object])
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def security_options(function: F) -> F:
-    """Add the options that `access_of` and `tls_of` read."""
-    for option in reversed(
-        (
-            click.option(
-                "--access-key-file",
-                type=_FILE,
-                envvar="PENSTOCK_ACCESS_KEY_FILE",
-                show_envvar=True,
-                help="Ask for signatures, by the principals of `penstock access`; their secrets are sealed by this key file.",
-            ),
-            click.option(
-                "--calls-per-second", type=click.FloatRange(min=0, min_open=True), help="The most of one principal at one process."
-            ),
-            click.option("--connections", type=click.IntRange(min=1), help="The most of one principal at one process."),
-            click.option("--tls-cert", type=_FILE, help="Serve TLS too, by this certificate and its chain (PEM)."),
-            click.option("--tls-key", type=_FILE, help="Its private key (PEM). Both files are read again when they change."),
-            click.option(
-                "--tls-port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="The port with TLS; 0: any free."
-            ),
-            click.option("--tls-only", is_flag=True, help="Do not serve --port, which has no TLS."),
-        )
-    ):
-        function = option(function)
-    return function
+security_options = options(
+    click.option(
+        "--access-key-file",
+        type=_FILE,
+        envvar="PENSTOCK_ACCESS_KEY_FILE",
+        show_envvar=True,
+        help="Ask for signatures, by the principals of `penstock access`; their secrets are sealed by this key file.",
+    ),
+    click.option(
+        "--calls-per-second", type=click.FloatRange(min=0, min_open=True), help="The most of one principal at one process."
+    ),
+    click.option("--connections", type=click.IntRange(min=1), help="The most of one principal at one process."),
+    click.option("--tls-cert", type=_FILE, help="Serve TLS too, by this certificate and its chain (PEM)."),
+    click.option("--tls-key", type=_FILE, help="Its private key (PEM). Both files are read again when they change."),
+    click.option(
+        "--tls-port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="The port with TLS; 0: any free."
+    ),
+    click.option("--tls-only", is_flag=True, help="Do not serve --port, which has no TLS."),
+)
+"""The options that `access_of` and `tls_of` read."""
 
 
 def access_of(given: Mapping[str, Any]) -> AccessOptions | None:

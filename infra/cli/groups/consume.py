@@ -10,9 +10,10 @@ import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
-from ...metrics import LOOPBACK, served
+from ...metrics import served
 from ...terminal import completion, output
 from ...terminal.log_options import log_options
+from ...terminal.metrics_options import metrics_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.values import DurationParam, PositionParam
 
@@ -68,14 +69,7 @@ _NO_TIME = timedelta(0)
 )
 @click.option("--max", "most", type=click.IntRange(min=1), help="End once this many messages are done.")
 @click.option("--until-idle", type=DurationParam(), metavar="DURATION", help="End once there was nothing to do for this long.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
-@click.option(
-    "--metrics-host",
-    default=LOOPBACK,
-    show_default=True,
-    metavar="ADDRESS",
-    help="The address to serve at; 0.0.0.0: all of the machine.",
-)
+@metrics_options
 @group_options
 @click.pass_obj
 @log_options

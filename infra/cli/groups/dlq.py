@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import click
 
@@ -11,11 +10,8 @@ from ....log import TopicNotFound
 from ...operating.letter_filters import LETTER_FILTERS
 from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, command_options, exit_code_option
+from ...terminal.session import CommandSession, command_options, exit_code_option, options
 from ..lake.stored_topics import run_async
-
-F = TypeVar("F", bound=Callable[..., object])
-
 
 _QUEUES: output.Columns = {
     "group": "group",
@@ -30,32 +26,27 @@ def command() -> None:
     """Dead letters: messages that a consumer group gave up, kept in the topic %DLQ%GROUP."""
 
 
-def chosen(function: F) -> F:
-    for option in reversed(
-        (
-            click.option("--topic", shell_complete=completion.topics, help=LETTER_FILTERS["topic"]),
-            click.option("--reason", metavar="TEXT", help=LETTER_FILTERS["reason"]),
-            click.option("--message-group", help=LETTER_FILTERS["message_group"]),
-            click.option("--key", help=LETTER_FILTERS["key"]),
-            click.option("--tag", "tags", metavar="FILTER", help=LETTER_FILTERS["tags"]),
-            click.option(
-                "--id",
-                "message_id",
-                shell_complete=completion.message_ids,
-                help=LETTER_FILTERS["message_id"],
-            ),
-            click.option("--limit", type=click.IntRange(min=1), help="At most this many messages."),
-            click.option(
-                "--damaged",
-                type=click.Choice(["raise", "skip"]),
-                default="raise",
-                show_default=True,
-                help="What to do about dead letters that cannot be read any more: end there, or leave them out.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+chosen = options(
+    click.option("--topic", shell_complete=completion.topics, help=LETTER_FILTERS["topic"]),
+    click.option("--reason", metavar="TEXT", help=LETTER_FILTERS["reason"]),
+    click.option("--message-group", help=LETTER_FILTERS["message_group"]),
+    click.option("--key", help=LETTER_FILTERS["key"]),
+    click.option("--tag", "tags", metavar="FILTER", help=LETTER_FILTERS["tags"]),
+    click.option(
+        "--id",
+        "message_id",
+        shell_complete=completion.message_ids,
+        help=LETTER_FILTERS["message_id"],
+    ),
+    click.option("--limit", type=click.IntRange(min=1), help="At most this many messages."),
+    click.option(
+        "--damaged",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        help="What to do about dead letters that cannot be read any more: end there, or leave them out.",
+    ),
+)
 
 
 @command.command("list")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,7 @@ from ....coordinator import (
 from ...json_values import json_value
 from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
 from ...terminal.values import DurationParam, ParamType, PositionParam
 from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
@@ -29,8 +29,6 @@ from .parked import parked, release, skip
 if TYPE_CHECKING:
     from ....log import Position as LogPosition
     from ...operating.groups import GroupConfiguration
-
-F = TypeVar("F", bound=Callable[..., object])
 
 _RETRY = {"retry": "schedule", "retry_interval": "interval", "retry_interval_max": "interval_max", "retry_jitter": "jitter"}
 
@@ -70,35 +68,33 @@ for _one in (describe, lag, parked, release, skip):
     command.add_command(_one)
 
 
-def changeable(function: F) -> F:
-    schedules, policies = (click.Choice([one.value for one in kind]) for kind in (RetrySchedule, DeadLetterPolicy))
-    for option in reversed(
-        (
-            click.option("--retry", type=schedules, help="The waits before retries; rocketmq: its table, 10s to 2h."),
-            click.option("--retry-interval", type=DurationParam(), help="fixed: each wait; exponential: the first."),
-            click.option("--retry-interval-max", type=DurationParam(), help="exponential: the longest."),
-            click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
-            click.option(
-                "--max-attempts",
-                type=_Attempts(),
-                help="Failed attempts until a message is given up; a death of its process counts where it ran alone.",
-            ),
-            click.option(
-                "--dead-letter-policy",
-                type=policies,
-                help="What becomes of it then: it goes to the dead-letter queue, or its message group is parked.",
-            ),
-            click.option(
-                "--filter",
-                "filters",
-                type=_Filter(),
-                multiple=True,
-                help="What is taken of a topic: 'orders=paid || refunded' or 'orders=SQL92: price > 10'; more than once for more topics.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+changeable = options(
+    click.option(
+        "--retry",
+        type=click.Choice([one.value for one in RetrySchedule]),
+        help="The waits before retries; rocketmq: its table, 10s to 2h.",
+    ),
+    click.option("--retry-interval", type=DurationParam(), help="fixed: each wait; exponential: the first."),
+    click.option("--retry-interval-max", type=DurationParam(), help="exponential: the longest."),
+    click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
+    click.option(
+        "--max-attempts",
+        type=_Attempts(),
+        help="Failed attempts until a message is given up; a death of its process counts where it ran alone.",
+    ),
+    click.option(
+        "--dead-letter-policy",
+        type=click.Choice([one.value for one in DeadLetterPolicy]),
+        help="What becomes of it then: it goes to the dead-letter queue, or its message group is parked.",
+    ),
+    click.option(
+        "--filter",
+        "filters",
+        type=_Filter(),
+        multiple=True,
+        help="What is taken of a topic: 'orders=paid || refunded' or 'orders=SQL92: price > 10'; more than once for more topics.",
+    ),
+)
 
 
 @command.command()

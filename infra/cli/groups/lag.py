@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import click
 
 from ...terminal import completion, output
-from ...terminal.session import CommandSession, group_options
+from ...terminal.session import CommandSession, group_options, options
 from ...terminal.values import DurationParam
 from .owners import SUSPICIOUS, WATCHED, owner_text, verdicts
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ....lake import Lake
     from ...operating.groups import GroupLag, GroupProgress
 
-F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
 SETTINGS: output.Columns = {
@@ -59,11 +58,12 @@ _QUEUES: output.Columns = {
 }
 
 
-def _watch_options(command: F) -> F:
-    interval = click.option(
+_watch_options = options(
+    click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C."),
+    click.option(
         "--interval", type=DurationParam(), default="2s", show_default=True, help="With --watch: the time between two looks."
-    )
-    return click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")(interval(command))
+    ),
+)
 
 
 @click.command()

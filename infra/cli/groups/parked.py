@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...terminal import completion, output
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
 
 if TYPE_CHECKING:
     from ....coordinator import ParkedGroup
 
-F = TypeVar("F", bound=Callable[..., object])
 
-
-def chosen(function: F) -> F:
-    for option in reversed(
-        (
-            click.option("--topic", shell_complete=completion.topics, help="Only parked groups of this topic."),
-            click.option("--queue", type=int, help="Only parked groups of this queue."),
-            click.option("--message-group", help="Only this message group."),
-        )
-    ):
-        function = option(function)
-    return function
+chosen = options(
+    click.option("--topic", shell_complete=completion.topics, help="Only parked groups of this topic."),
+    click.option("--queue", type=int, help="Only parked groups of this queue."),
+    click.option("--message-group", help="Only this message group."),
+)
 
 
 @click.command()

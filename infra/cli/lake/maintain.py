@@ -11,9 +11,10 @@ import click
 
 from ....log import PenstockError
 from ....log.metrics import MemoryMetrics, Metrics
-from ...metrics import LOOPBACK, served
+from ...metrics import served
 from ...terminal import completion, output
 from ...terminal.exit_codes import exit_code
+from ...terminal.metrics_options import metrics_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.stopper import Stopper
 from ...terminal.values import DurationParam
@@ -41,14 +42,7 @@ _QUIET_OF = {"publish": {*_QUIET, "entries"}, "iceberg": {"version", "delta_vers
     show_default=True,
     help="The time between commits to a topic's Delta table.",
 )
-@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
-@click.option(
-    "--metrics-host",
-    default=LOOPBACK,
-    show_default=True,
-    metavar="ADDRESS",
-    help="The address to serve at; 0.0.0.0: all of the machine.",
-)
+@metrics_options
 @click.option(
     "--metrics-interval",
     type=DurationParam(),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,14 +13,12 @@ from ....log import InvalidArgument, LimitExceeded
 from ...terminal import completion, output
 from ...terminal.exit_codes import OTHER, show
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, command_options
+from ...terminal.session import CommandSession, command_options, options
 
 if TYPE_CHECKING:
     from ....lake import Lake
     from ....log.schema.sources import SchemaLike
     from ....log.schema.topic_schema import TopicSchema
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 @click.group("schema", cls=CommandGroup)
@@ -33,10 +31,10 @@ def schema_source(text: str) -> SchemaLike:
     return Path(text[1:]).expanduser() if text.startswith("@") else text
 
 
-def _changes_of_names(function: F) -> F:
-    rename = click.option("--rename", multiple=True, metavar="OLD=NEW", help="A field's path, and its new name; may be repeated.")
-    retire = click.option("--retire", multiple=True, metavar="FIELD", help="The path of a field to retire; may be repeated.")
-    return rename(retire(function))
+_changes_of_names = options(
+    click.option("--rename", multiple=True, metavar="OLD=NEW", help="A field's path, and its new name; may be repeated."),
+    click.option("--retire", multiple=True, metavar="FIELD", help="The path of a field to retire; may be repeated."),
+)
 
 
 @command.command("show")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,16 @@ from ...operating.topics import HotMessageGroup, StoredQueue, StoredTopic, Topic
 from ...terminal import completion, output
 from ...terminal.exit_codes import show
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, command_options, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.session import (
+    CommandSession,
+    F,
+    command_options,
+    confirm_options,
+    confirmed,
+    exit_code_option,
+    group_options,
+    options,
+)
 from ...terminal.sparkline import sparkline
 from ...terminal.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from .schema import command as schema_command
@@ -26,8 +35,6 @@ from .stored_topics import run_async, run_on_store, stored_topic, stored_topics
 
 if TYPE_CHECKING:
     from ....log import TopicSettings
-
-F = TypeVar("F", bound=Callable[..., object])
 
 _QUEUES_SHOWN = 32
 _TYPE = click.Choice([kind.value for kind in MessageType], case_sensitive=False)
@@ -51,9 +58,6 @@ _CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
 }
 
 
-_ICEBERG = "Whether the table is listed in Iceberg's metadata too."
-
-
 def _defaults() -> dict[str, str]:
     limits = TopicLimits()
     sizes = {
@@ -67,16 +71,14 @@ def _defaults() -> dict[str, str]:
 
 def changeable(*, new: bool) -> Callable[[F], F]:
     """The options for changeable settings; of a ``new`` topic with defaults."""
-    defaults = _defaults() if new else {}
-
-    def given(function: F) -> F:
-        function = click.option("--iceberg/--no-iceberg", default=None, help=_ICEBERG)(function)
-        for name, (kind, text) in reversed(_CHANGEABLE.items()):
-            told = f"{text}  [default: {defaults[name]}]" if name in defaults else text
-            function = click.option(f"--{name.replace('_', '-')}", type=kind, help=told)(function)
-        return function
-
-    return given
+    told = {name: f"  [default: {text}]" for name, text in _defaults().items()} if new else {}
+    return options(
+        *(
+            click.option(f"--{name.replace('_', '-')}", type=kind, help=f"{text}{told.get(name, '')}")
+            for name, (kind, text) in _CHANGEABLE.items()
+        ),
+        click.option("--iceberg/--no-iceberg", default=None, help="Whether the table is listed in Iceberg's metadata too."),
+    )
 
 
 def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> None:
@@ -90,10 +92,9 @@ def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> No
         raise click.UsageError(f"{why[param.name]} Create another topic, and send what is to be in it there.")
 
 
-def fixed(function: F) -> F:
-    for name in ("--queues", "--type"):
-        function = click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed)(function)
-    return function
+fixed = options(
+    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed) for name in ("--type", "--queues")),
+)
 
 
 def _listed(fields: str | None) -> list[str]:

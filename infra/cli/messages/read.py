@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...terminal import completion, output
-from ...terminal.session import CommandSession, command_options, exit_code_option
+from ...terminal.session import CommandSession, command_options, exit_code_option, options
 from ...terminal.values import PositionParam
 from .rendering import LineOutput, MessageSink
 
@@ -17,35 +17,26 @@ if TYPE_CHECKING:
 
     from ....blocking.topics import Reader
 
-F = TypeVar("F", bound=Callable[..., object])
-
 
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV with a heading line, on standard output.")
 
 
-def conditions(function: F) -> F:
-    for option in reversed(
-        (
-            click.option("--queue", type=int, help="Only messages of this queue."),
-            click.option("--group", help="Only messages of this message group."),
-            click.option("--key", help="Only messages with this key."),
-            click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
-            click.option(
-                "--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."
-            ),
-            click.option("--id", "message_id", shell_complete=completion.message_ids, help="Only the message with this id."),
-            click.option("--limit", type=click.IntRange(min=0), help="At most this many messages."),
-            click.option(
-                "--damaged",
-                type=click.Choice(["raise", "skip"]),
-                default="raise",
-                show_default=True,
-                help="What to do about messages that cannot be read any more: end there, or leave them out.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+conditions = options(
+    click.option("--queue", type=int, help="Only messages of this queue."),
+    click.option("--group", help="Only messages of this message group."),
+    click.option("--key", help="Only messages with this key."),
+    click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
+    click.option("--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."),
+    click.option("--id", "message_id", shell_complete=completion.message_ids, help="Only the message with this id."),
+    click.option("--limit", type=click.IntRange(min=0), help="At most this many messages."),
+    click.option(
+        "--damaged",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        help="What to do about messages that cannot be read any more: end there, or leave them out.",
+    ),
+)
 
 
 @click.command(epilog="A position is earliest, latest, an offset (with --queue), a time (2026-01-31T12:00) or a time ago (-10m).")
