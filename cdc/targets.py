@@ -274,6 +274,15 @@ def check_owner(path: str, written: CommitMetadata | None, owner: TargetOwner, *
     )
 
 
+def progress_unknown(path: str) -> TargetRefused:
+    return TargetRefused(
+        "nothing tells any more how far the target is: Delta's cleanup has removed the commit that did, and the sync's record does not",
+        operation="sync",
+        object=path,
+        hint="remove it, then it is made again from the events that are kept, or go on with the rows it has by adopt=True (--adopt)",
+    )
+
+
 def target_names(source: TableId, taken: Mapping[str, TableId]) -> list[str]:
     """The folders that a table may have (`folder_names`), without those that others have ``taken`` or could take. Raises
     `TargetRefused` when none is left.

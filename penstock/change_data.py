@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .cdc.retype.retype import RetypedTable, retype_targets
-from .cdc.sync.local import LocalBackend
+from .cdc.sync.backends.local import LocalBackend
 from .cdc.sync.options import NO_STEPS, BatchReport, SyncOptions, SyncSteps
 from .cdc.sync.plan import SyncPlan
 from .cdc.sync.run import SyncRun

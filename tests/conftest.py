@@ -66,7 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Stalls(), "penstock-stalls")
 
 
-SPARK = ("tests/spark/", *(f"tests/cdc/sync/test_{name}.py" for name in ("goes_on", "names", "sizes", "takeover")))
+OF_SYNC = ("test_goes_on", "targets/test_names", "backends/test_sizes", "targets/test_takeover")
+SPARK = ("tests/spark/", *(f"tests/cdc/sync/{name}.py" for name in OF_SYNC))
 """Where the tests are that share one Spark session. Others of change data do not wait for it."""
 WHOLE_TREE = ("tests/test_layout.py", "tests/test_reference.py", "tests/test_tidy.py")
 """Tests that parse every file of the repository, which one worker does once."""

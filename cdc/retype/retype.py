@@ -21,12 +21,21 @@ from ..events.conversion import UnfitValue
 from ..events.sources import TableId, distinct_names, is_selected, merged_declarations
 from ..fold.shape import check_key, of_key
 from ..scratch import scratch_folder
-from ..sync.error_hints import as_text
-from ..sync.existing_targets import progress_unknown
-from ..sync.lease import SyncLease, SyncRecord, check_folder, read_record, take_lease
+from ..sync.lease import SyncLease, take_lease
 from ..sync.plan import SyncPlan
-from ..sync.source_types import SourceTypes
-from ..targets import ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
+from ..sync.record import SyncRecord, check_folder, read_record
+from ..sync.targets.error_hints import as_text
+from ..sync.targets.source_types import SourceTypes
+from ..targets import (
+    ExistingTarget,
+    Target,
+    TargetColumn,
+    TargetOwner,
+    TargetProgress,
+    TargetRefused,
+    check_owner,
+    progress_unknown,
+)
 from .changes import ColumnChange, TypeChange, changes_of
 from .converter import TargetConverter
 

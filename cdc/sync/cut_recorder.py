@@ -12,7 +12,7 @@ from ..cuts.alignment import AlignedTable, Alignment
 from ..cuts.cut import Cut, NoCut, check_captures
 from ..cuts.log import CutLog, open_cuts
 from ..targets import TargetOwner, TargetProgress
-from .backend import TargetTables
+from .backends.backend import TargetTables
 from .lease import SyncLease
 from .plan import SyncPlan
 

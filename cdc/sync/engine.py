@@ -30,16 +30,17 @@ from ..targets import (
     TargetRefused,
     behind,
 )
-from .backend import Backend, FoldedBatch, check_done, refusal_of
+from .backends.backend import Backend, FoldedBatch, check_done, refusal_of
+from .backends.scan import EVENT, TYPED_EVENT, BatchScan, events_planned
 from .batch_sizing import AFTER_DEATH, BatchSizing
 from .cut_recorder import CutRecorder
-from .lease import SyncLease, SyncRecord, check_folder, covers, resume_offsets, take_lease
+from .lease import SyncLease, take_lease
 from .options import BatchReport, PoisonEvent
 from .parallel import run_in_parallel
 from .plan import SyncPlan
-from .rejected_table import RejectedTable
-from .scan import EVENT, TYPED_EVENT, BatchScan, events_planned
-from .target_catalog import TargetCatalog, commits_above
+from .record import SyncRecord, check_folder, covers, resume_offsets
+from .targets.rejected_table import RejectedTable
+from .targets.target_catalog import TargetCatalog, commits_above
 
 
 class SyncEngine:

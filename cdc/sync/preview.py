@@ -15,11 +15,11 @@ from ..fold.fold_result import RefusedEvent
 from ..fold.preview_fold import PreviewFold
 from ..fold.shape import TableShape, key_of, new_columns
 from ..targets import Target, TargetOwner, TargetProgress, TargetRefused, name_taken, target_names
-from .backend import TargetTables
-from .existing_targets import check_history, check_writable, folder_of, known_target
+from .backends.backend import TargetTables
+from .backends.scan import EVENT, TYPED_EVENT, events_of, events_planned
 from .plan import SyncPlan, unmatched
-from .scan import EVENT, TYPED_EVENT, events_of, events_planned
-from .source_types import SourceTypes
+from .targets.existing_targets import check_history, check_writable, folder_of, known_target
+from .targets.source_types import SourceTypes
 
 PreviewVerdict = Literal["make", "go on", "refuse", "wait"]
 

@@ -15,11 +15,12 @@ from ...coordinator.workers.worker import LeaseLost
 from ...log.errors import PenstockError, RetryError, UnknownOutcome
 from ...log.limits import WAIT_MAX, Duration, optional_duration
 from ..cuts.cut import Cut
-from .backend import BackendOf
+from .backends.backend import BackendOf
 from .engine import SyncEngine
-from .lease import SyncInUse, TableStop
+from .lease import SyncInUse
 from .options import BatchReport
 from .plan import SyncPlan
+from .record import TableStop
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...log.limits import NUMBER_MAX
+from ..cells.inflation import inflated
 from ..cells.varints import VarintReader, append_bytes, append_varint
 
 OffsetRange: TypeAlias = tuple[int, int]
@@ -237,12 +238,11 @@ def _decode_ranges(reader: VarintReader) -> int:
 
 
 def _unpacked(payload: bytes, reader: VarintReader) -> bytes:
-    unpacker = zlib.decompressobj()
     try:
-        data = unpacker.decompress(payload, _SPAN_MAX // 8)
+        data = inflated(payload, bytes_max=_SPAN_MAX // 8)
     except zlib.error as error:
         raise reader.damaged("a set of offsets cannot be unpacked", observed=str(error)) from error
-    if not unpacker.eof or unpacker.unused_data:
+    if data is None:
         raise reader.damaged(
             "a set of offsets is cut off, or reaches too far, or goes on behind its end", expected=f"at most {_SPAN_MAX // 8} bytes"
         )

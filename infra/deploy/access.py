@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from ...cdc.capture.state import KINDS
 from ...cdc.events.table_types import CAPTURES, types_folder
-from ...cdc.sync.lease import SYNCS, sync_group
+from ...cdc.sync.record import SYNCS, sync_group
 from ...consumers.dead_letters.redrive_cell import REDRIVES
 from ...coordinator.cells.keys import (
     ACCESS as PRINCIPALS,

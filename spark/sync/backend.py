@@ -12,10 +12,10 @@ from ...cdc.delta.key_ranges import KeyRanges
 from ...cdc.events.sources import TableId
 from ...cdc.fold.fold import TargetResolver
 from ...cdc.fold.fold_result import LastTruncate
-from ...cdc.sync.backend import FoldedBatch
-from ...cdc.sync.local import LocalFoldedBatch, at_once
+from ...cdc.sync.backends.backend import FoldedBatch
+from ...cdc.sync.backends.local import LocalFoldedBatch, at_once
+from ...cdc.sync.backends.scan import BatchScan, BatchScanResult
 from ...cdc.sync.plan import SyncPlan
-from ...cdc.sync.scan import BatchScan, BatchScanResult
 from ...cdc.targets import Target
 from .driver_targets import DriverTargets
 from .scan import TaskRows, pieces, rows_of, summary

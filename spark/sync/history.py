@@ -13,7 +13,7 @@ from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.delta.key_ranges import KeyRanges
 from ...cdc.delta.merge_conditions import LEVEL, SINCE
 from ...cdc.fold.fold_result import LastTruncate
-from ...cdc.sync.columns import LAST, NUMBER, history_batches, history_schema
+from ...cdc.sync.backends.merge_rows import LAST, NUMBER, history_batches, history_schema
 from ...cdc.sync.options import SyncSteps
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from .key_ranges import key_condition, quoted

@@ -17,9 +17,9 @@ import pyarrow as pa
 from ...cdc.changes import Key, NetChange, TargetRow, finished, merged
 from ...cdc.delta.key_ranges import KeyRanges, key_ranges_of, table_of
 from ...cdc.fold.fold_result import LastTruncate, without_rows
-from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
+from ...cdc.sync.backends.merge_rows import ROWS_PER_BATCH, batch_of, rows_schema
+from ...cdc.sync.backends.scan import BatchScan, BatchScanResult, folded_of, no_collector
 from ...cdc.sync.options import SyncSteps
-from ...cdc.sync.scan import BatchScan, BatchScanResult, folded_of, no_collector
 from ...cdc.targets import Target
 from ..partitioning import in_partitions
 from .history import history_rows

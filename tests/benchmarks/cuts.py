@@ -16,8 +16,8 @@ import penstock
 from penstock.cdc.cuts.log import open_cuts
 from penstock.cdc.postgres.positions import base_of, split
 from penstock.cdc.sync import cut_recorder
+from penstock.cdc.sync.backends.local import LocalBackend
 from penstock.cdc.sync.engine import SyncEngine
-from penstock.cdc.sync.local import LocalBackend
 from penstock.cdc.sync.options import SyncOptions
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace

@@ -19,7 +19,7 @@ from penstock.cdc.events.connect import ConnectRowSchema, schema_of_key
 from penstock.cdc.events.debezium import ChangeEvent, parse_change
 from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId, is_selected, matches_table, merged_declarations, of_table
-from penstock.cdc.sync.lease import covers
+from penstock.cdc.sync.record import covers
 from penstock.cdc.targets import TargetRefused
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import event

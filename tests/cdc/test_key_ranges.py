@@ -20,8 +20,8 @@ from penstock.cdc.delta.key_ranges import RANGES_MAX, KeyRanges, Range, joined_r
 from penstock.cdc.delta.tables import DeltalakeTargets, key_condition
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import FoldResult, LastTruncate
-from penstock.cdc.sync.columns import batch_of, rows_schema
-from penstock.cdc.sync.scan import BatchScanResult
+from penstock.cdc.sync.backends.merge_rows import batch_of, rows_schema
+from penstock.cdc.sync.backends.scan import BatchScanResult
 from penstock.cdc.targets import Target, TargetOwner
 from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, send

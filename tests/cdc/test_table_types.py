@@ -10,7 +10,7 @@ from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
 from penstock.cdc.sync.options import SyncOptions
 from penstock.cdc.sync.plan import SyncPlan
-from penstock.cdc.sync.source_types import SourceTypes
+from penstock.cdc.sync.targets.source_types import SourceTypes
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import DataDamaged, NewerFormatError
 from tests.cdc.columns import target_types

@@ -14,7 +14,7 @@ from ....cdc.debezium import EngineStateStore
 from ....cdc.events.table_types import CAPTURES
 from ....cdc.mongodb.state import MongoStateStore
 from ....cdc.postgres.state import PostgresStateStore, slot_of
-from ....cdc.sync.lease import SyncRecord, read_records, sync_group
+from ....cdc.sync.record import SyncRecord, read_records, sync_group
 from ....coordinator.cells.cells import StoredCell
 from ....coordinator.cells.keys import role_key, worker_of
 from ....coordinator.queues.codec import decode_cell

@@ -22,7 +22,7 @@ from penstock.cdc.cuts.cut import Cut, TableVersion
 from penstock.cdc.cuts.cut_history import kept_cuts
 from penstock.cdc.cuts.log import CutLog, keys_of
 from penstock.cdc.debezium.positions import between, sequence_of
-from penstock.cdc.sync import lease
+from penstock.cdc.sync import record as sync_record
 from penstock.cdc.sync.engine import SyncEngine
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
@@ -364,8 +364,8 @@ def test_a_sync_of_an_earlier_release_has_cuts_only_while_the_topic_has_its_begi
         source.send(("a", 1, 1), ("b", 1, 1), ("b", 2, 1))
         _forget(monkeypatch, gone)
         with monkeypatch.context() as earlier:
-            encode = lease.encode_record
-            earlier.setattr(lease, "encode_record", lambda record: encode(replace(record, partial=None)))
+            encode = sync_record.encode_record
+            earlier.setattr(sync_record, "encode_record", lambda record: encode(replace(record, partial=None)))
             synced(tmp_path, cuts=False)
         source.send(("b", 3, 2))
         if gone:

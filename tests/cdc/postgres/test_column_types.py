@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from penstock import SyncOptions, SyncRun, TableOptions, sync
 from penstock.cdc.events.table_types import TableTypes, types_key
 from penstock.cdc.postgres import PostgresCapture
-from penstock.cdc.sync import source_types
+from penstock.cdc.sync.targets import source_types
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import ObjectStore

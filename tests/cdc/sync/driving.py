@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.cdc.sync.local import LocalBackend
+from penstock.cdc.sync.backends.local import LocalBackend
 from penstock.cdc.sync.run import SyncRun
 from penstock.spark.sync.backend import SparkBackend
 

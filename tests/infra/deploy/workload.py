@@ -17,9 +17,10 @@ from penstock.cdc.debezium.state import EngineState, EngineStateStore
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.mongodb.state import MongoStateStore
 from penstock.cdc.postgres.state import CapturedTable, PostgresState, PostgresStateStore, TypesStore
-from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
-from penstock.cdc.sync.lease import read_record as read_record_of_sync
-from penstock.cdc.sync.source_types import read_types
+from penstock.cdc.sync.lease import SyncInUse, SyncLease
+from penstock.cdc.sync.record import SyncRecord, sync_group
+from penstock.cdc.sync.record import read_record as read_record_of_sync
+from penstock.cdc.sync.targets.source_types import read_types
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
 from penstock.consumers.metrics import MemoryMetrics

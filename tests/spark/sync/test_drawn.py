@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from penstock import SyncOptions, sync
 from tests.cdc.streams import Stream, streams
+from tests.cdc.sync.backends.test_without_spark import check_rows
 from tests.cdc.sync.streams import TOPIC, send
-from tests.cdc.sync.test_without_spark import check_rows
 from tests.spark.sync.engines import WAYS, Way
 from tests.thorough import thoroughly
 

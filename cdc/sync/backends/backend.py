@@ -7,15 +7,23 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from ...log.errors import PenstockError, ReopenError
-from ..changes import Key, TargetRow
-from ..delta.commit_retry import one_line
-from ..delta.compaction import TargetCompactionResult
-from ..fold.fold import TargetResolver
-from ..fold.fold_result import LastTruncate
-from ..targets import CommitMetadata, ExistingTarget, Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused
-from .existing_targets import progress_unknown
-from .plan import SyncPlan
+from ....log.errors import PenstockError, ReopenError
+from ...changes import Key, TargetRow
+from ...delta.commit_retry import one_line
+from ...delta.compaction import TargetCompactionResult
+from ...fold.fold import TargetResolver
+from ...fold.fold_result import LastTruncate
+from ...targets import (
+    CommitMetadata,
+    ExistingTarget,
+    Target,
+    TargetColumn,
+    TargetOwner,
+    TargetProgress,
+    TargetRefused,
+    progress_unknown,
+)
+from ..plan import SyncPlan
 from .scan import BatchScan, BatchScanResult
 
 

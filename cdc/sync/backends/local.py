@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ..changes import Key, NetChange, TargetRow, finished, merged
-from ..delta.tables import DeltalakeTargets
-from ..fold.fold import TargetResolver
-from ..fold.fold_result import LastTruncate
-from ..targets import Target
-from .columns import batch_of, history_table, rows_schema
-from .plan import SyncPlan
+from ...changes import Key, NetChange, TargetRow, finished, merged
+from ...delta.tables import DeltalakeTargets
+from ...fold.fold import TargetResolver
+from ...fold.fold_result import LastTruncate
+from ...targets import Target
+from ..plan import SyncPlan
+from .merge_rows import batch_of, history_table, rows_schema
 from .scan import BatchScan, BatchScanResult, folded_of, no_collector
 
 _AT_ONCE = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from ..events.sources import TableId, distinct_names
-from ..fold.fold_result import RefusedEvent
-from .lease import TableStop
+from ...events.sources import TableId, distinct_names
+from ...fold.fold_result import RefusedEvent
+from ..record import TableStop
 
 T = TypeVar("T")
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from ...consumers.ranges.admission import Ranges
-from ...coordinator.lakes import lakes
-from ...log.schema.fields import PrimitiveType
-from ..changes import NEVER
-from ..cuts.alignment import AlignedTable
-from ..events.sources import TableId, distinct_names, is_selected, merged_declarations, named, of_table
-from ..fold.fold import FoldPlan
-from ..fold.fold_result import FoldResult, RefusedEvent, TableCoverage, TypesReference
-from ..fold.observed_columns import ObservedColumns
-from ..fold.shape import TableShape, new_columns
-from ..targets import (
+from ....consumers.ranges.admission import Ranges
+from ....coordinator.lakes import lakes
+from ....log.schema.fields import PrimitiveType
+from ...changes import NEVER
+from ...cuts.alignment import AlignedTable
+from ...events.sources import TableId, distinct_names, is_selected, merged_declarations, named, of_table
+from ...fold.fold import FoldPlan
+from ...fold.fold_result import FoldResult, RefusedEvent, TableCoverage, TypesReference
+from ...fold.observed_columns import ObservedColumns
+from ...fold.shape import TableShape, new_columns
+from ...targets import (
     POSITION,
     ExistingTarget,
     Target,
@@ -29,7 +29,10 @@ from ..targets import (
     name_taken,
     target_names,
 )
-from .backend import Backend, refusal_of
+from ..backends.backend import Backend, refusal_of
+from ..options import Moment
+from ..plan import SyncPlan, unmatched
+from ..record import SyncRecord, TableStop
 from .error_hints import kept_types_hint, wider_columns, with_hints
 from .existing_targets import (
     GONE,
@@ -41,9 +44,6 @@ from .existing_targets import (
     target_gone,
     target_named_otherwise,
 )
-from .lease import SyncRecord, TableStop
-from .options import Moment
-from .plan import SyncPlan, unmatched
 from .source_types import SourceTypes
 from .stalled_tables import StalledTables
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ...log.errors import InvalidArgument
-from ..events.sources import TableId, named
-from ..fold.shape import TableShape, check_key, key_of
-from ..targets import (
+from ....log.errors import InvalidArgument
+from ...events.sources import TableId, named
+from ...fold.shape import TableShape, check_key, key_of
+from ...targets import (
     CommitMetadata,
     ExistingTarget,
     Target,
@@ -19,6 +19,7 @@ from ..targets import (
     check_owner,
     folder_names,
     name_taken,
+    progress_unknown,
 )
 
 GONE = (
@@ -136,15 +137,6 @@ def target_named_otherwise(path: str, name: str) -> InvalidArgument:
         expected=name,
         observed=path.rpartition("/")[2],
         hint="rename its folder, which the sync follows, or keep the name, or sync into another folder under a name of its own",
-    )
-
-
-def progress_unknown(path: str) -> TargetRefused:
-    return TargetRefused(
-        "nothing tells any more how far the target is: Delta's cleanup has removed the commit that did, and the sync's record does not",
-        operation="sync",
-        object=path,
-        hint="remove it, then it is made again from the events that are kept, or go on with the rows it has by adopt=True (--adopt)",
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from ...coordinator.lakes import lakes
-from ...log.errors import DataDamaged, NewerFormatError, PermissionDenied
-from ...log.schema.fields import FieldType
-from ...log.stores.protocol import ObjectMissing, ObjectStore
-from ..events.sources import TableId
-from ..events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
-from ..fold.fold_result import RefusedEvent
-from .plan import SyncPlan
+from ....coordinator.lakes import lakes
+from ....log.errors import DataDamaged, NewerFormatError, PermissionDenied
+from ....log.schema.fields import FieldType
+from ....log.stores.protocol import ObjectMissing, ObjectStore
+from ...events.sources import TableId
+from ...events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
+from ...fold.fold_result import RefusedEvent
+from ..plan import SyncPlan
 
 log = logging.getLogger("penstock.cdc")
 

@@ -11,9 +11,9 @@ import pytest
 
 from penstock import SyncOptions, sync
 from penstock.cdc.fold.fold import TargetResolver
-from penstock.cdc.sync.local import LocalBackend, LocalFoldedBatch
+from penstock.cdc.sync.backends.local import LocalBackend, LocalFoldedBatch
+from penstock.cdc.sync.backends.scan import BatchScan
 from penstock.cdc.sync.plan import SyncPlan
-from penstock.cdc.sync.scan import BatchScan
 from penstock.coordinator.lakes import LakePlace
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send

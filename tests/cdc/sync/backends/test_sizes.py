@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import SyncOptions, sync
-from penstock.cdc.sync import columns, local
+from penstock.cdc.sync.backends import local, merge_rows
+from penstock.cdc.sync.backends.local import LocalBackend
 from penstock.cdc.sync.engine import SyncEngine
-from penstock.cdc.sync.local import LocalBackend
 from penstock.cdc.sync.options import BatchReport
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
@@ -77,7 +77,7 @@ def test_a_queue_of_large_events_holds_up_no_other(tmp_path: Path) -> None:
 def test_a_batch_that_ran_out_of_memory_is_taken_again_smaller(
     lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    batch_of = columns.batch_of
+    batch_of = merge_rows.batch_of
 
     def out_of_memory(*given: object) -> object:
         if len(given[2]) > 6:  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_what_failed_is_not_taken_again_at_its_size_by_the_next_run(
 ) -> None:
     into = tmp_path / "targets"
     with monkeypatch.context() as broken:
-        broken.setattr(columns, "typed_batch", lambda *_: 1 / 0)
+        broken.setattr(merge_rows, "typed_batch", lambda *_: 1 / 0)
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 sync(lake, TOPIC, SyncOptions(into=into)).await_termination()

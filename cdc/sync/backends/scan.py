@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ...consumers.ranges.planned_columns import PlannedSchema
-from ...consumers.ranges.task import ReadTask, read
-from ...log.errors import InvalidArgument
-from ...log.message.message import VALUE
-from ..delta.key_ranges import KeyRanges, joined_ranges
-from ..events.sources import TableId
-from ..events.typed_events import TypedEvent, is_of_events, typed_events
-from ..fold.fold import Fold, FoldPlan, TargetResolver
-from ..fold.fold_result import FoldResult, combined
-from .options import NO_STEPS, SyncSteps
+from ....consumers.ranges.planned_columns import PlannedSchema
+from ....consumers.ranges.task import ReadTask, read
+from ....log.errors import InvalidArgument
+from ....log.message.message import VALUE
+from ...delta.key_ranges import KeyRanges, joined_ranges
+from ...events.sources import TableId
+from ...events.typed_events import TypedEvent, is_of_events, typed_events
+from ...fold.fold import Fold, FoldPlan, TargetResolver
+from ...fold.fold_result import FoldResult, combined
+from ..options import NO_STEPS, SyncSteps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")
 TYPED_EVENT = (*EVENT[:-1], VALUE)

@@ -8,12 +8,12 @@ from shlex import join
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ...log.schema.fields import TIMES, FieldType, PrimitiveType
-from ...log.schema.widening import holds, required_type, widest
-from ..events.sources import TableId, merged_declarations
-from ..fold.fold_result import RefusedEvent
-from ..targets import Target, TargetColumn
-from .plan import SyncPlan
+from ....log.schema.fields import TIMES, FieldType, PrimitiveType
+from ....log.schema.widening import holds, required_type, widest
+from ...events.sources import TableId, merged_declarations
+from ...fold.fold_result import RefusedEvent
+from ...targets import Target, TargetColumn
+from ..plan import SyncPlan
 
 _DECLARE = "declare"
 """The word by which a reason already names its remedy."""

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock import SyncOptions, sync
-from penstock.cdc.sync.lease import SyncRecord, read_record
 from penstock.cdc.sync.plan import SyncPlan
+from penstock.cdc.sync.record import SyncRecord, read_record
 from penstock.cdc.sync.run import SyncRun
 from penstock.cdc.targets import TargetRefused, folder_name
 from penstock.coordinator.lakes import LakePlace, OpenLake

@@ -23,12 +23,12 @@ from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import InvalidArgument
 from tests.cdc.reference import Reference
 from tests.cdc.streams import Stream, streams
+from tests.cdc.sync.backends.test_without_spark import known
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.judging import stored
 from tests.cdc.sync.losing import Loses
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
-from tests.cdc.sync.test_without_spark import known
 from tests.thorough import examples
 
 TYPES = {"bills": {"amount": "decimal(12,2)", "n": "int"}}

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ...log.errors import InvalidArgument
-from ...log.schema.fields import PrimitiveType
-from ..changes import ALWAYS, NetChange
-from ..events.sources import TableId, named
-from ..fold.rejected_events import RejectedEvent
-from ..targets import Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
-from .backend import Backend, check_done
-from .columns import batch_of, rows_schema
+from ....log.errors import InvalidArgument
+from ....log.schema.fields import PrimitiveType
+from ...changes import ALWAYS, NetChange
+from ...events.sources import TableId, named
+from ...fold.rejected_events import RejectedEvent
+from ...targets import Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
+from ..backends.backend import Backend, check_done
+from ..backends.merge_rows import batch_of, rows_schema
 
 _COLUMNS = (
     TargetColumn("topic", PrimitiveType.STRING),

@@ -14,7 +14,7 @@ PROGRAM = """
 import sys
 for name in ("pyspark", "delta", "py4j"):
     sys.modules[name] = None  # so that importing it fails
-from penstock.cdc.sync.local import LocalBackend
+from penstock.cdc.sync.backends.local import LocalBackend
 from penstock.cdc.sync.options import SyncOptions
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.run import SyncRun

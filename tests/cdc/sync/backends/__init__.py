@@ -1,0 +1,1 @@
+"""Tests of what carries out a sync's batches."""
