@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import click
@@ -86,10 +87,11 @@ def read(
 ) -> bool:
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
-    from ...operating.letters import redrives_of
+    from ...operating.letters import letter_document, redrives_of
     from ..messages.export import export, written
-    from ..messages.selection import MessageSelection
-    from .letters import at_most, of_origin, show, show_json
+    from ..messages.rendering import JsonLineOutput
+    from ..messages.selection import MessageSelection, at_most
+    from .letters import letter_lines, of_origin
 
     letters = dead_letter_topic(group)
     with session.connect(read_only=True) as lake:
@@ -100,12 +102,14 @@ def read(
         selection = MessageSelection(group=where.pop("message_group"), **where)
         batches = at_most(limit, of_origin(topic, reason, selection.batches(reader)))
         if file is not None:
-            with export(file, letters) as sink:
-                count = written(batches, sink)
+            with export(file, letters) as exported:
+                count = written(batches, exported)
             output.note(f"{count:,} dead letters of {group} to {'standard output' if file == '-' else file}.")
         else:
             redrives = run_async(session, lambda lake: redrives_of(lake, group), read_only=True)
-            count = (show_json if session.as_json else show)(letters, redrives, batches)
+            spelt = partial(letter_document, redrives=redrives)
+            sink = JsonLineOutput(letters, spelt=spelt) if session.as_json else letter_lines(letters, redrives)
+            count = written(batches, sink)
             if not count and not session.as_json:
                 output.note("No dead letters.")
     return bool(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from ....log.schema.value_column import ValueColumn
 from ....log.schema.value_json import value_json
 from ...operating.messages import body_fields, header_list, key_fields
 from ...terminal import output
+from .rendering import FittedLines, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,22 +40,16 @@ class FieldLineOutput:
     def __init__(self, *, asked: bool = False) -> None:
         """``asked``: the batches have chosen columns only."""
         self._asked = asked
-        self._cells: dict[str, int] | None = None
+        self._lines = FittedLines(self._widths)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = [{name: _shown(value) for name, value in row.items()} for row in _rows(batch, None if self._asked else _SHOWN)]
-        if not self._asked and self._cells is None:
-            empty = [name for name in ("message_group", "tag") if all(row[name] == "-" for row in rows)]
-            rows = [{name: text for name, text in row.items() if name not in empty} for row in rows]
-        if self._cells is None:
-            self._cells = {name: min(_CELLS_MAX, max(_CELLS_MIN, len(name), *(len(row[name]) for row in rows))) for name in rows[0]}
-            output.say(click.style(self._joined({name: name for name in self._cells}), bold=True))
-        output.say("\n".join(map(self._joined, rows)))
+        rows = _rows(batch, None if self._asked else _SHOWN)
+        self._lines.show([{name: _shown(value) for name, value in row.items()} for row in rows])
 
-    def _joined(self, row: Mapping[str, str]) -> str:
-        assert self._cells is not None, "set by the first batch"
-        # A schema that evolved meanwhile may have other fields.
-        return "  ".join(output.fit_width(row.get(name, "-"), cells) for name, cells in self._cells.items()).rstrip()
+    def _widths(self, rows: Sequence[Row]) -> dict[str, int]:
+        labels = () if self._asked else ("message_group", "tag")
+        names = [name for name in rows[0] if name not in labels or any(row[name] != "-" for row in rows)]
+        return {name: min(_CELLS_MAX, max(_CELLS_MIN, len(name), *(len(row[name]) for row in rows))) for name in names}
 
 
 class FieldCells:

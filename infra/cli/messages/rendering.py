@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import click
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ....log import MessageView
+
+Row: TypeAlias = Mapping[str, str]
+Widths: TypeAlias = Callable[[Sequence[Row]], dict[str, int]]
+"""The columns of the first rows, in their order, and the cells of each."""
 
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
 """The least and the greatest width of each column."""
@@ -53,31 +57,26 @@ class JsonLineOutput:
             output.emit(self._spelt(message))
 
 
-class LineOutput:
-    """One line a message, in widths by the first batch; long values are shortened."""
+class FittedLines:
+    """Lines of cells under one heading, in widths by the first rows."""
 
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, widths: Widths) -> None:
+        self._widths = widths
         self._cells: dict[str, int] | None = None
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        from ....log import views
-
-        self.show(views(self._topic, batch))
-
-    def show(self, messages: Iterable[MessageView]) -> None:
-        rows = [_line(message) for message in messages]
+    def show(self, rows: Sequence[Row]) -> None:
         if self._cells is None:
-            self._cells = _cells(rows)
-            output.say(click.style(self._joined({name: name for name in self._cells}), bold=True))
-        output.say("\n".join(map(self._joined, rows)))
-
-    def _joined(self, row: dict[str, str]) -> str:
-        assert self._cells is not None, "set by the first batch"
-        return "  ".join(output.fit_width(row[name], cells) for name, cells in self._cells.items()).rstrip()
+            self._cells = self._widths(rows)
+            output.say(click.style(_joined({name: name for name in self._cells}, self._cells), bold=True))
+        output.say("\n".join(_joined(row, self._cells) for row in rows))
 
 
-def _line(message: MessageView) -> dict[str, str]:
+def _joined(row: Row, cells: Mapping[str, int]) -> str:
+    # A schema that evolved meanwhile may have other fields.
+    return "  ".join(output.fit_width(row.get(name, "-"), width) for name, width in cells.items()).rstrip()
+
+
+def _line(message: MessageView) -> Row:
     keys = ",".join(message.keys)
     return {
         "queue": f"{message.queue:>5}",
@@ -91,9 +90,26 @@ def _line(message: MessageView) -> dict[str, str]:
     }
 
 
-def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
+def _cells(rows: Sequence[Row]) -> dict[str, int]:
     longest = {name: min(most, max(least, *(len(row[name]) for row in rows))) for name, (least, most) in _CELLS.items()}
     due = {"due": 24} if any(row["due"] for row in rows) else {}
     cells = {"queue": 5, "offset": longest.pop("offset"), "time": 24, **due, **longest}
     left = output.width() - sum(cells.values()) - 2 * len(cells)
     return {**cells, "body": max(left, _BODY_CELLS_MIN)}
+
+
+class LineOutput:
+    """One line a message; long values are shortened."""
+
+    def __init__(self, topic: str, *, row: Callable[[MessageView], Row] = _line, widths: Widths = _cells) -> None:
+        self._topic = topic
+        self._row = row
+        self._lines = FittedLines(widths)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        from ....log import views
+
+        self.show(views(self._topic, batch))
+
+    def show(self, messages: Iterable[MessageView]) -> None:
+        self._lines.show([self._row(message) for message in messages])

@@ -44,17 +44,7 @@ class MessageSelection:
 
     def batches(self, reader: Reader, *, follow: bool = False) -> Iterator[pa.RecordBatch]:
         """The messages as they come; those of each queue in its order."""
-        left = self.limit
-        if left == 0:
-            return
-        for batch in self._unlimited(reader, follow=follow):
-            if left is not None:
-                batch = batch.slice(0, left)
-                left -= batch.num_rows
-            if batch.num_rows:
-                yield batch
-            if left == 0:
-                return
+        return at_most(self.limit, self._unlimited(reader, follow=follow))
 
     def _unlimited(self, reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
         if self.labelled and not follow:
@@ -87,6 +77,19 @@ class MessageSelection:
             rows = rows.slice(0, 0)
         for batch in rows.to_batches():
             yield passing(batch, keep)
+
+
+def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first messages, without empty batches. Nothing is read beyond them."""
+    left = limit
+    if left == 0:
+        return
+    for batch in batches:
+        batch = batch.slice(0, left)
+        if batch.num_rows:
+            yield batch
+        if left is not None and (left := left - batch.num_rows) == 0:
+            return
 
 
 def checked(selection: MessageSelection, reader: Reader) -> MessageSelection:
