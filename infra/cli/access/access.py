@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
 import secrets
@@ -14,10 +13,12 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
+from ...operating.times import time_of
 from ...terminal import output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
 from ...terminal.values import DurationParam
+from ..lake.stored_topics import run_async
 
 if TYPE_CHECKING:
     from ....coordinator.access.grants import Grant, Verb
@@ -141,7 +142,7 @@ def rotate(session: CommandSession, name: str, keep: timedelta, secret_file: Tex
     """Give a principal another secret. Gateways take it within seconds, and the former one for a while."""
     keys, secret = _keys(key_file), _secret(secret_file)
     record = _change(session, by, lambda access: access.rotate(name, secret, keys, keep=keep))
-    until = [_time(one.until_ms) for one in record.principal(name).secrets if one.until_ms is not None]
+    until = [time_of(one.until_ms) for one in record.principal(name).secrets if one.until_ms is not None]
     shown = {} if secret_file else {"secret": secret}
     if session.as_json:
         output.emit({"principal": name, **shown, "former_until": max(until, default=None)})
@@ -180,7 +181,7 @@ def list_users(session: CommandSession) -> bool:
     rows = []
     for name, one in sorted(record.principals.items()):
         former = max((secret.until_ms for secret in one.secrets[1:] if secret.until_ms and secret.valid_at(now_ms)), default=None)
-        since, until = _time(one.secrets[0].since_ms), None if former is None else _time(former)
+        since, until = time_of(one.secrets[0].since_ms), None if former is None else time_of(former)
         if session.as_json:
             output.emit(
                 {
@@ -278,11 +279,11 @@ def history(session: CommandSession, who: str | None) -> bool:
     rows = [one for one in record.history if who in (None, one.who)]
     if session.as_json:
         for one in rows:
-            output.emit({"at": _time(one.at_ms), "by": one.by, "what": one.what, "who": one.who, "detail": one.detail or None})
+            output.emit({"at": time_of(one.at_ms), "by": one.by, "what": one.what, "who": one.who, "detail": one.detail or None})
     elif rows:
         output.table(
             ("at", "by", "what", "whom", "in detail"),
-            [(_time(one.at_ms), one.by, one.what, one.who, one.detail or None) for one in rows],
+            [(time_of(one.at_ms), one.by, one.what, one.who, one.detail or None) for one in rows],
         )
     else:
         output.note("No change is remembered.")
@@ -348,16 +349,7 @@ def _user() -> str:
 
 def _run(session: CommandSession, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:
     """Work on the lake's principals."""
-
-    async def run() -> T:
-        async with session.open_async(read_only=read_only) as lake:
-            return await work(lake.coordination.access)
-
-    return asyncio.run(run())
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return run_async(session, lambda lake: work(lake.coordination.access), read_only=read_only)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ....log import InvalidArgument, LimitExceeded
+from ...operating.times import time_of
 from ...terminal import completion, output
 from ...terminal.exit_codes import OTHER, show
 from ...terminal.listing import CommandGroup
@@ -60,7 +60,7 @@ def history(session: CommandSession, topic: str) -> None:
     with session.connect(read_only=True) as lake:
         _schema(lake, topic)
         versions = lake.schema_history(topic)
-    rows = [(one.version, datetime.fromtimestamp(one.time_ms / 1000, UTC), one.entry, one.changes) for one in versions]
+    rows = [(one.version, time_of(one.time_ms), one.entry, one.changes) for one in versions]
     if session.as_json:
         for version, time, entry, changed in rows:
             output.emit({"topic": topic, "version": version, "time": output.time_text(time), "entry": entry, "changes": changed})
