@@ -7,7 +7,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
-from ..terminal.output import duration_text, size_text
+from ..terminal.output import duration_text
 
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -72,10 +72,6 @@ def age_text(age: timedelta) -> str:
 
 def rate_text(rate: float) -> str:
     return f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}"
-
-
-def bytes_text(size_bytes: float) -> str:
-    return size_text(size_bytes)
 
 
 BODY_SHOWN_BYTES = 64 * 1024

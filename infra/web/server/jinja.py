@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ...operating.life import DELAYS, redrive_text, times_text
+from ...terminal.output import size_text
 from .. import texts
 from ..views.charts import steps
 
@@ -31,7 +32,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "exact": exact,
-        "size": lambda value: "-" if value is None else texts.bytes_text(value),
+        "size": lambda value: "-" if value is None else size_text(value),
         "percent": lambda value: "-" if value is None else f"{100 * value:.1f} %",
         "short": short,
         "conditions": conditions,

@@ -114,10 +114,6 @@ def live(shown: GroupPage) -> dict[str, object]:
     return found
 
 
-def _crumbs(_: PageRequest) -> Sequence[Breadcrumb]:
-    return [Breadcrumb("Groups", "groups")]
-
-
 PAGE = PageDefinition(
     name="group",
     path="/groups/{group}",
@@ -126,6 +122,6 @@ PAGE = PageDefinition(
     shows=GroupPage,
     gather=gather,
     command=lambda asked: ["group", "describe", asked["group"]],
-    crumbs=_crumbs,
+    crumbs=lambda asked: [Breadcrumb("Groups", "groups")],
     live=live,
 )

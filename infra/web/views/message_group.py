@@ -18,8 +18,8 @@ from ....log.table.delta.lookup import Lookup
 from ...operating.life import delivery_state_text
 from ..faults import PagePart
 from .message_rows import MessageRow, row_of
-from .messages import AFTER, behind, crumbs_of
-from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
+from .messages import AFTER, behind, crumbs_below
+from .page import PageContext, PageDefinition, PageRequest, QueryParameter
 from .positions import cursor_of, cursor_text
 from .scan import FILES_AT_ONCE, ROWS, Offsets, TopicExtent, extent, fields_of
 
@@ -180,10 +180,6 @@ def stand_of(one: MessageGroupTrace) -> MessageGroupProgress:
     )
 
 
-def _crumbs(asked: PageRequest) -> Sequence[Breadcrumb]:
-    return [*crumbs_of(asked), Breadcrumb("Messages", "messages", {"topic": asked["topic"]})]
-
-
 PAGE = PageDefinition(
     name="message_group",
     path="/topics/{topic}/message-groups/~{message_group:path}",
@@ -194,6 +190,6 @@ PAGE = PageDefinition(
     answer=lambda shown: shown.ordered,
     command=lambda asked: ["read", asked["topic"], f"--group={asked['message_group']}"],
     parameters=(QueryParameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
-    crumbs=_crumbs,
+    crumbs=crumbs_below,
 )
 """The tilde lets every name stand in a path: an empty one, and ``..``, which browsers would take for a folder."""

@@ -124,6 +124,11 @@ def crumbs_of(asked: PageRequest) -> Sequence[Breadcrumb]:
     return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})]
 
 
+def crumbs_below(asked: PageRequest) -> Sequence[Breadcrumb]:
+    """The way to a page below the topic's messages."""
+    return [*crumbs_of(asked), Breadcrumb("Messages", "messages", {"topic": asked["topic"]})]
+
+
 CONDITIONS = (
     QueryParameter(name="queue", help="Only messages of this queue.", kind=int, least=0, most=4095),
     QueryParameter(name="key", help="Only messages with this key."),
@@ -202,6 +207,6 @@ ARRIVALS = PageDefinition(
     gather=gather_arrivals,
     command=lambda asked: ["tail", asked["topic"]],
     parameters=(AFTER,),
-    crumbs=lambda asked: [*crumbs_of(asked), Breadcrumb("Messages", "messages", {"topic": asked["topic"]})],
+    crumbs=crumbs_below,
     live=lambda shown: {"newer": shown.messages},
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -94,10 +93,6 @@ def live(shown: TopicPage) -> dict[str, object]:
     return found
 
 
-def _crumbs(_: PageRequest) -> Sequence[Breadcrumb]:
-    return [Breadcrumb("Topics", "topics")]
-
-
 PAGE = PageDefinition(
     name="topic",
     path="/topics/{topic}",
@@ -106,6 +101,6 @@ PAGE = PageDefinition(
     shows=TopicPage,
     gather=gather,
     command=lambda asked: ["topic", "describe", asked["topic"]],
-    crumbs=_crumbs,
+    crumbs=lambda asked: [Breadcrumb("Topics", "topics")],
     live=live,
 )
