@@ -111,12 +111,7 @@ def _name_in_path(name: str) -> Json:
 
 
 def _parameter(one: QueryParameter) -> Json:
-    schema: Json = {"type": "integer" if one.kind is int else "string"}
-    schema |= {} if one.default is None else {"default": one.default}
-    schema |= {} if one.least is None else {"minimum": one.least}
-    schema |= {} if one.most is None else {"maximum": one.most}
-    schema |= {"enum": list(one.choices)} if one.choices else {}
-    return {"name": one.name, "in": "query", "description": one.help, "schema": schema}
+    return {"name": one.name, "in": "query", "description": one.help, "schema": one.schema}
 
 
 def _failures(problem: Json) -> dict[str, Json]:

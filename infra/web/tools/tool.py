@@ -114,13 +114,7 @@ def _of_action(action: Action[Any]) -> tuple[Tool, Tool]:
 
 
 def _of_parameter(one: QueryParameter) -> Json:
-    schema: Json = {"type": "integer"} if one.kind is int else _text(one.help)
-    schema["description"] = one.help
-    schema |= {} if one.default is None else {"default": one.default}
-    schema |= {} if one.least is None else {"minimum": one.least}
-    schema |= {} if one.most is None else {"maximum": one.most}
-    schema |= {"enum": list(one.choices)} if one.choices else {}
-    return schema
+    return ({} if one.kind is int else _text(one.help)) | one.schema | {"description": one.help}
 
 
 def _of_hint(name: str, hint: Any) -> Json:  # noqa: ANN401 - a type

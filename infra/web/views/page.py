@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ....log.errors import InvalidArgument, PenstockError
 from ....log.message.message import from_ms
 from ..faults import PagePart, part
+from ..json_schemas import Json
 from ..lakes.source import LakeSource
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ class QueryParameter:
     most: int | None = None
     choices: tuple[str, ...] = ()
     example: str | None = None
+
+    @property
+    def schema(self) -> Json:
+        """The JSON schema of its values."""
+        schema: Json = {"type": "integer" if self.kind is int else "string"}
+        schema |= {} if self.default is None else {"default": self.default}
+        schema |= {} if self.least is None else {"minimum": self.least}
+        schema |= {} if self.most is None else {"maximum": self.most}
+        return schema | ({"enum": list(self.choices)} if self.choices else {})
 
     def parsed(self, text: str | None) -> str | int | None:
         """The value of a text. An empty one is the default. Raises `InvalidArgument`."""
