@@ -16,9 +16,7 @@ from ...terminal.stopper import Stopper
 from ...terminal.values import DurationParam
 from ..lake.stored_topics import run_async
 from .check import check
-from .listening import listening_options, options_of, process_number
-from .monitoring import watching_options
-from .security import security_options
+from .options import listening_options, options_of, process_number, security_options, watching_options
 from .serving import freeze_memory, run_several, tell_places
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.coordinator.access.sealing import KEY_BYTES, new_key
-from penstock.infra.cli.gateway.security import access_of, tls_of
+from penstock.infra.cli.gateway.options import access_of, tls_of
 from tests.infra.cli.conftest import Penstock
 
 NOTHING = {
