@@ -85,15 +85,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
-    items.sort(key=lambda item: (not item.nodeid.startswith(SPARK), not any(item.get_closest_marker(mark) for mark in LONG)))
+    marks = {item: frozenset(mark.name for mark in item.iter_markers()) for item in items}
+    items.sort(key=lambda item: (not item.nodeid.startswith(SPARK), marks[item].isdisjoint(LONG)))
     for item in items:
-        if any(item.get_closest_marker(mark) for mark in OF_MANY_PROCESSES) and not item.get_closest_marker("timeout"):
+        if not marks[item].isdisjoint(OF_MANY_PROCESSES) and "timeout" not in marks[item]:
             item.add_marker(pytest.mark.timeout(PATIENCE_S))
     for mark, (binary, compiler) in SERVERS.items():
         if binary.exists():
             continue
         for item in items:
-            if item.get_closest_marker(mark):
+            if mark in marks[item]:
                 item.add_marker(pytest.mark.skip(reason=f"{mark} is not built: install {compiler}, then `make setup`"))
 
 
@@ -114,9 +115,15 @@ def pytest_runtest_teardown() -> None:
         )
 
 
-def pytest_collection_finish() -> None:
-    """Tests and modules stay to the end, so the garbage collector need not look at them again, thousands of times."""
-    _set_aside()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Tests and modules stay to the end: the garbage collector need not look at them while they come, nor thousands of times later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        _set_aside()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
+
+
+class _Places(list[str]):
+    """A worker's tests, which know where they are: xdist looks each of them up."""
+
+    def __init__(self, tests: Iterable[str]) -> None:
+        super().__init__(tests)
+        self._places = {test: place for place, test in reversed([*enumerate(self)])}
+
+    def index(self, test: str, *_: object) -> int:
+        return self._places[test]
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
@@ -24,6 +35,19 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return self._group_of(nodeid, super()._split_scope(nodeid))
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Places(collection)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget groups that are done: xdist counts what is left of all that a worker ever had, several times for each test."""
+        super().mark_test_complete(node, item_index, duration)
+        work = self.assigned_work[node]
+        group = self._split_scope(self.registered_collections[node][item_index])
+        if all(work[group].values()):
+            del work[group]
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Give what a worker has not run to the others. Returns the test that ended it."""

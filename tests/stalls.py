@@ -23,6 +23,8 @@ STALL_S = 2.0
 _TICK_S = 0.1
 _DISK_TICK_S = 1.0
 _BUSY_SHARE = 0.5
+_SHORTEST_S = 0.005
+"""pytest's list of the slowest has nothing shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ def stall_between(before_s: float, after_s: float, cpu_s: float, *, meant_s: flo
     """What two looks at the clocks, meant to be so far apart, say; ``cpu_s`` is what the process used between them."""
     length_s = after_s - before_s - meant_s
     return Stall(after_s, length_s) if length_s >= STALL_S and cpu_s < _BUSY_SHARE * length_s else None
+
+
+def is_read(report: pytest.TestReport) -> bool:
+    """Whether anybody reads it. What comes before and after a test is, if it failed, said something, or took time."""
+    return report.when == "call" or not report.passed or bool(report.sections) or report.duration >= _SHORTEST_S
 
 
 class Stalls:
@@ -74,7 +81,10 @@ class Stalls:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        # With xdist each message costs two processes as much as a small test, and no line waits to be begun or ended by these.
+        is_worker = hasattr(item.config, "workerinput")
+        if not is_worker:
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         began_s = time.monotonic()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         stalls = [stall for stall in self._stalls if stall.until_s > began_s]
@@ -87,6 +97,8 @@ class Stalls:
                 if report.when == "call":
                     report.user_properties.append((FIGURES, text))
         for report in reports:
-            item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+            if not is_worker or is_read(report):
+                item.ihook.pytest_runtest_logreport(report=report)
+        if not is_worker:
+            item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True

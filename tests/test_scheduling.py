@@ -79,3 +79,4 @@ def test_work_for_a_worker_whose_end_is_not_told_yet_goes_to_the_others() -> Non
     for index in other.given:
         schedule.mark_test_complete(other, index)
     assert sorted([*done, running, *other.given]) == list(range(len(collection)))
+    assert schedule.assigned_work == {other: {}}, "what is done is counted again for each test"

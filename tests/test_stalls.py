@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from tests import stalls
-from tests.stalls import STALL_S, Stalls, stall_between
+from tests.stalls import STALL_S, Stalls, is_read, stall_between
 from tests.tree import ROOT
 
 HALTED = f"""
@@ -112,3 +113,16 @@ def test_who_was_busy_did_not_stand_still() -> None:
     assert stall_between(10.0, 14.0, cpu_s=0.2) is not None
     assert stall_between(10.0, 14.0, cpu_s=3.9) is None
     assert stall_between(10.0, 11.0, cpu_s=0.0) is None
+
+
+def test_of_what_comes_before_and_after_a_test_only_what_somebody_reads_is_told() -> None:
+    def report(when: Any, outcome: Any = "passed", duration: float = 0.001, sections: Any = ()) -> pytest.TestReport:
+        return pytest.TestReport("test_a.py::test_it", ("test_a.py", 1, "test_it"), {}, outcome, None, when, sections, duration)
+
+    assert is_read(report("call"))
+    assert not is_read(report("setup"))
+    assert not is_read(report("teardown"))
+    assert is_read(report("setup", "skipped"))
+    assert is_read(report("teardown", "failed"))
+    assert is_read(report("setup", sections=[("Captured stdout setup", "said")]))
+    assert is_read(report("teardown", duration=0.01))
