@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -119,18 +118,15 @@ def test_a_reset_of_a_group_leaves_what_waits_for_its_time(penstock_memory_lake:
     assert queue.floor == 1, "and the group that was reset to the end has it before it"
 
 
-def test_the_same_on_a_running_loop() -> None:
-    async def run() -> None:
-        async with penstock.aio.connect(store=MemoryStore(), maintenance=False) as lake:
-            await lake.create_topic("orders", penstock.aio.TopicSettings(message_type=penstock.MessageType.DELAY))
-            producer = await lake.producer("orders")
-            receipts = [producer.send(Message(b"%d" % n, delay=SOON)) for n in range(2)]
-            handles = [(await receipt).recall_handle for receipt in receipts]
-            assert handles[0] is not None
-            assert (await lake.recall(handles[0])).body == b"0"
-            assert [one.recall_handle for one in await lake.waiting("orders")] == handles[1:]
-
-    asyncio.run(run())
+async def test_the_same_on_a_running_loop() -> None:
+    async with penstock.aio.connect(store=MemoryStore(), maintenance=False) as lake:
+        await lake.create_topic("orders", penstock.aio.TopicSettings(message_type=penstock.MessageType.DELAY))
+        producer = await lake.producer("orders")
+        receipts = [producer.send(Message(b"%d" % n, delay=SOON)) for n in range(2)]
+        handles = [(await receipt).recall_handle for receipt in receipts]
+        assert handles[0] is not None
+        assert (await lake.recall(handles[0])).body == b"0"
+        assert [one.recall_handle for one in await lake.waiting("orders")] == handles[1:]
 
 
 def test_what_cannot_be_recalled() -> None:

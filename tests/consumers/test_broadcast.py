@@ -78,29 +78,26 @@ async def member(
     return consumer
 
 
-def test_every_member_gets_everything_in_queue_order_and_goes_on_where_it_was() -> None:
-    async def work() -> None:
-        async with aio.connect(store=MemoryStore()) as lake:
-            await sent(lake, 0, 40)
-            one, two = Heard(), Heard()
-            members = [await member(lake, "one", one), await member(lake, "two", two)]
-            for heard in (one, two):
-                numbers = await heard.until(40)
-                assert sorted(numbers) == list(range(40))
-                assert [n for n in numbers if n % 2] == list(range(1, 40, 2))
-            for consumer in members:
-                await consumer.close()
-            await sent(lake, 40, 50)
-            again = Heard()
-            consumer = await member(lake, "one", again)
-            assert sorted(await again.until(10)) == list(range(40, 50))
+async def test_every_member_gets_everything_in_queue_order_and_goes_on_where_it_was() -> None:
+    async with aio.connect(store=MemoryStore()) as lake:
+        await sent(lake, 0, 40)
+        one, two = Heard(), Heard()
+        members = [await member(lake, "one", one), await member(lake, "two", two)]
+        for heard in (one, two):
+            numbers = await heard.until(40)
+            assert sorted(numbers) == list(range(40))
+            assert [n for n in numbers if n % 2] == list(range(1, 40, 2))
+        for consumer in members:
             await consumer.close()
-            new = Heard()
-            consumer = await member(lake, "three", new)
-            assert sorted(await new.until(50)) == list(range(50))
-            await consumer.close()
-
-    asyncio.run(work())
+        await sent(lake, 40, 50)
+        again = Heard()
+        consumer = await member(lake, "one", again)
+        assert sorted(await again.until(10)) == list(range(40, 50))
+        await consumer.close()
+        new = Heard()
+        consumer = await member(lake, "three", new)
+        assert sorted(await new.until(50)) == list(range(50))
+        await consumer.close()
 
 
 def test_a_failure_is_logged_and_not_retried(caplog: pytest.LogCaptureFixture) -> None:
@@ -183,53 +180,44 @@ def test_too_many_handlers_that_hang_end_the_member() -> None:
         let_go.set()
 
 
-def test_a_name_is_one_process_and_the_last_one_has_it() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with aio.connect(store=store) as lake, aio.connect(store=store) as other:
-            await sent(lake, 0, 4)
-            first, second = Heard(), Heard()
-            former = await member(lake, "one", first)
-            await first.until(4)
-            latter = await member(other, "one", second)
-            await sent(lake, 4, 8)
-            await second.until(4)
-            with pytest.raises(FencedError, match="another process goes by this member's name"):
-                await former.close()
-            await latter.close()
-
-    asyncio.run(work())
+async def test_a_name_is_one_process_and_the_last_one_has_it() -> None:
+    store = MemoryStore()
+    async with aio.connect(store=store) as lake, aio.connect(store=store) as other:
+        await sent(lake, 0, 4)
+        first, second = Heard(), Heard()
+        former = await member(lake, "one", first)
+        await first.until(4)
+        latter = await member(other, "one", second)
+        await sent(lake, 4, 8)
+        await second.until(4)
+        with pytest.raises(FencedError, match="another process goes by this member's name"):
+            await former.close()
+        await latter.close()
 
 
-def test_coroutines_and_filters() -> None:
-    async def work() -> None:
-        async with aio.connect(store=MemoryStore()) as lake:
-            await sent(lake, 0, 20)
-            heard: list[int] = []
-            enough = asyncio.Event()
+async def test_coroutines_and_filters() -> None:
+    async with aio.connect(store=MemoryStore()) as lake:
+        await sent(lake, 0, 20)
+        heard: list[int] = []
+        enough = asyncio.Event()
 
-            async def listen(message: MessageView) -> ConsumeResult:
-                heard.append(int(message.body))
-                if len(heard) == 10:
-                    enough.set()
-                return ConsumeResult.SUCCESS
+        async def listen(message: MessageView) -> ConsumeResult:
+            heard.append(int(message.body))
+            if len(heard) == 10:
+                enough.set()
+            return ConsumeResult.SUCCESS
 
-            consumer = await member(lake, "one", listen, filter="odd")
-            await asyncio.wait_for(enough.wait(), TIMEOUT_S)
-            await consumer.close()
-            assert sorted(heard) == [number for number in range(20) if number // 2 % 2]
-
-    asyncio.run(work())
+        consumer = await member(lake, "one", listen, filter="odd")
+        await asyncio.wait_for(enough.wait(), TIMEOUT_S)
+        await consumer.close()
+        assert sorted(heard) == [number for number in range(20) if number // 2 % 2]
 
 
-def test_bad_names_and_missing_topics_are_refused_before_anything_runs() -> None:
-    async def work() -> None:
-        async with aio.connect(store=MemoryStore()) as lake:
-            with pytest.raises(InvalidArgument, match="bad member name"):
-                await member(lake, "a/b", Heard())
-            with pytest.raises(TopicNotFound):
-                await member(lake, "one", Heard())
-            with pytest.raises(InvalidArgument, match=r"consume_timeout is too short.*above 0"):
-                await member(lake, "one", Heard(), consume_timeout=timedelta(0))
-
-    asyncio.run(work())
+async def test_bad_names_and_missing_topics_are_refused_before_anything_runs() -> None:
+    async with aio.connect(store=MemoryStore()) as lake:
+        with pytest.raises(InvalidArgument, match="bad member name"):
+            await member(lake, "a/b", Heard())
+        with pytest.raises(TopicNotFound):
+            await member(lake, "one", Heard())
+        with pytest.raises(InvalidArgument, match=r"consume_timeout is too short.*above 0"):
+            await member(lake, "one", Heard(), consume_timeout=timedelta(0))

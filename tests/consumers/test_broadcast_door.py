@@ -124,30 +124,27 @@ def test_what_is_wrong_with_a_call_is_said_before_anything_is_done(lake: penstoc
         reading.broadcast_consumer("orders", group="g", member="m", listener=Heard())
 
 
-def test_on_an_event_loop() -> None:
-    async def main() -> None:
-        async with penstock.aio.connect("memory://") as lake:
-            await lake.create_topic("orders", TopicSettings(queues=1))
-            producer = await lake.producer("orders")
-            await producer.send(Message(b"0"))
-            heard: asyncio.Queue[bytes] = asyncio.Queue()
-            told: list[str] = []
+async def test_on_an_event_loop() -> None:
+    async with penstock.aio.connect("memory://") as lake:
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        producer = await lake.producer("orders")
+        await producer.send(Message(b"0"))
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+        told: list[str] = []
 
-            async def listen(message: MessageView) -> ConsumeResult:
-                try:
-                    await consumer.close()
-                except InvalidArgument as error:
-                    told.append(error.message)
-                heard.put_nowait(message.body)
-                return ConsumeResult.SUCCESS
+        async def listen(message: MessageView) -> ConsumeResult:
+            try:
+                await consumer.close()
+            except InvalidArgument as error:
+                told.append(error.message)
+            heard.put_nowait(message.body)
+            return ConsumeResult.SUCCESS
 
-            consumer = await lake.broadcast_consumer("orders", group="screens", member="one", listener=listen)
-            assert await asyncio.wait_for(heard.get(), TIMEOUT_S) == b"0"
-            assert len(told) == 1
-            await lake.close()
-            assert consumer.done
-
-    asyncio.run(main())
+        consumer = await lake.broadcast_consumer("orders", group="screens", member="one", listener=listen)
+        assert await asyncio.wait_for(heard.get(), TIMEOUT_S) == b"0"
+        assert len(told) == 1
+        await lake.close()
+        assert consumer.done
 
 
 def test_redrive_sends_dead_letters_back_once_and_says_what_it_did(lake: penstock.Lake) -> None:

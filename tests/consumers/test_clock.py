@@ -19,6 +19,7 @@ from penstock.log.stores import MemoryStore
 from tests.consumers.receiving import Member, Scene, bodies, push
 from tests.consumers.test_consumer import KINDS
 from tests.lakes import TIMEOUT_S, ReadOnlyCredentials
+from tests.playing import played_on
 from tests.simulation.process import SimClock
 
 MINUTE_MS = 60_000
@@ -106,58 +107,43 @@ async def pull(member: Member) -> PullConsumer:
 
 @pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS])
 @pytest.mark.parametrize("consumes", [Member.consume, push, pull])
-def test_who_is_an_hour_off_does_not_join_until_its_clock_is_set(consumes: Any, by_ms: int) -> None:
+@played_on(Scene)
+async def test_who_is_an_hour_off_does_not_join_until_its_clock_is_set(scene: Scene, consumes: Any, by_ms: int) -> None:
     """It could write no dead letter."""
-    scene = Scene()
-
-    async def script() -> None:
-        member = off(scene, by_ms)
-        with pytest.raises(ClockSkewError) as raised:
-            await consumes(member)
-        assert raised.value.operation == "join a consumer group"
-        assert raised.value.observed == f"{by_ms / MINUTE_MS:+.1f} minutes"
-        assert not [call for call in scene.table.calls if call.verb == "put"], "nobody sees a member, or a group"
-        member.process.step_clock(-by_ms)
+    member = off(scene, by_ms)
+    with pytest.raises(ClockSkewError) as raised:
         await consumes(member)
-        await scene.let_pass(5)
-        assert (await scene.cell()).owner
-
-    scene.play(script)
-
-
-def test_a_member_whose_clock_is_set_an_hour_off_goes_on_and_others_join_beside_it() -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one = scene.member()
-        await one.consume()
-        one.process.step_clock(HOUR_MS)
-        await one.consume(group="another")
-        await one.send("a1")
-        assert bodies(await one.receive()) == ["a1"]
-
-    scene.play(script)
+    assert raised.value.operation == "join a consumer group"
+    assert raised.value.observed == f"{by_ms / MINUTE_MS:+.1f} minutes"
+    assert not [call for call in scene.table.calls if call.verb == "put"], "nobody sees a member, or a group"
+    member.process.step_clock(-by_ms)
+    await consumes(member)
+    await scene.let_pass(5)
+    assert (await scene.cell()).owner
 
 
-def test_who_only_reads_need_not_agree_on_the_time() -> None:
-    async def run() -> None:
-        machine = Machine()
-        machine.offset_ms = HOUR_MS
-        async with LogLake(MemoryStore(), runtime=Runtime(clock=machine), read_only=True) as lake:
-            await lake.agree_on_time("look")
+@played_on(Scene)
+async def test_a_member_whose_clock_is_set_an_hour_off_goes_on_and_others_join_beside_it(scene: Scene) -> None:
+    one = scene.member()
+    await one.consume()
+    one.process.step_clock(HOUR_MS)
+    await one.consume(group="another")
+    await one.send("a1")
+    assert bodies(await one.receive()) == ["a1"]
 
-    asyncio.run(run())
+
+async def test_who_only_reads_need_not_agree_on_the_time() -> None:
+    machine = Machine()
+    machine.offset_ms = HOUR_MS
+    async with LogLake(MemoryStore(), runtime=Runtime(clock=machine), read_only=True) as lake:
+        await lake.agree_on_time("look")
 
 
-def test_where_the_store_does_not_tell_its_time_members_join_by_the_machines() -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        member = off(scene, HOUR_MS)
-        member.lake = LogLake(ReadOnlyCredentials(scene.store.client(member.process)), runtime=member.process.runtime)
-        member.coordination = Coordination(scene.table.client(member.process), member.lake.runtime)
-        await scene.member("sender").send("a1")
-        await member.consume()
-        assert bodies(await member.receive()) == ["a1"]
-
-    scene.play(script)
+@played_on(Scene)
+async def test_where_the_store_does_not_tell_its_time_members_join_by_the_machines(scene: Scene) -> None:
+    member = off(scene, HOUR_MS)
+    member.lake = LogLake(ReadOnlyCredentials(scene.store.client(member.process)), runtime=member.process.runtime)
+    member.coordination = Coordination(scene.table.client(member.process), member.lake.runtime)
+    await scene.member("sender").send("a1")
+    await member.consume()
+    assert bodies(await member.receive()) == ["a1"]

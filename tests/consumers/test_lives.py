@@ -140,30 +140,26 @@ def test_a_group_of_a_topic_that_is_gone_is_deleted_and_what_is_lost_is_told(cap
         assert len(lost_lines(caplog)) == 1
 
 
-def test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_next_one() -> None:
+async def test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_next_one() -> None:
     """It stood still while all that happened: its own view of the log is the former topic's."""
-
-    async def work() -> None:
-        store = MemoryStore()
-        async with aio.connect(store=store, maintenance=False) as late, aio.connect(store=store, maintenance=False) as lake:
-            await lake.create_topic("orders", TopicSettings(queues=1))
-            member = Membership(
-                late,
-                late.coordination,
-                group="billing",
-                subscriptions={"orders": Subscription()},
-                stated={},
-                assigned={"orders": [0]},
-            )
-            await member.begin()
-            await lake.delete_topic("orders")
-            await lake.create_topic("orders", TopicSettings(queues=1))
-            await lake.reset_offsets("billing", "orders", "earliest")
-            with pytest.raises(TopicDeleted, match="created again"):
-                await member.round()
-            await member.end()
-
-    asyncio.run(work())
+    store = MemoryStore()
+    async with aio.connect(store=store, maintenance=False) as late, aio.connect(store=store, maintenance=False) as lake:
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        member = Membership(
+            late,
+            late.coordination,
+            group="billing",
+            subscriptions={"orders": Subscription()},
+            stated={},
+            assigned={"orders": [0]},
+        )
+        await member.begin()
+        await lake.delete_topic("orders")
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        await lake.reset_offsets("billing", "orders", "earliest")
+        with pytest.raises(TopicDeleted, match="created again"):
+            await member.round()
+        await member.end()
 
 
 def test_a_handle_of_a_former_life_is_refused_also_before_the_cell_has_caught_up() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -69,21 +68,17 @@ def test_a_program_that_ends_without_closing_its_lake_says_what_it_has_to_say_an
 
 
 @pytest.mark.parametrize("kind", ["store", "table", "loop"])
-def test_work_that_is_refused_as_the_interpreter_shuts_down_is_told_as_the_end(
+async def test_work_that_is_refused_as_the_interpreter_shuts_down_is_told_as_the_end(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pools refuse work a moment before the main thread counts as ended."""
-
-    async def test() -> None:
-        store, workers = LocalStore(tmp_path), TableThreads("cells", 1, url="sqlite:///cells")
-        asked: dict[str, Callable[[], Awaitable[object]]] = {
-            "store": lambda: store.get("a"),
-            "table": lambda: workers.run(lambda: None),
-            "loop": lambda: Runtime().offload(lambda: None),
-        }
-        monkeypatch.setattr(thread, "_shutdown", True)
-        with pytest.raises(ClosedError, match="the process ends"):
-            await asked[kind]()
-        monkeypatch.undo()
-
-    asyncio.run(test())
+    store, workers = LocalStore(tmp_path), TableThreads("cells", 1, url="sqlite:///cells")
+    asked: dict[str, Callable[[], Awaitable[object]]] = {
+        "store": lambda: store.get("a"),
+        "table": lambda: workers.run(lambda: None),
+        "loop": lambda: Runtime().offload(lambda: None),
+    }
+    monkeypatch.setattr(thread, "_shutdown", True)
+    with pytest.raises(ClosedError, match="the process ends"):
+        await asked[kind]()
+    monkeypatch.undo()

@@ -133,21 +133,18 @@ def test_a_lake_for_reading_has_no_consumers() -> None:
         lake.pull_consumer("orders", group="audit")
 
 
-def test_on_an_event_loop() -> None:
-    async def main() -> None:
-        async with penstock.aio.connect("memory://") as lake:
-            await lake.create_topic("orders", TopicSettings(queues=1))
-            producer = await lake.producer("orders")
-            await producer.send(Message(b"0"))
-            async with lake.pull_consumer("orders", group="audit") as consumer:
-                (message,) = await consumer.poll(timeout=SOON)
-                assert message.body == b"0"
-                await consumer.commit()
-            again = await lake.pull_consumer("orders", group="audit")
-            polling = asyncio.ensure_future(again.poll(timeout=SOON))
-            await asyncio.sleep(0)
-            await lake.close()
-            with pytest.raises(ClosedError):
-                await polling
-
-    asyncio.run(main())
+async def test_on_an_event_loop() -> None:
+    async with penstock.aio.connect("memory://") as lake:
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        producer = await lake.producer("orders")
+        await producer.send(Message(b"0"))
+        async with lake.pull_consumer("orders", group="audit") as consumer:
+            (message,) = await consumer.poll(timeout=SOON)
+            assert message.body == b"0"
+            await consumer.commit()
+        again = await lake.pull_consumer("orders", group="audit")
+        polling = asyncio.ensure_future(again.poll(timeout=SOON))
+        await asyncio.sleep(0)
+        await lake.close()
+        with pytest.raises(ClosedError):
+            await polling

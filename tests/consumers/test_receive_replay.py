@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -51,22 +50,19 @@ def trimmed(it: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("orderly", [True, False])
 @pytest.mark.parametrize(("offsets", "left"), [(range(1, 7), [3, 4, 5, 6]), (range(2), [])])
-def test_what_retention_removed_is_left_out(
+async def test_what_retention_removed_is_left_out(
     monkeypatch: pytest.MonkeyPatch, orderly: bool, offsets: range, left: list[int]
 ) -> None:
-    async def main() -> None:
-        log = await topic_log()
-        async with opened(log, 0) as it:
-            await log.send({0: 4})
-            await log.send({0: 4})
-            await it.topic.tail.catch_up()
-            groups = (await it.feed.pick(0, list(offsets))).column("message_group").to_pylist()
-            marker = Marker(offsets.start, offsets.stop, replace(OUT, receive=Receive(1, end=offsets.stop)))
-            lanes = {GroupHashes(SECRET).of(group): marker for group in groups}
-            found = OutstandingMessages({}, lanes) if orderly else OutstandingMessages(dict.fromkeys(offsets, OUT), {})
-            trimmed(it, monkeypatch)
-            messages = await replayed_messages(it.feed, found, HANDLES, keep=parse_filter(None), epoch=3)
-            assert [message.offset for message in messages] == left
-            assert all((message.delivery_attempt, message.epoch) == (2, 3) for message in messages)
-
-    asyncio.run(main())
+    log = await topic_log()
+    async with opened(log, 0) as it:
+        await log.send({0: 4})
+        await log.send({0: 4})
+        await it.topic.tail.catch_up()
+        groups = (await it.feed.pick(0, list(offsets))).column("message_group").to_pylist()
+        marker = Marker(offsets.start, offsets.stop, replace(OUT, receive=Receive(1, end=offsets.stop)))
+        lanes = {GroupHashes(SECRET).of(group): marker for group in groups}
+        found = OutstandingMessages({}, lanes) if orderly else OutstandingMessages(dict.fromkeys(offsets, OUT), {})
+        trimmed(it, monkeypatch)
+        messages = await replayed_messages(it.feed, found, HANDLES, keep=parse_filter(None), epoch=3)
+        assert [message.offset for message in messages] == left
+        assert all((message.delivery_attempt, message.epoch) == (2, 3) for message in messages)

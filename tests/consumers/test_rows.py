@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -83,20 +82,17 @@ def test_rows_that_are_not_dense_are_a_bug(rows: pa.RecordBatch, queue: int, sta
         check_dense(rows, queue, start)
 
 
-def test_a_fetch_gives_all_columns() -> None:
-    async def main() -> None:
-        log = await topic_log()
-        await log.send({0: 4})
-        async with opened(log, 0) as it:
-            older = await it.feed.fetch(0, 0, **ANY)
-            await log.send({0: 4}, staged=True)
-            await it.topic.tail.catch_up()
-            live = await it.feed.fetch(0, 4, **ANY)
-            for rows in (older, live):
-                assert rows is not None
-                rows.validate(full=True)
-                assert rows.schema == MESSAGE_SCHEMA
-                assert rows.column("store_timestamp").null_count == 0
-                assert rows.column("producer").to_pylist() == ["p"] * 4
-
-    asyncio.run(main())
+async def test_a_fetch_gives_all_columns() -> None:
+    log = await topic_log()
+    await log.send({0: 4})
+    async with opened(log, 0) as it:
+        older = await it.feed.fetch(0, 0, **ANY)
+        await log.send({0: 4}, staged=True)
+        await it.topic.tail.catch_up()
+        live = await it.feed.fetch(0, 4, **ANY)
+        for rows in (older, live):
+            assert rows is not None
+            rows.validate(full=True)
+            assert rows.schema == MESSAGE_SCHEMA
+            assert rows.column("store_timestamp").null_count == 0
+            assert rows.column("producer").to_pylist() == ["p"] * 4

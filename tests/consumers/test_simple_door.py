@@ -150,18 +150,15 @@ def test_a_read_only_lake_has_no_consumers() -> None:
         lake.simple_consumer("orders", group="audit")
 
 
-def test_on_an_event_loop() -> None:
-    async def main() -> None:
-        async with penstock.aio.connect("memory://") as lake:
-            await lake.create_topic("orders", TopicSettings(queues=2))
-            simple = await lake.simple_consumer("orders", group="audit", delivery_order="CONCURRENT")
-            waiting = asyncio.ensure_future(simple.receive(1, MINUTE, SOON))
-            producer = await lake.producer("orders")
-            await producer.send(Message(b"x"))
-            (message,) = await waiting
-            await simple.ack(message)
-            async with lake.simple_consumer("orders", group="other") as other:
-                (message,) = await other.receive(1, MINUTE, SOON)
-                assert message.body == b"x"
-
-    asyncio.run(main())
+async def test_on_an_event_loop() -> None:
+    async with penstock.aio.connect("memory://") as lake:
+        await lake.create_topic("orders", TopicSettings(queues=2))
+        simple = await lake.simple_consumer("orders", group="audit", delivery_order="CONCURRENT")
+        waiting = asyncio.ensure_future(simple.receive(1, MINUTE, SOON))
+        producer = await lake.producer("orders")
+        await producer.send(Message(b"x"))
+        (message,) = await waiting
+        await simple.ack(message)
+        async with lake.simple_consumer("orders", group="other") as other:
+            (message,) = await other.receive(1, MINUTE, SOON)
+            assert message.body == b"x"

@@ -14,6 +14,7 @@ from penstock.coordinator.transactions.members.acks import SettledElsewhere, Ver
 from penstock.log import MessageView
 from penstock.log.errors import ClosedError
 from tests.consumers.receiving import Member, Scene, bodies
+from tests.playing import played_on
 from tests.simulation.faults import Fault, ScriptedFaults, Where
 
 TX = "a" * 32
@@ -29,73 +30,61 @@ async def settle(member: Member, messages: list[MessageView], transaction: str =
 
 @both
 @pytest.mark.parametrize("owned", [True, False])
-def test_all_of_them_are_settled_with_the_transactions_id_in_one_write(order: str, owned: bool) -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one, other = scene.member("one"), scene.member("other")
-        await one.send("a0", "b1", "a2", "c3")
-        await one.consume(delivery_order=order)
-        await scene.let_pass(1)
-        messages = await one.receive()
-        await other.consume(delivery_order=order)
-        writes, who = scene.writes(), one if owned else other
-        await settle(who, messages[:3])
-        assert scene.writes() == writes + 1
-        cell = await scene.cell()
-        assert cell.transactions == {TX}
-        assert verdict(cell, TX, acks_of([ReceiptHandle.decode(one.receipt_handle) for one in messages[:3]])) is Verdict.COMMITTED
-        await settle(who, messages[:3])  # as after an answer that was lost
-        await one.ack(messages[3])
-        assert await one.receive(wait=timedelta(seconds=30)) == []
-        assert one.coordination.worker.in_flight == 0
-        await one.run(one.consumer.close())
-        assert (await scene.cell()).transactions == {TX}
-        with pytest.raises(ClosedError):
-            await settle(one, messages)
-
-    scene.play(script)
+@played_on(Scene)
+async def test_all_of_them_are_settled_with_the_transactions_id_in_one_write(scene: Scene, order: str, owned: bool) -> None:
+    one, other = scene.member("one"), scene.member("other")
+    await one.send("a0", "b1", "a2", "c3")
+    await one.consume(delivery_order=order)
+    await scene.let_pass(1)
+    messages = await one.receive()
+    await other.consume(delivery_order=order)
+    writes, who = scene.writes(), one if owned else other
+    await settle(who, messages[:3])
+    assert scene.writes() == writes + 1
+    cell = await scene.cell()
+    assert cell.transactions == {TX}
+    assert verdict(cell, TX, acks_of([ReceiptHandle.decode(one.receipt_handle) for one in messages[:3]])) is Verdict.COMMITTED
+    await settle(who, messages[:3])  # as after an answer that was lost
+    await one.ack(messages[3])
+    assert await one.receive(wait=timedelta(seconds=30)) == []
+    assert one.coordination.worker.in_flight == 0
+    await one.run(one.consumer.close())
+    assert (await scene.cell()).transactions == {TX}
+    with pytest.raises(ClosedError):
+        await settle(one, messages)
 
 
 @both
 @pytest.mark.parametrize("owned", [True, False])
-def test_of_messages_of_which_one_was_settled_none_is(order: str, owned: bool) -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one, other = scene.member("one"), scene.member("other")
-        await one.send("a0", "b1", "c2")
-        await one.consume(delivery_order=order)
-        await scene.let_pass(1)
-        messages = await one.receive()
-        await other.consume(delivery_order=order)
-        await one.ack(messages[1])
-        with pytest.raises(SettledElsewhere):
-            await settle(one if owned else other, messages)
-        assert (await scene.cell()).transactions == frozenset()
-        assert sorted(bodies(await one.receive(wait=timedelta(seconds=20)))) == ["a0", "c2"]
-        with pytest.raises(ReceiptExpired):
-            await settle(one if owned else other, [messages[0]])
-
-    scene.play(script)
+@played_on(Scene)
+async def test_of_messages_of_which_one_was_settled_none_is(scene: Scene, order: str, owned: bool) -> None:
+    one, other = scene.member("one"), scene.member("other")
+    await one.send("a0", "b1", "c2")
+    await one.consume(delivery_order=order)
+    await scene.let_pass(1)
+    messages = await one.receive()
+    await other.consume(delivery_order=order)
+    await one.ack(messages[1])
+    with pytest.raises(SettledElsewhere):
+        await settle(one if owned else other, messages)
+    assert (await scene.cell()).transactions == frozenset()
+    assert sorted(bodies(await one.receive(wait=timedelta(seconds=20)))) == ["a0", "c2"]
+    with pytest.raises(ReceiptExpired):
+        await settle(one if owned else other, [messages[0]])
 
 
 @both
-def test_messages_behind_those_of_a_transaction_come_when_it_settled_them(order: str) -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one = scene.member()
-        await one.send("a0", "a1", "a2")
-        await one.consume(delivery_order=order)
-        await scene.let_pass(1)
-        messages = await one.receive(2)
-        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=5)))
-        await settle(one, messages)
-        assert bodies(await waiting) == ["a2"]
-        assert not (await scene.cell()).markers or order == "ORDERLY"
-
-    scene.play(script)
+@played_on(Scene)
+async def test_messages_behind_those_of_a_transaction_come_when_it_settled_them(scene: Scene, order: str) -> None:
+    one = scene.member()
+    await one.send("a0", "a1", "a2")
+    await one.consume(delivery_order=order)
+    await scene.let_pass(1)
+    messages = await one.receive(2)
+    waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=5)))
+    await settle(one, messages)
+    assert bodies(await waiting) == ["a2"]
+    assert not (await scene.cell()).markers or order == "ORDERLY"
 
 
 @pytest.mark.parametrize("owned", [True, False])

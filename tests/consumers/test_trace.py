@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -323,23 +322,20 @@ def test_what_waits_outside_of_a_cell(lake: penstock.Lake) -> None:
     assert in_group(lake.trace(known["b0"])) == before
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_told() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        async with penstock.aio.connect(store=store) as lake:
-            for name in ("orders", "other", "third"):
-                await lake.create_topic(name, penstock.log.TopicSettings(queues=1))
-            producer = await lake.producer("orders")
-            sent = await producer.send(Message(b"x"))
-            (checkpointed,) = [info.key for info in await store.list("topics/other/log/0")][:1]
-            await store.put(checkpointed, b"damaged", mode=Put.REPLACE)
-            await store.put("topics/third/topic.json", b"damaged", mode=Put.REPLACE)
-        async with penstock.aio.connect(store=store, read_only=True) as lake:
-            found = await lake.trace(sent.message_id)
-            assert [one.message.topic for one in found.places] == ["orders"]
-            assert found.topics == ("orders", "other", "third")
-            assert len(found.unread) == 2
-            assert "topics/third/topic.json" in found.unread[0]
-            assert checkpointed in found.unread[1]
-
-    asyncio.run(main())
+async def test_what_cannot_be_read_is_named_and_the_rest_is_told() -> None:
+    store = MemoryStore()
+    async with penstock.aio.connect(store=store) as lake:
+        for name in ("orders", "other", "third"):
+            await lake.create_topic(name, penstock.log.TopicSettings(queues=1))
+        producer = await lake.producer("orders")
+        sent = await producer.send(Message(b"x"))
+        (checkpointed,) = [info.key for info in await store.list("topics/other/log/0")][:1]
+        await store.put(checkpointed, b"damaged", mode=Put.REPLACE)
+        await store.put("topics/third/topic.json", b"damaged", mode=Put.REPLACE)
+    async with penstock.aio.connect(store=store, read_only=True) as lake:
+        found = await lake.trace(sent.message_id)
+        assert [one.message.topic for one in found.places] == ["orders"]
+        assert found.topics == ("orders", "other", "third")
+        assert len(found.unread) == 2
+        assert "topics/third/topic.json" in found.unread[0]
+        assert checkpointed in found.unread[1]

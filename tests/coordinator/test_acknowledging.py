@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -100,43 +99,35 @@ async def asked(
 @pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("at", POINTS)
-def test_an_acknowledgement_says_whether_it_was_the_one_that_settled(at: int, after: bool, lost: bool, orderly: bool) -> None:
+async def test_an_acknowledgement_says_whether_it_was_the_one_that_settled(at: int, after: bool, lost: bool, orderly: bool) -> None:
     cell, out = one_out(orderly=orderly)
-
-    async def main() -> None:
-        table = Interrupted(cell)
-        await table.begin()
-        table.at, table.after, table.lost, table.happens = at, after, lost, given_up
-        error = await asked(table, partial(acknowledged, handle=out, now_ms=5))
-        letters = (await table.stands()).dead_letters.assigned
-        if error is None:
-            assert letters == ()
-        else:
-            assert isinstance(error, AlreadySettled)
-            assert letters == (0,)
-
-    asyncio.run(main())
+    table = Interrupted(cell)
+    await table.begin()
+    table.at, table.after, table.lost, table.happens = at, after, lost, given_up
+    error = await asked(table, partial(acknowledged, handle=out, now_ms=5))
+    letters = (await table.stands()).dead_letters.assigned
+    if error is None:
+        assert letters == ()
+    else:
+        assert isinstance(error, AlreadySettled)
+        assert letters == (0,)
 
 
 @pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("at", POINTS)
-def test_a_delivery_that_was_ended_at_once_is_not_taken_for_one_that_expired(at: int, after: bool, lost: bool) -> None:
+async def test_a_delivery_that_was_ended_at_once_is_not_taken_for_one_that_expired(at: int, after: bool, lost: bool) -> None:
     cell, out = one_out(orderly=False)
-
-    async def main() -> None:
-        table = Interrupted(cell)
-        await table.begin()
-        table.at, table.after, table.lost = at, after, lost
-        table.happens = lambda cell: expired(cell, 1_000, GroupSettings()).cell
-        error = await asked(table, partial(changed_invisible_duration, handle=out, due_ms=500, now_ms=500))
-        assert error is None
-
-    asyncio.run(main())
+    table = Interrupted(cell)
+    await table.begin()
+    table.at, table.after, table.lost = at, after, lost
+    table.happens = lambda cell: expired(cell, 1_000, GroupSettings()).cell
+    error = await asked(table, partial(changed_invisible_duration, handle=out, due_ms=500, now_ms=500))
+    assert error is None
 
 
 @pytest.mark.parametrize(("others", "says"), [(ACKS_KEPT - 1, None), (ACKS_KEPT, UnknownOutcome)])
-def test_what_so_many_others_followed_that_nothing_tells_is_an_unknown_outcome(
+async def test_what_so_many_others_followed_that_nothing_tells_is_an_unknown_outcome(
     others: int, says: type[PenstockError] | None
 ) -> None:
     cell, out = one_out(orderly=True)
@@ -146,18 +137,15 @@ def test_what_so_many_others_followed_that_nothing_tells_is_an_unknown_outcome(
             cell = cell.with_ack(number)
         return cell
 
-    async def main() -> None:
-        table = Interrupted(cell)
-        await table.begin()
-        table.at, table.after, table.lost, table.happens = 1, True, True, busy
-        error = await asked(table, partial(acknowledged, handle=out, now_ms=5))
-        assert (None if error is None else type(error)) is says
-        assert (await table.stands()).dead_letters.assigned == ()
-
-    asyncio.run(main())
+    table = Interrupted(cell)
+    await table.begin()
+    table.at, table.after, table.lost, table.happens = 1, True, True, busy
+    error = await asked(table, partial(acknowledged, handle=out, now_ms=5))
+    assert (None if error is None else type(error)) is says
+    assert (await table.stands()).dead_letters.assigned == ()
 
 
-def test_a_write_that_an_owner_is_in_doubt_of_is_recognised() -> None:
+async def test_a_write_that_an_owner_is_in_doubt_of_is_recognised() -> None:
     cell, out = one_out(orderly=True)
     change = partial(acknowledged, handle=out, now_ms=5)
 
@@ -166,15 +154,12 @@ def test_a_write_that_an_owner_is_in_doubt_of_is_recognised() -> None:
         await table.begin()
         return await asked(table, change, tried)
 
-    async def main() -> None:
-        tried = UncertainWrite(77, cell.ack_writes)
-        assert await said(change(cell).with_ack(77), tried) is None
-        assert isinstance(await said(change(cell).with_ack(77), None), AlreadySettled)
-        assert isinstance(await said(change(cell).with_ack(78), tried), AlreadySettled)
-        assert isinstance(await said(given_up(cell), tried), AlreadySettled)
-        assert await said(cell, tried) is None, "it was not carried out, and is now"
-
-    asyncio.run(main())
+    tried = UncertainWrite(77, cell.ack_writes)
+    assert await said(change(cell).with_ack(77), tried) is None
+    assert isinstance(await said(change(cell).with_ack(77), None), AlreadySettled)
+    assert isinstance(await said(change(cell).with_ack(78), tried), AlreadySettled)
+    assert isinstance(await said(given_up(cell), tried), AlreadySettled)
+    assert await said(cell, tried) is None, "it was not carried out, and is now"
 
 
 def test_a_cell_tells_of_its_last_acknowledging_writes() -> None:
@@ -191,13 +176,9 @@ def test_a_cell_tells_of_its_last_acknowledging_writes() -> None:
     assert cell.reset_to(9, 1).has_ack(2**64 - 1, 1) is True
 
 
-def test_a_refused_acknowledgement_leaves_the_cell_as_it_is() -> None:
+async def test_a_refused_acknowledgement_leaves_the_cell_as_it_is() -> None:
     cell, out = one_out(orderly=True)
-
-    async def main() -> None:
-        table = Interrupted(cell)
-        await table.begin()
-        assert isinstance(await asked(table, partial(acknowledged, handle=out, now_ms=99_000)), ReceiptExpired)
-        assert await table.stands() == cell
-
-    asyncio.run(main())
+    table = Interrupted(cell)
+    await table.begin()
+    assert isinstance(await asked(table, partial(acknowledged, handle=out, now_ms=99_000)), ReceiptExpired)
+    assert await table.stands() == cell

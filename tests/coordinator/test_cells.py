@@ -168,19 +168,16 @@ def test_what_was_only_refused_was_not_written() -> None:
         asyncio.run(run(silence, passing, patience_s=0.0))
 
 
-def test_what_a_table_allowed_before_it_refuses_for_a_while() -> None:
-    async def run() -> None:
-        table = Refusing()
-        coordination = Coordination(table, quick(1))
-        assert await coordination.cells.read("cell") is None
-        table.errors = [PermissionDenied("not now", operation="get")]
-        with pytest.raises(AccessRefused):
-            await coordination.cells.read("cell")
-        assert coordination.refusals.refusing_s > 0
-        assert await coordination.cells.read("cell") is None
-        assert coordination.refusals.refusing_s == 0
-
-    asyncio.run(run())
+async def test_what_a_table_allowed_before_it_refuses_for_a_while() -> None:
+    table = Refusing()
+    coordination = Coordination(table, quick(1))
+    assert await coordination.cells.read("cell") is None
+    table.errors = [PermissionDenied("not now", operation="get")]
+    with pytest.raises(AccessRefused):
+        await coordination.cells.read("cell")
+    assert coordination.refusals.refusing_s > 0
+    assert await coordination.cells.read("cell") is None
+    assert coordination.refusals.refusing_s == 0
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])
@@ -206,28 +203,22 @@ def test_every_write_is_carried_out_once_and_its_writer_knows(patience_s: float)
     assert not {fault for fault in wanted if not met[fault]}
 
 
-def test_another_s_write_is_handed_over() -> None:
-    async def run() -> None:
-        cells = Cells(MemoryTable(), quick(1))
-        first = await cells.write("cell", b"first", on=None, deadline_s=9e9)
-        second = await cells.write("cell", b"second", on=first, deadline_s=9e9)
-        for stale in (None, first):
-            with pytest.raises(CellChanged, match=r"changed by another.*cell") as caught:
-                await cells.write("cell", b"third", on=stale, deadline_s=9e9)
-            assert caught.value.stored == second
-        assert await cells.read("cell") == second == StoredCell(b"second", second.version, second.write_id)
-
-    asyncio.run(run())
+async def test_another_s_write_is_handed_over() -> None:
+    cells = Cells(MemoryTable(), quick(1))
+    first = await cells.write("cell", b"first", on=None, deadline_s=9e9)
+    second = await cells.write("cell", b"second", on=first, deadline_s=9e9)
+    for stale in (None, first):
+        with pytest.raises(CellChanged, match=r"changed by another.*cell") as caught:
+            await cells.write("cell", b"third", on=stale, deadline_s=9e9)
+        assert caught.value.stored == second
+    assert await cells.read("cell") == second == StoredCell(b"second", second.version, second.write_id)
 
 
-def test_a_cell_without_a_write_id_is_damaged() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        await table.put("cell", b"short", expected=None)
-        with pytest.raises(DataDamaged, match=r"cut off, or not Penstock's.*cell.*5 bytes"):
-            await Cells(table, quick(1)).read("cell")
-
-    asyncio.run(run())
+async def test_a_cell_without_a_write_id_is_damaged() -> None:
+    table = MemoryTable()
+    await table.put("cell", b"short", expected=None)
+    with pytest.raises(DataDamaged, match=r"cut off, or not Penstock's.*cell.*5 bytes"):
+        await Cells(table, quick(1)).read("cell")
 
 
 def test_a_request_that_hangs_is_given_up_for_another() -> None:
@@ -269,17 +260,14 @@ def test_a_request_that_hangs_is_given_up_for_another() -> None:
     kernel.run(process.run(run()))
 
 
-def test_a_cell_that_nobody_needs_is_dropped_unless_another_wrote_it() -> None:
-    async def run() -> None:
-        cells = Cells(MemoryTable(), quick(1))
-        first = await cells.write("cell", b"first", on=None, deadline_s=9e9)
-        second = await cells.write("cell", b"second", on=first, deadline_s=9e9)
-        await cells.drop("cell", on=first)
-        assert await cells.read("cell") == second
-        await cells.drop("cell", on=second)
-        assert await cells.read("cell") is None
-
-    asyncio.run(run())
+async def test_a_cell_that_nobody_needs_is_dropped_unless_another_wrote_it() -> None:
+    cells = Cells(MemoryTable(), quick(1))
+    first = await cells.write("cell", b"first", on=None, deadline_s=9e9)
+    second = await cells.write("cell", b"second", on=first, deadline_s=9e9)
+    await cells.drop("cell", on=first)
+    assert await cells.read("cell") == second
+    await cells.drop("cell", on=second)
+    assert await cells.read("cell") is None
 
 
 def on_a_store() -> tuple[CountingStore, Cells, Cells]:
@@ -289,41 +277,35 @@ def on_a_store() -> tuple[CountingStore, Cells, Cells]:
     return store, first, second
 
 
-def test_of_many_cells_only_those_are_read_again_that_changed() -> None:
-    async def run() -> None:
-        store, writing, reading = on_a_store()
-        keys = [f"queues/billing/orders/{number}" for number in range(20)]
-        stored = [await writing.write(key, b"first", on=None, deadline_s=9e9) for key in keys[:15]]
+async def test_of_many_cells_only_those_are_read_again_that_changed() -> None:
+    store, writing, reading = on_a_store()
+    keys = [f"queues/billing/orders/{number}" for number in range(20)]
+    stored = [await writing.write(key, b"first", on=None, deadline_s=9e9) for key in keys[:15]]
 
-        async def asked() -> tuple[dict[str, bytes], int, int]:
-            before = store.statistics()
-            found = await reading.read_these(keys, under="queues/billing/")
-            cost = store.statistics() - before
-            return {key: one.data for key, one in found.items()}, cost.get.requests, cost.list.requests
+    async def asked() -> tuple[dict[str, bytes], int, int]:
+        before = store.statistics()
+        found = await reading.read_these(keys, under="queues/billing/")
+        cost = store.statistics() - before
+        return {key: one.data for key, one in found.items()}, cost.get.requests, cost.list.requests
 
-        first = dict.fromkeys(keys[:15], b"first")
-        assert await asked() == (first, 15, 1)
-        assert await asked() == (first, 0, 1)
-        await writing.write(keys[3], b"second", on=stored[3], deadline_s=9e9)
-        await writing.drop(keys[4], on=stored[4])
-        assert await asked() == ({key: b"second" if key == keys[3] else b"first" for key in first if key != keys[4]}, 1, 1)
-        # A group that was deleted and made again has cells under the same keys.
-        await writing.write(keys[4], b"first", on=None, deadline_s=9e9)
-        assert (await asked())[1] == 1
-
-    asyncio.run(run())
+    first = dict.fromkeys(keys[:15], b"first")
+    assert await asked() == (first, 15, 1)
+    assert await asked() == (first, 0, 1)
+    await writing.write(keys[3], b"second", on=stored[3], deadline_s=9e9)
+    await writing.drop(keys[4], on=stored[4])
+    assert await asked() == ({key: b"second" if key == keys[3] else b"first" for key in first if key != keys[4]}, 1, 1)
+    # A group that was deleted and made again has cells under the same keys.
+    await writing.write(keys[4], b"first", on=None, deadline_s=9e9)
+    assert (await asked())[1] == 1
 
 
-def test_a_damaged_cell_is_an_error_to_those_who_want_it_alone() -> None:
-    async def run() -> None:
-        store, writing, reading = on_a_store()
-        keys = [f"queues/billing/orders/{number}" for number in range(20)]
-        for key in keys:
-            await writing.write(key, b"x", on=None, deadline_s=9e9)
+async def test_a_damaged_cell_is_an_error_to_those_who_want_it_alone() -> None:
+    store, writing, reading = on_a_store()
+    keys = [f"queues/billing/orders/{number}" for number in range(20)]
+    for key in keys:
+        await writing.write(key, b"x", on=None, deadline_s=9e9)
+    await reading.read_these(keys, under="queues/billing/")
+    await store.put(f"coordination/{keys[7]}", b"damaged", mode=Put.REPLACE)
+    with pytest.raises(ForeignObject, match=keys[7]):
         await reading.read_these(keys, under="queues/billing/")
-        await store.put(f"coordination/{keys[7]}", b"damaged", mode=Put.REPLACE)
-        with pytest.raises(ForeignObject, match=keys[7]):
-            await reading.read_these(keys, under="queues/billing/")
-        assert len(await reading.read_these([key for key in keys if key != keys[7]], under="queues/billing/")) == 19
-
-    asyncio.run(run())
+    assert len(await reading.read_these([key for key in keys if key != keys[7]], under="queues/billing/")) == 19

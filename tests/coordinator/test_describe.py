@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from penstock import aio
@@ -38,37 +37,31 @@ async def drop_all(lake: aio.Lake) -> None:
     assert await delta.commit(removal(snapshot.files, await lake.store.clock_ms()), on=snapshot, started_s=delta.now_s)
 
 
-def test_what_retention_dropped_counts_at_once_unless_the_caller_can_wait() -> None:
-    async def main() -> None:
-        async with aio.connect(store=MemoryStore(), maintenance=False) as lake:
-            await fill(lake, 3)
-            await publish(lake)
-            await lake.create_group("billing")
-            await lake.reset_offsets("billing", "orders", "earliest")
-            assert (await lake.describe_group("billing")).lag == 3
-            await drop_all(lake)
-            assert (await lake.describe_group("billing", table_age=timedelta(minutes=1))).lag == 3
-            assert (await lake.describe_group("billing")).lag == 0
-
-    asyncio.run(main())
+async def test_what_retention_dropped_counts_at_once_unless_the_caller_can_wait() -> None:
+    async with aio.connect(store=MemoryStore(), maintenance=False) as lake:
+        await fill(lake, 3)
+        await publish(lake)
+        await lake.create_group("billing")
+        await lake.reset_offsets("billing", "orders", "earliest")
+        assert (await lake.describe_group("billing")).lag == 3
+        await drop_all(lake)
+        assert (await lake.describe_group("billing", table_age=timedelta(minutes=1))).lag == 3
+        assert (await lake.describe_group("billing")).lag == 0
 
 
-def test_a_topic_that_was_made_again_is_described_as_it_is_now() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        async with aio.connect(store=store, maintenance=False) as seeing, aio.connect(store=store, maintenance=False) as lake:
-            await fill(lake, 3)
-            await publish(lake)
-            await lake.create_group("billing")
-            await lake.reset_offsets("billing", "orders", "earliest")
-            age = timedelta(minutes=1)
-            (one,) = (await seeing.describe_group("billing", table_age=age)).queues
-            assert (one.next_offset, one.lag) == (3, 3)
-            await lake.delete_topic("orders")
-            (one,) = (await seeing.describe_group("billing", table_age=age)).queues
-            assert (one.next_offset, one.lag) == (None, 0)
-            await fill(lake, 1)
-            (one,) = (await seeing.describe_group("billing", table_age=age)).queues
-            assert (one.next_offset, one.lag, one.floor) == (1, 1, 0)
-
-    asyncio.run(main())
+async def test_a_topic_that_was_made_again_is_described_as_it_is_now() -> None:
+    store = MemoryStore()
+    async with aio.connect(store=store, maintenance=False) as seeing, aio.connect(store=store, maintenance=False) as lake:
+        await fill(lake, 3)
+        await publish(lake)
+        await lake.create_group("billing")
+        await lake.reset_offsets("billing", "orders", "earliest")
+        age = timedelta(minutes=1)
+        (one,) = (await seeing.describe_group("billing", table_age=age)).queues
+        assert (one.next_offset, one.lag) == (3, 3)
+        await lake.delete_topic("orders")
+        (one,) = (await seeing.describe_group("billing", table_age=age)).queues
+        assert (one.next_offset, one.lag) == (None, 0)
+        await fill(lake, 1)
+        (one,) = (await seeing.describe_group("billing", table_age=age)).queues
+        assert (one.next_offset, one.lag, one.floor) == (1, 1, 0)

@@ -66,118 +66,97 @@ def same(words: Words) -> Words:
     return words
 
 
-def test_a_document_is_what_its_cell_says() -> None:
-    async def main() -> None:
-        document, other = made(Counting()), made(Counting())
-        assert (document.key, document.value, document.stored) == ("words", NOBODY, None)
-        assert await document.read() == NOBODY
-        assert await document.change(adding("one")) == ("nobody", "one")
-        assert document.value == ("nobody", "one")
-        assert document.stored is not None
-        assert document.stored.data == b"nobody one"
-        other = Document(document._cells, document._clock, "words", WORDS, absent=NOBODY)
-        assert await other.read() == other.value == ("nobody", "one")
-        assert other.stored == document.stored
-
-    asyncio.run(main())
+async def test_a_document_is_what_its_cell_says() -> None:
+    document, other = made(Counting()), made(Counting())
+    assert (document.key, document.value, document.stored) == ("words", NOBODY, None)
+    assert await document.read() == NOBODY
+    assert await document.change(adding("one")) == ("nobody", "one")
+    assert document.value == ("nobody", "one")
+    assert document.stored is not None
+    assert document.stored.data == b"nobody one"
+    other = Document(document._cells, document._clock, "words", WORDS, absent=NOBODY)
+    assert await other.read() == other.value == ("nobody", "one")
+    assert other.stored == document.stored
 
 
-def test_what_another_wrote_is_changed_and_not_replaced() -> None:
-    async def main() -> None:
-        table = Counting()
-        one, other = made(table), made(table)
-        table.before_put = [lambda: other.change(adding("theirs"))]
-        tried: list[Words] = []
+async def test_what_another_wrote_is_changed_and_not_replaced() -> None:
+    table = Counting()
+    one, other = made(table), made(table)
+    table.before_put = [lambda: other.change(adding("theirs"))]
+    tried: list[Words] = []
 
-        def mine(words: Words) -> Words:
-            tried.append(words)
-            return adding("mine")(words)
+    def mine(words: Words) -> Words:
+        tried.append(words)
+        return adding("mine")(words)
 
-        assert await one.change(mine) == one.value == ("nobody", "theirs", "mine")
-        assert tried == [NOBODY, ("nobody", "theirs")]
-        assert await other.read() == one.value
-        assert other.stored == one.stored
-
-    asyncio.run(main())
+    assert await one.change(mine) == one.value == ("nobody", "theirs", "mine")
+    assert tried == [NOBODY, ("nobody", "theirs")]
+    assert await other.read() == one.value
+    assert other.stored == one.stored
 
 
-def test_a_write_that_finds_another_s_goes_on_from_that() -> None:
-    async def main() -> None:
-        table = Counting()
-        one, other = made(table), made(table)
-        await other.change(adding("theirs"))
-        with pytest.raises(CellChanged):
-            await one.write(("mine",))
-        assert (one.value, one.stored) == (other.value, other.stored)
+async def test_a_write_that_finds_another_s_goes_on_from_that() -> None:
+    table = Counting()
+    one, other = made(table), made(table)
+    await other.change(adding("theirs"))
+    with pytest.raises(CellChanged):
         await one.write(("mine",))
-        assert (one.value, await other.read()) == (("mine",), ("mine",))
-
-    asyncio.run(main())
-
-
-def test_nothing_is_written_where_nothing_changes_unless_it_is_asked_for() -> None:
-    async def main() -> None:
-        table = Counting()
-        one, other = made(table), made(table)
-        assert await one.change(same) == NOBODY
-        assert table.calls == {"get": 1}
-        assert await one.change(same, anew=True) == NOBODY
-        assert table.calls == {"get": 2, "put": 1}
-        stored = one.stored
-        assert await other.change(same, anew=True) == NOBODY
-        assert table.calls == {"get": 3, "put": 2}
-        with pytest.raises(CellChanged):  # a write that is based on the former version is refused
-            await one.write(("mine",))
-        assert one.stored == other.stored != stored
-
-    asyncio.run(main())
+    assert (one.value, one.stored) == (other.value, other.stored)
+    await one.write(("mine",))
+    assert (one.value, await other.read()) == (("mine",), ("mine",))
 
 
-def test_a_change_of_the_known_content_asks_for_it_only_when_it_was_changed() -> None:
-    async def main() -> None:
-        table = Counting()
-        one, other = made(table), made(table)
-        assert await one.change_known(adding("one")) == ("nobody", "one")
-        assert await one.change_known(adding("two")) == ("nobody", "one", "two")
-        assert table.calls == {"put": 2}
-        await other.change(adding("theirs"))
-        assert await one.change_known(adding("three")) == ("nobody", "one", "two", "theirs", "three")
-        assert await one.change_known(same) == one.value
-        assert table.calls == {"put": 5, "get": 2}
-
-    asyncio.run(main())
-
-
-def test_what_a_change_raises_changes_nothing() -> None:
-    async def main() -> None:
-        table = Counting()
-        one, other = made(table), made(table)
-        table.before_put = [lambda: other.change(adding("theirs"))]
-
-        def refusing(words: Words) -> Words:
-            if "theirs" in words:
-                raise InvalidArgument("theirs is there")
-            return (*words, "mine")
-
-        with pytest.raises(InvalidArgument):
-            await one.change(refusing)
-        assert await other.read() == one.value == ("nobody", "theirs")
-
-    asyncio.run(main())
+async def test_nothing_is_written_where_nothing_changes_unless_it_is_asked_for() -> None:
+    table = Counting()
+    one, other = made(table), made(table)
+    assert await one.change(same) == NOBODY
+    assert table.calls == {"get": 1}
+    assert await one.change(same, anew=True) == NOBODY
+    assert table.calls == {"get": 2, "put": 1}
+    stored = one.stored
+    assert await other.change(same, anew=True) == NOBODY
+    assert table.calls == {"get": 3, "put": 2}
+    with pytest.raises(CellChanged):  # a write that is based on the former version is refused
+        await one.write(("mine",))
+    assert one.stored == other.stored != stored
 
 
-def test_a_cell_that_cannot_be_read_is_named() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        await table.put("words", bytes(16) + b"\xff", expected=None)
-        document = made(table)
-        with pytest.raises(DataDamaged, match=r"no words.*words"):
-            await document.read()
-        with pytest.raises(DataDamaged, match=r"no words.*words"):
-            await document.write(("one",))
-        assert (document.value, document.stored) == (NOBODY, None)
+async def test_a_change_of_the_known_content_asks_for_it_only_when_it_was_changed() -> None:
+    table = Counting()
+    one, other = made(table), made(table)
+    assert await one.change_known(adding("one")) == ("nobody", "one")
+    assert await one.change_known(adding("two")) == ("nobody", "one", "two")
+    assert table.calls == {"put": 2}
+    await other.change(adding("theirs"))
+    assert await one.change_known(adding("three")) == ("nobody", "one", "two", "theirs", "three")
+    assert await one.change_known(same) == one.value
+    assert table.calls == {"put": 5, "get": 2}
 
-    asyncio.run(main())
+
+async def test_what_a_change_raises_changes_nothing() -> None:
+    table = Counting()
+    one, other = made(table), made(table)
+    table.before_put = [lambda: other.change(adding("theirs"))]
+
+    def refusing(words: Words) -> Words:
+        if "theirs" in words:
+            raise InvalidArgument("theirs is there")
+        return (*words, "mine")
+
+    with pytest.raises(InvalidArgument):
+        await one.change(refusing)
+    assert await other.read() == one.value == ("nobody", "theirs")
+
+
+async def test_a_cell_that_cannot_be_read_is_named() -> None:
+    table = MemoryTable()
+    await table.put("words", bytes(16) + b"\xff", expected=None)
+    document = made(table)
+    with pytest.raises(DataDamaged, match=r"no words.*words"):
+        await document.read()
+    with pytest.raises(DataDamaged, match=r"no words.*words"):
+        await document.write(("one",))
+    assert (document.value, document.stored) == (NOBODY, None)
 
 
 @pytest.mark.parametrize("write_s", [WRITE_S, LONG_WRITE_S])

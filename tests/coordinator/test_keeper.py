@@ -55,66 +55,54 @@ async def stored(table: MemoryTable) -> QueueCell:
     return decode_cell(found.data, where=KEY)
 
 
-def test_the_second_of_two_takers_is_told_that_another_was_quicker() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        first = await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=None)
-        assert first is not None
-        assert await take(cells(table), Forever("b"), KEY, begin=BEGIN, found=None) is None
-        assert (await stored(table)).owner == "a"
-
-    asyncio.run(run())
+async def test_the_second_of_two_takers_is_told_that_another_was_quicker() -> None:
+    table = MemoryTable()
+    first = await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=None)
+    assert first is not None
+    assert await take(cells(table), Forever("b"), KEY, begin=BEGIN, found=None) is None
+    assert (await stored(table)).owner == "a"
 
 
-def test_changes_gather_while_a_write_is_under_way() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        keeper = await taken(table, "a")
-        before = keeper.writes
-        await asyncio.gather(*(keeper.change(granting(at)) for at in range(10, 60)))
-        assert keeper.writes - before == 1
-        assert (await stored(table)).granted == offsets((10, 60))
-
-    asyncio.run(run())
+async def test_changes_gather_while_a_write_is_under_way() -> None:
+    table = MemoryTable()
+    keeper = await taken(table, "a")
+    before = keeper.writes
+    await asyncio.gather(*(keeper.change(granting(at)) for at in range(10, 60)))
+    assert keeper.writes - before == 1
+    assert (await stored(table)).granted == offsets((10, 60))
 
 
-def test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        zombie = await taken(table, "a")
-        await zombie.change(lambda cell: cell.with_granted(offsets((10, 14))))
-        owner = await taken(table, "b")
-        with pytest.raises(OwnershipLost, match="taken by b in epoch 2"):
-            await zombie.change(lambda cell: cell.with_settled(offsets((10, 14))))
-        assert zombie.ended.is_set()
-        with pytest.raises(OwnershipLost):
-            await zombie.change(lambda cell: cell)
-        cell = await stored(table)
-        assert cell == owner.cell
-        assert set(cell.tries) == {10, 11, 12, 13}
-
-    asyncio.run(run())
+async def test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over() -> None:
+    table = MemoryTable()
+    zombie = await taken(table, "a")
+    await zombie.change(lambda cell: cell.with_granted(offsets((10, 14))))
+    owner = await taken(table, "b")
+    with pytest.raises(OwnershipLost, match="taken by b in epoch 2"):
+        await zombie.change(lambda cell: cell.with_settled(offsets((10, 14))))
+    assert zombie.ended.is_set()
+    with pytest.raises(OwnershipLost):
+        await zombie.change(lambda cell: cell)
+    cell = await stored(table)
+    assert cell == owner.cell
+    assert set(cell.tries) == {10, 11, 12, 13}
 
 
-def test_an_acknowledgement_by_handle_is_merged_not_overwritten() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        keeper = await taken(table, "a")
-        await keeper.change(
-            lambda cell: cell.with_tries(10, Tries(MessageState.OUT, due_ms=99)).with_tries(11, Tries(MessageState.OUT, due_ms=99))
-        )
-        found = await cells(table).read(KEY)
-        assert found is not None
-        acknowledged = decode_cell(found.data, where=KEY).with_settled(offsets((10, 11)))
-        await cells(table).write(KEY, encode_cell(acknowledged), on=found, deadline_s=float("inf"))
-        cell = await keeper.change(lambda cell: cell.with_granted(offsets((12, 14))))
-        assert set(cell.tries) == {11}
-        assert cell == await stored(table)
-
-    asyncio.run(run())
+async def test_an_acknowledgement_by_handle_is_merged_not_overwritten() -> None:
+    table = MemoryTable()
+    keeper = await taken(table, "a")
+    await keeper.change(
+        lambda cell: cell.with_tries(10, Tries(MessageState.OUT, due_ms=99)).with_tries(11, Tries(MessageState.OUT, due_ms=99))
+    )
+    found = await cells(table).read(KEY)
+    assert found is not None
+    acknowledged = decode_cell(found.data, where=KEY).with_settled(offsets((10, 11)))
+    await cells(table).write(KEY, encode_cell(acknowledged), on=found, deadline_s=float("inf"))
+    cell = await keeper.change(lambda cell: cell.with_granted(offsets((12, 14))))
+    assert set(cell.tries) == {11}
+    assert cell == await stored(table)
 
 
-def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again() -> None:
+async def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again() -> None:
     """The answer is lost, and before the cell is read back another acknowledges: what stands there has both."""
 
     class Losing(MemoryTable):
@@ -131,17 +119,14 @@ def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again
 
         armed = False
 
-    async def run() -> None:
-        table = Losing()
-        keeper = await taken(table, "a")
-        await keeper.change(lambda cell: cell.with_tries(10, Tries(MessageState.OUT, due_ms=99)).with_granted(offsets((12, 14))))
-        table.armed = True
-        cell = await keeper.change(lambda cell: cell.with_dead_letters((12,)))
-        assert cell.dead_letters.assigned == (12,)
-        assert cell.tries == {}
-        assert cell == await stored(table)
-
-    asyncio.run(run())
+    table = Losing()
+    keeper = await taken(table, "a")
+    await keeper.change(lambda cell: cell.with_tries(10, Tries(MessageState.OUT, due_ms=99)).with_granted(offsets((12, 14))))
+    table.armed = True
+    cell = await keeper.change(lambda cell: cell.with_dead_letters((12,)))
+    assert cell.dead_letters.assigned == (12,)
+    assert cell.tries == {}
+    assert cell == await stored(table)
 
 
 class Overtaking(MemoryTable):
@@ -157,121 +142,100 @@ class Overtaking(MemoryTable):
         return await super().put(key, data, expected=expected)
 
 
-def test_a_holder_takes_its_queue_though_an_earlier_write_of_its_own_arrives_as_it_does() -> None:
-    async def run() -> None:
-        table = Overtaking()
-        first = await taken(table, "a")
-        found = await cells(table).read(KEY)
-        assert found is not None
-        grant = replace(first.cell.with_granted(offsets((10, 12))), step=1)
-        table.late = b"w" * 16 + encode_cell(grant), found.version
-        again = await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=found)
-        assert again is not None, "it was its own write, not another's"
-        assert (again.cell.owner, again.epoch, again.taken_from) == ("a", 2, "a")
-        assert set(again.cell.tries) == {10, 11}, "what it granted may have begun, so it is suspect"
-        assert again.cell == await stored(table)
-
-    asyncio.run(run())
+async def test_a_holder_takes_its_queue_though_an_earlier_write_of_its_own_arrives_as_it_does() -> None:
+    table = Overtaking()
+    first = await taken(table, "a")
+    found = await cells(table).read(KEY)
+    assert found is not None
+    grant = replace(first.cell.with_granted(offsets((10, 12))), step=1)
+    table.late = b"w" * 16 + encode_cell(grant), found.version
+    again = await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=found)
+    assert again is not None, "it was its own write, not another's"
+    assert (again.cell.owner, again.epoch, again.taken_from) == ("a", 2, "a")
+    assert set(again.cell.tries) == {10, 11}, "what it granted may have begun, so it is suspect"
+    assert again.cell == await stored(table)
 
 
-def test_who_was_overtaken_by_its_own_release_does_not_take_the_queue() -> None:
-    async def run() -> None:
-        table = Overtaking()
-        first = await taken(table, "a")
-        found = await cells(table).read(KEY)
-        assert found is not None
-        table.late = b"w" * 16 + encode_cell(replace(first.cell.released(), step=1)), found.version
-        assert await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=found) is None
-        assert (await stored(table)).owner == "", "others may take it, and it too when it looks again"
-
-    asyncio.run(run())
+async def test_who_was_overtaken_by_its_own_release_does_not_take_the_queue() -> None:
+    table = Overtaking()
+    first = await taken(table, "a")
+    found = await cells(table).read(KEY)
+    assert found is not None
+    table.late = b"w" * 16 + encode_cell(replace(first.cell.released(), step=1)), found.version
+    assert await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=found) is None
+    assert (await stored(table)).owner == "", "others may take it, and it too when it looks again"
 
 
-def test_a_change_that_fails_leaves_the_others_alone() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        keeper = await taken(table, "a")
-        results = await asyncio.gather(
-            keeper.change(lambda cell: cell.with_granted(offsets((10, 12)))),
-            keeper.change(lambda cell: cell.with_granted(offsets((11, 13)))),
-            keeper.change(lambda cell: cell.with_settled(offsets((10, 11)))),
-            return_exceptions=True,
-        )
-        assert isinstance(results[1], InternalError)
-        assert (await stored(table)).settled.floor == 11
-
-    asyncio.run(run())
+async def test_a_change_that_fails_leaves_the_others_alone() -> None:
+    table = MemoryTable()
+    keeper = await taken(table, "a")
+    results = await asyncio.gather(
+        keeper.change(lambda cell: cell.with_granted(offsets((10, 12)))),
+        keeper.change(lambda cell: cell.with_granted(offsets((11, 13)))),
+        keeper.change(lambda cell: cell.with_settled(offsets((10, 11)))),
+        return_exceptions=True,
+    )
+    assert isinstance(results[1], InternalError)
+    assert (await stored(table)).settled.floor == 11
 
 
-def test_what_finds_no_room_is_left_out_and_what_settles_always_finds_some() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        keeper = await taken(table, "a")
-        rng = random.Random(3)
+async def test_what_finds_no_room_is_left_out_and_what_settles_always_finds_some() -> None:
+    table = MemoryTable()
+    keeper = await taken(table, "a")
+    rng = random.Random(3)
 
-        def failing(at: int) -> Change:
-            tries = {offset: Tries(MessageState.WAITING, 1, 1, rng.getrandbits(40)) for offset in range(at, at + 2000)}
-            return lambda cell: reduce(lambda grown, offset: grown.with_tries(offset, tries[offset]), tries, cell)
+    def failing(at: int) -> Change:
+        tries = {offset: Tries(MessageState.WAITING, 1, 1, rng.getrandbits(40)) for offset in range(at, at + 2000)}
+        return lambda cell: reduce(lambda grown, offset: grown.with_tries(offset, tries[offset]), tries, cell)
 
-        await keeper.change(failing(10))
-        with pytest.raises(CellFull, match="no room"):
-            await asyncio.gather(*(keeper.change(failing(at)) for at in range(2010, 20_000, 2000)))
-        assert len((await stored(table)).tries) >= 2000
-        await keeper.change(lambda cell: cell.with_settled(offsets((10, 20_000))))
-        assert (await stored(table)).tries == {}
-
-    asyncio.run(run())
+    await keeper.change(failing(10))
+    with pytest.raises(CellFull, match="no room"):
+        await asyncio.gather(*(keeper.change(failing(at)) for at in range(2010, 20_000, 2000)))
+    assert len((await stored(table)).tries) >= 2000
+    await keeper.change(lambda cell: cell.with_settled(offsets((10, 20_000))))
+    assert (await stored(table)).tries == {}
 
 
-def test_a_released_queue_has_no_owner_and_its_former_one_is_done() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        keeper = await taken(table, "a")
-        await keeper.change(lambda cell: cell.with_granted(offsets((10, 12))))
-        with pytest.raises(InternalError):
-            await keeper.release()
-        await keeper.change(lambda cell: cell.with_ungranted(offsets((11, 12))).with_settled(offsets((10, 11))))
+async def test_a_released_queue_has_no_owner_and_its_former_one_is_done() -> None:
+    table = MemoryTable()
+    keeper = await taken(table, "a")
+    await keeper.change(lambda cell: cell.with_granted(offsets((10, 12))))
+    with pytest.raises(InternalError):
         await keeper.release()
-        assert keeper.ended.is_set()
-        cell = await stored(table)
-        assert (cell.owner, cell.settled.floor, cell.epoch) == ("", 11, 1)
-        assert cell == keeper.cell
-
-    asyncio.run(run())
-
-
-def test_a_hold_whose_lease_ran_out_cannot_write() -> None:
-    async def run() -> None:
-        class Silent(MemoryTable):
-            silent = False
-
-            async def put(self, key, data, *, expected):  # type: ignore[no-untyped-def]
-                if self.silent:
-                    raise StoreUnavailable("no answer", operation="put")
-                return await super().put(key, data, expected=expected)
-
-        table = Silent()
-        runtime = Runtime()
-        holder = Forever("a", runtime.clock.monotonic_s() + 0.2)
-        keeper = await take(Cells(table, runtime), holder, KEY, begin=BEGIN, found=None)
-        assert keeper is not None
-        table.silent = True
-        with pytest.raises(OwnershipLost, match="could not be written"):
-            await keeper.change(lambda cell: cell.with_granted(offsets((10, 12))))
-        assert keeper.ended.is_set()
-
-    asyncio.run(run())
+    await keeper.change(lambda cell: cell.with_ungranted(offsets((11, 12))).with_settled(offsets((10, 11))))
+    await keeper.release()
+    assert keeper.ended.is_set()
+    cell = await stored(table)
+    assert (cell.owner, cell.settled.floor, cell.epoch) == ("", 11, 1)
+    assert cell == keeper.cell
 
 
-def test_an_owner_whose_cell_was_put_back_has_lost_it() -> None:
-    async def run() -> None:
-        table = MemoryTable()
-        owner = await taken(table, "a")
-        old = dict(table._cells)
-        await owner.change(granting(10))
-        table._cells = old
-        with pytest.raises(OwnershipLost, match="put back"):
-            await owner.change(granting(11))
-        assert (await stored(table)).granted == OffsetSet()
+async def test_a_hold_whose_lease_ran_out_cannot_write() -> None:
+    class Silent(MemoryTable):
+        silent = False
 
-    asyncio.run(run())
+        async def put(self, key, data, *, expected):  # type: ignore[no-untyped-def]
+            if self.silent:
+                raise StoreUnavailable("no answer", operation="put")
+            return await super().put(key, data, expected=expected)
+
+    table = Silent()
+    runtime = Runtime()
+    holder = Forever("a", runtime.clock.monotonic_s() + 0.2)
+    keeper = await take(Cells(table, runtime), holder, KEY, begin=BEGIN, found=None)
+    assert keeper is not None
+    table.silent = True
+    with pytest.raises(OwnershipLost, match="could not be written"):
+        await keeper.change(lambda cell: cell.with_granted(offsets((10, 12))))
+    assert keeper.ended.is_set()
+
+
+async def test_an_owner_whose_cell_was_put_back_has_lost_it() -> None:
+    table = MemoryTable()
+    owner = await taken(table, "a")
+    old = dict(table._cells)
+    await owner.change(granting(10))
+    table._cells = old
+    with pytest.raises(OwnershipLost, match="put back"):
+        await owner.change(granting(11))
+    assert (await stored(table)).granted == OffsetSet()

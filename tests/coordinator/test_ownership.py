@@ -23,6 +23,7 @@ from penstock.coordinator.workers.session import LeaseLost, SessionMember
 from penstock.coordinator.workers.watch import LeaseWatch
 from penstock.log.errors import PenstockError, PermissionDenied, UnknownOutcome
 from tests.coordinator.stage import Stage
+from tests.playing import played_on
 
 GROUP, TOPIC = "billing", "orders"
 LEASE_S = 5.0
@@ -130,169 +131,133 @@ async def settled(*ownerships: Ownership) -> None:
             await asyncio.sleep(1)
 
 
-def test_a_member_that_is_over_owns_nothing_and_says_why() -> None:
-    group = Group(2)
-
-    async def script() -> None:
-        ownership, member, _ = await group.member("a")
-        taken = (await ownership.round()).taken
-        assert numbers(taken) == [0, 1]
-        await member.leave()
-        with pytest.raises(LeaseLost, match="the member is over"):
-            await ownership.round()
-        assert not ownership.keepers
-        assert all(keeper.ended.is_set() for keeper in taken.values())
-
-    group.play(script)
+@played_on(Group, 2)
+async def test_a_member_that_is_over_owns_nothing_and_says_why(group: Group) -> None:
+    ownership, member, _ = await group.member("a")
+    taken = (await ownership.round()).taken
+    assert numbers(taken) == [0, 1]
+    await member.leave()
+    with pytest.raises(LeaseLost, match="the member is over"):
+        await ownership.round()
+    assert not ownership.keepers
+    assert all(keeper.ended.is_set() for keeper in taken.values())
 
 
-def test_a_take_in_doubt_that_arrives_late_is_ours_though_the_queue_is_not_our_share_any_more() -> None:
+@played_on(Group, 1)
+async def test_a_take_in_doubt_that_arrives_late_is_ours_though_the_queue_is_not_our_share_any_more(group: Group) -> None:
     """Nobody else would take it, as long as we live."""
-    group = Group(1)
-
-    async def script() -> None:
-        ownership, member, cells = await group.member("a")
-        cells.doubtful = True
-        for _ in range(2):
-            assert not (await ownership.round()).taken
-            await asyncio.sleep(1)
-        # From now on the only queue is another's by right, whichever of the two comes first.
-        ownership.consume({})
+    ownership, member, cells = await group.member("a")
+    cells.doubtful = True
+    for _ in range(2):
         assert not (await ownership.round()).taken
-        assert await group.owner(0) == ""
-        await cells.arrive()
-        assert numbers((await ownership.round()).taken) == [0]
-        assert await group.owner(0) == member.id
+        await asyncio.sleep(1)
+    # From now on the only queue is another's by right, whichever of the two comes first.
+    ownership.consume({})
+    assert not (await ownership.round()).taken
+    assert await group.owner(0) == ""
+    await cells.arrive()
+    assert numbers((await ownership.round()).taken) == [0]
+    assert await group.owner(0) == member.id
 
-    group.play(script)
 
-
-def test_a_write_in_doubt_that_arrives_as_the_queue_is_taken_again_costs_nobody_the_queue() -> None:
+@played_on(Group, 1)
+async def test_a_write_in_doubt_that_arrives_as_the_queue_is_taken_again_costs_nobody_the_queue(group: Group) -> None:
     """Its member has its share without it, and all others see an owner that lives: nobody would ever look again."""
-    group = Group(1)
-
-    async def script() -> None:
-        ownership, member, cells = await group.member("a")
-        (keeper,) = (await ownership.round()).taken.values()
-        cells.doubtful = True
-        with pytest.raises(OwnershipLost):
-            await keeper.change(lambda cell: cell.with_granted(OffsetSet.of([(0, 1)])))
-        ownership.consume({})
-        cells.doubtful, cells.overtakes = False, True
-        (again,) = (await ownership.round()).taken.values()
-        assert await group.owner(0) == member.id
-        assert (again.epoch, set(again.cell.tries)) == (2, {0})
-        await again.change(lambda cell: cell.with_settled(OffsetSet.of([(0, 1)])))
-
-    group.play(script)
+    ownership, member, cells = await group.member("a")
+    (keeper,) = (await ownership.round()).taken.values()
+    cells.doubtful = True
+    with pytest.raises(OwnershipLost):
+        await keeper.change(lambda cell: cell.with_granted(OffsetSet.of([(0, 1)])))
+    ownership.consume({})
+    cells.doubtful, cells.overtakes = False, True
+    (again,) = (await ownership.round()).taken.values()
+    assert await group.owner(0) == member.id
+    assert (again.epoch, set(again.cell.tries)) == (2, {0})
+    await again.change(lambda cell: cell.with_settled(OffsetSet.of([(0, 1)])))
 
 
-def test_a_take_that_ends_with_an_error_of_any_kind_is_in_doubt() -> None:
-    group = Group(1)
-
-    async def script() -> None:
-        ownership, _, cells = await group.member("a")
-        cells.doubtful, cells.error = True, PermissionDenied("not for now", operation="write a cell")
-        with pytest.raises(PermissionDenied):
-            await ownership.round()
-        ownership.consume({})
-        await cells.arrive()
-        assert numbers((await ownership.round()).taken) == [0]
-
-    group.play(script)
+@played_on(Group, 1)
+async def test_a_take_that_ends_with_an_error_of_any_kind_is_in_doubt(group: Group) -> None:
+    ownership, _, cells = await group.member("a")
+    cells.doubtful, cells.error = True, PermissionDenied("not for now", operation="write a cell")
+    with pytest.raises(PermissionDenied):
+        await ownership.round()
+    ownership.consume({})
+    await cells.arrive()
+    assert numbers((await ownership.round()).taken) == [0]
 
 
-def test_a_round_ends_when_all_its_takes_have() -> None:
+@played_on(Group, 2)
+async def test_a_round_ends_when_all_its_takes_have(group: Group) -> None:
     """Otherwise the next round would take a queue that an unfinished take is about to get, and both would go on with it."""
-    group = Group(2)
-
-    async def script() -> None:
-        ownership, _, cells = await group.member("a")
-        held = group.stage.table.hold(verb="put", key=lambda key: key.startswith("queues/"))
-        cells.refused = queue_key(GROUP, TOPIC, 0)
-        around = asyncio.ensure_future(ownership.round())
-        await held.reached()
-        await asyncio.sleep(0.1)
-        assert not around.done()
-        held.release()
-        with pytest.raises(PermissionDenied):
-            await around
-        assert numbers((await ownership.round()).taken) == [1]
-
-    group.play(script)
+    ownership, _, cells = await group.member("a")
+    held = group.stage.table.hold(verb="put", key=lambda key: key.startswith("queues/"))
+    cells.refused = queue_key(GROUP, TOPIC, 0)
+    around = asyncio.ensure_future(ownership.round())
+    await held.reached()
+    await asyncio.sleep(0.1)
+    assert not around.done()
+    held.release()
+    with pytest.raises(PermissionDenied):
+        await around
+    assert numbers((await ownership.round()).taken) == [1]
 
 
-def test_a_take_in_doubt_is_forgotten_once_another_has_the_queue() -> None:
-    group = Group(1)
-
-    async def script() -> None:
-        ownership, _, cells = await group.member("a")
-        cells.doubtful = True
-        await ownership.round()
-        cells.doubtful = False
-        await group.occupy(0, "somebody/1")
-        ownership.consume({})
-        reads_before = cells.reads
-        assert not (await ownership.round()).taken
-        assert cells.reads == reads_before + 1
-        assert not (await ownership.round()).taken
-        assert cells.reads == reads_before + 1, "there is no doubt any more"
-
-    group.play(script)
+@played_on(Group, 1)
+async def test_a_take_in_doubt_is_forgotten_once_another_has_the_queue(group: Group) -> None:
+    ownership, _, cells = await group.member("a")
+    cells.doubtful = True
+    await ownership.round()
+    cells.doubtful = False
+    await group.occupy(0, "somebody/1")
+    ownership.consume({})
+    reads_before = cells.reads
+    assert not (await ownership.round()).taken
+    assert cells.reads == reads_before + 1
+    assert not (await ownership.round()).taken
+    assert cells.reads == reads_before + 1, "there is no doubt any more"
 
 
-def test_what_others_have_too_much_of_is_expected_and_what_they_may_keep_is_not() -> None:
-    group = Group(4)
-
-    async def script() -> None:
-        first, _, _ = await group.member("a")
-        await settled(first)
-        assert len(first.keepers) == 4
-        second, _, cells = await group.member("b")
-        await second.round()
-        assert numbers(second.expected) == [0, 1, 2, 3], "the first has more than its share, and may release any of them"
-        reads_before = cells.reads
-        await asyncio.sleep(0.4)
-        await second.round()
-        assert cells.reads == reads_before + 4, "they are looked at again soon"
-        await settled(first, second)
-        assert (len(first.keepers), len(second.keepers), second.expected) == (2, 2, frozenset())
-
-    group.play(script)
+@played_on(Group, 4)
+async def test_what_others_have_too_much_of_is_expected_and_what_they_may_keep_is_not(group: Group) -> None:
+    first, _, _ = await group.member("a")
+    await settled(first)
+    assert len(first.keepers) == 4
+    second, _, cells = await group.member("b")
+    await second.round()
+    assert numbers(second.expected) == [0, 1, 2, 3], "the first has more than its share, and may release any of them"
+    reads_before = cells.reads
+    await asyncio.sleep(0.4)
+    await second.round()
+    assert cells.reads == reads_before + 4, "they are looked at again soon"
+    await settled(first, second)
+    assert (len(first.keepers), len(second.keepers), second.expected) == (2, 2, frozenset())
 
 
-def test_who_has_its_share_expects_nothing_of_who_has_too_much() -> None:
-    group = Group(3)
-
-    async def script() -> None:
-        first, _, _ = await group.member("a")
-        second, _, _ = await group.member("b")
-        third, _, _ = await group.member("c")
-        await first.round()
-        assert len(first.keepers) == 3
-        for one in (second, third, first):
-            await one.round()
-        freed: Queue = next(iter(first.keepers))
-        await first.keepers[freed].release()
-        await asyncio.sleep(1)
-        await second.round()
-        assert list(second.keepers) == [freed]
-        assert second.expected == frozenset(), "the first has one too many, which is the third's"
-
-    group.play(script)
+@played_on(Group, 3)
+async def test_who_has_its_share_expects_nothing_of_who_has_too_much(group: Group) -> None:
+    first, _, _ = await group.member("a")
+    second, _, _ = await group.member("b")
+    third, _, _ = await group.member("c")
+    await first.round()
+    assert len(first.keepers) == 3
+    for one in (second, third, first):
+        await one.round()
+    freed: Queue = next(iter(first.keepers))
+    await first.keepers[freed].release()
+    await asyncio.sleep(1)
+    await second.round()
+    assert list(second.keepers) == [freed]
+    assert second.expected == frozenset(), "the first has one too many, which is the third's"
 
 
-def test_a_queue_that_was_to_be_taken_in_vain_is_expected_soon() -> None:
-    group = Group(1)
-
-    async def script() -> None:
-        ownership, _, cells = await group.member("a")
-        cells.doubtful = True
-        await ownership.round()
-        assert numbers(ownership.expected) == [0], "it is looked at again soon, as what came of the take is not known"
-        cells.doubtful = False
-        await asyncio.sleep(1)
-        assert numbers((await ownership.round()).taken) == [0]
-        assert ownership.expected == frozenset()
-
-    group.play(script)
+@played_on(Group, 1)
+async def test_a_queue_that_was_to_be_taken_in_vain_is_expected_soon(group: Group) -> None:
+    ownership, _, cells = await group.member("a")
+    cells.doubtful = True
+    await ownership.round()
+    assert numbers(ownership.expected) == [0], "it is looked at again soon, as what came of the take is not known"
+    cells.doubtful = False
+    await asyncio.sleep(1)
+    assert numbers((await ownership.round()).taken) == [0]
+    assert ownership.expected == frozenset()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import pytest
 
@@ -133,16 +132,9 @@ class Scene:
         return self.watch.looks[0]
 
 
-def play(script: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(script())
-
-
-def test_a_queue_that_the_group_has_not_begun_on_is_not_taken() -> None:
-    async def script() -> None:
-        scene = Scene(2, consumed={TOPIC: 3, "payments": 1})
-        assert sorted((await scene.ownership.round()).taken) == [(TOPIC, 0), (TOPIC, 1)]
-
-    play(script)
+async def test_a_queue_that_the_group_has_not_begun_on_is_not_taken() -> None:
+    scene = Scene(2, consumed={TOPIC: 3, "payments": 1})
+    assert sorted((await scene.ownership.round()).taken) == [(TOPIC, 0), (TOPIC, 1)]
 
 
 # --- Members --------------------------------------------------------------------------------------------------------------------
@@ -151,139 +143,107 @@ def test_a_queue_that_the_group_has_not_begun_on_is_not_taken() -> None:
 @pytest.mark.parametrize(
     ("listed", "taken"), [(None, 1), ((TOPIC,), 1), ((ALL,), 1), (("payments",), 2), (("payments", TOPIC), 1), ((), 2)]
 )
-def test_queues_are_shared_with_members_that_consume_their_topic(listed: tuple[str, ...] | None, taken: int) -> None:
-    async def script() -> None:
-        scene = Scene(2, "b/1")
-        scene.watch.topics = {ME: ("what it consumed before",)} | ({} if listed is None else {"b/1": listed})
-        assert len((await scene.ownership.round()).taken) == taken
-
-    play(script)
+async def test_queues_are_shared_with_members_that_consume_their_topic(listed: tuple[str, ...] | None, taken: int) -> None:
+    scene = Scene(2, "b/1")
+    scene.watch.topics = {ME: ("what it consumed before",)} | ({} if listed is None else {"b/1": listed})
+    assert len((await scene.ownership.round()).taken) == taken
 
 
-def test_queues_are_not_shared_with_a_member_that_is_over() -> None:
-    async def script() -> None:
-        scene = Scene(4, "b/1")
-        scene.watch.dead.add("b/1")
-        assert numbers((await scene.ownership.round()).taken) == [0, 1, 2, 3]
-        assert scene.records.record.members == (ME,)
-
-    play(script)
+async def test_queues_are_not_shared_with_a_member_that_is_over() -> None:
+    scene = Scene(4, "b/1")
+    scene.watch.dead.add("b/1")
+    assert numbers((await scene.ownership.round()).taken) == [0, 1, 2, 3]
+    assert scene.records.record.members == (ME,)
 
 
 @pytest.mark.parametrize("dead", [(), ("b/1",)])
-def test_a_full_group_takes_a_member_in_place_of_one_that_is_over_and_no_more(dead: tuple[str, ...]) -> None:
-    async def script() -> None:
-        scene = Scene(2, "b/1", "c/1")
-        scene.records.record = scene.records.record.left_by(ME)
-        scene.records.room = 2
-        scene.watch.dead = set(dead)
-        if dead:
-            assert len((await scene.ownership.round()).taken) == 1
-            return
-        with pytest.raises(LimitExceeded):
-            await scene.ownership.round()
-        assert scene.records.record.members == ("b/1", "c/1")
-
-    play(script)
+async def test_a_full_group_takes_a_member_in_place_of_one_that_is_over_and_no_more(dead: tuple[str, ...]) -> None:
+    scene = Scene(2, "b/1", "c/1")
+    scene.records.record = scene.records.record.left_by(ME)
+    scene.records.room = 2
+    scene.watch.dead = set(dead)
+    if dead:
+        assert len((await scene.ownership.round()).taken) == 1
+        return
+    with pytest.raises(LimitExceeded):
+        await scene.ownership.round()
+    assert scene.records.record.members == ("b/1", "c/1")
 
 
-def test_everybody_is_watched_below_the_share_and_seven_neighbours_with_it() -> None:
+async def test_everybody_is_watched_below_the_share_and_seven_neighbours_with_it() -> None:
     others = [f"w{number}/1" for number in range(9)]
-
-    async def script() -> None:
-        scene = Scene(10, *others)
-        for queue, other in enumerate(others):
-            await scene.own(other, queue)
-        assert await scene.looked_at(0.0) == set(others)
-        assert await scene.looked_at(1.0) == set(others), "at the round before it had no queue yet"
-        neighbours = await scene.looked_at(2.0)
-        assert len(neighbours) == 7
-        assert await scene.looked_at(2 * LEASE_S - 0.1) == neighbours
-        assert await scene.looked_at(2 * LEASE_S) == set(others), "the others are looked at every two leases"
-        assert await scene.looked_at(2 * LEASE_S + 0.1) == neighbours
-
-    play(script)
+    scene = Scene(10, *others)
+    for queue, other in enumerate(others):
+        await scene.own(other, queue)
+    assert await scene.looked_at(0.0) == set(others)
+    assert await scene.looked_at(1.0) == set(others), "at the round before it had no queue yet"
+    neighbours = await scene.looked_at(2.0)
+    assert len(neighbours) == 7
+    assert await scene.looked_at(2 * LEASE_S - 0.1) == neighbours
+    assert await scene.looked_at(2 * LEASE_S) == set(others), "the others are looked at every two leases"
+    assert await scene.looked_at(2 * LEASE_S + 0.1) == neighbours
 
 
-def test_a_rest_ends_when_one_of_the_living_dies() -> None:
-    async def script() -> None:
-        scene = Scene(1, "b/1", "c/1")
-        scene.watch.dead.add("b/1")
-        await scene.ownership.round()
-        scene.watch.looks.clear()
+async def test_a_rest_ends_when_one_of_the_living_dies() -> None:
+    scene = Scene(1, "b/1", "c/1")
+    scene.watch.dead.add("b/1")
+    await scene.ownership.round()
+    scene.watch.looks.clear()
 
-        def c_dies() -> None:
-            scene.clock.now_s += 0.3
-            scene.watch.dead.add("c/1")
+    def c_dies() -> None:
+        scene.clock.now_s += 0.3
+        scene.watch.dead.add("c/1")
 
-        scene.watch.on_look = c_dies
-        await scene.ownership.rest()
-        assert scene.watch.looks == [{"c/1"}]
-
-    play(script)
+    scene.watch.on_look = c_dies
+    await scene.ownership.rest()
+    assert scene.watch.looks == [{"c/1"}]
 
 
-def test_a_member_that_could_not_say_that_it_leaves_says_it_in_the_next_round() -> None:
-    async def script() -> None:
-        scene = Scene(2)
-        await scene.ownership.round()
-        scene.records.silent = True
-        with pytest.raises(StoreUnavailable):
-            await scene.ownership.give_up()
-        assert numbers((await scene.ownership.round()).drain) == [0, 1]
-        assert scene.records.record.members == ()
-
-    play(script)
+async def test_a_member_that_could_not_say_that_it_leaves_says_it_in_the_next_round() -> None:
+    scene = Scene(2)
+    await scene.ownership.round()
+    scene.records.silent = True
+    with pytest.raises(StoreUnavailable):
+        await scene.ownership.give_up()
+    assert numbers((await scene.ownership.round()).drain) == [0, 1]
+    assert scene.records.record.members == ()
 
 
 # --- Queues ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_member_with_its_share_reads_no_cells_of_others() -> None:
-    async def script() -> None:
-        scene = Scene(2, "b/1")
-        await scene.own("b/1", 0)
-        assert [await scene.reads_at(now_s) for now_s in (0.0, 1.0)] == [2, 0]
-
-    play(script)
+async def test_a_member_with_its_share_reads_no_cells_of_others() -> None:
+    scene = Scene(2, "b/1")
+    await scene.own("b/1", 0)
+    assert [await scene.reads_at(now_s) for now_s in (0.0, 1.0)] == [2, 0]
 
 
-def test_all_are_read_less_and_less_often_and_what_may_be_released_soon() -> None:
-    async def script() -> None:
-        scene = Scene(6, "b/1", "c/1")
-        await scene.own("b/1", 0, 1, 2, 3)
-        await scene.own("c/1", 4, 5)
-        assert [await scene.reads_at(now_s) for now_s in (0.0, 0.0, 0.3, 0.5, 0.6)] == [6, 0, 4, 0, 4]
-        assert numbers(scene.ownership.expected) == [0, 1, 2, 3], "the third member has no more than its share"
-        assert [await scene.reads_at(now_s) for now_s in (0.7, 1.4, 2.2, 2.8)] == [6, 6, 4, 6]
-        scene.records.record = scene.records.record.left_by("c/1")
-        assert await scene.reads_at(2.9) == 6, "with other members, shares are others"
-        assert await scene.reads_at(3.0) == 0
-
-    play(script)
+async def test_all_are_read_less_and_less_often_and_what_may_be_released_soon() -> None:
+    scene = Scene(6, "b/1", "c/1")
+    await scene.own("b/1", 0, 1, 2, 3)
+    await scene.own("c/1", 4, 5)
+    assert [await scene.reads_at(now_s) for now_s in (0.0, 0.0, 0.3, 0.5, 0.6)] == [6, 0, 4, 0, 4]
+    assert numbers(scene.ownership.expected) == [0, 1, 2, 3], "the third member has no more than its share"
+    assert [await scene.reads_at(now_s) for now_s in (0.7, 1.4, 2.2, 2.8)] == [6, 6, 4, 6]
+    scene.records.record = scene.records.record.left_by("c/1")
+    assert await scene.reads_at(2.9) == 6, "with other members, shares are others"
+    assert await scene.reads_at(3.0) == 0
 
 
-def test_queues_of_owners_that_are_no_members_are_expected() -> None:
+async def test_queues_of_owners_that_are_no_members_are_expected() -> None:
     """An owner that is not listed in the record yet, or any more, has no share."""
-
-    async def script() -> None:
-        scene = Scene(2)
-        await scene.own("stranger/1", 0)
-        await scene.ownership.round()
-        assert numbers(scene.ownership.keepers) == [1]
-        assert numbers(scene.ownership.expected) == [0]
-
-    play(script)
+    scene = Scene(2)
+    await scene.own("stranger/1", 0)
+    await scene.ownership.round()
+    assert numbers(scene.ownership.keepers) == [1]
+    assert numbers(scene.ownership.expected) == [0]
 
 
-def test_what_was_not_released_for_long_is_expected_no_more_and_read_less_often() -> None:
-    async def script() -> None:
-        scene = Scene(4, "b/1")
-        await scene.own("b/1", 0, 1, 2, 3)
-        await scene.ownership.round()
-        assert numbers(scene.ownership.expected) == [0, 1, 2, 3]
-        assert await scene.reads_at(10.0) == 4
-        assert scene.ownership.expected == frozenset()
-        assert [await scene.reads_at(now_s) for now_s in (10.4, 10.7)] == [0, 4]
-
-    play(script)
+async def test_what_was_not_released_for_long_is_expected_no_more_and_read_less_often() -> None:
+    scene = Scene(4, "b/1")
+    await scene.own("b/1", 0, 1, 2, 3)
+    await scene.ownership.round()
+    assert numbers(scene.ownership.expected) == [0, 1, 2, 3]
+    assert await scene.reads_at(10.0) == 4
+    assert scene.ownership.expected == frozenset()
+    assert [await scene.reads_at(now_s) for now_s in (10.4, 10.7)] == [0, 4]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from penstock.coordinator.cells.cells import Cells, StoredCell
@@ -29,22 +27,19 @@ class Doubtful(Cells):
         return stored
 
 
-def test_what_was_kept_without_an_answer_is_no_other_process() -> None:
-    async def work() -> None:
-        runtime = Runtime()
-        cells = Doubtful(MemoryTable(), runtime)
+async def test_what_was_kept_without_an_answer_is_no_other_process() -> None:
+    runtime = Runtime()
+    cells = Doubtful(MemoryTable(), runtime)
 
-        progress = await open_progress(cells, runtime, group="screens", topic="prices", member="one", life=1, start=(0,))
-        cells.doubtful = True
-        with pytest.raises(UnknownOutcome):
-            await progress.save((5,))
-        await progress.save((7,))
-        again = await open_progress(cells, runtime, group="screens", topic="prices", member="one", life=1, start=(0,))
-        assert again.progress.offsets == (7,)
-        for _ in range(2):
-            with pytest.raises(FencedError, match="another process"):
-                await progress.save((8,))
-        await progress.save((7,))  # as it was saved last: nothing is asked
-        assert (await read_progress(cells, KEY)) == again.progress
-
-    asyncio.run(work())
+    progress = await open_progress(cells, runtime, group="screens", topic="prices", member="one", life=1, start=(0,))
+    cells.doubtful = True
+    with pytest.raises(UnknownOutcome):
+        await progress.save((5,))
+    await progress.save((7,))
+    again = await open_progress(cells, runtime, group="screens", topic="prices", member="one", life=1, start=(0,))
+    assert again.progress.offsets == (7,)
+    for _ in range(2):
+        with pytest.raises(FencedError, match="another process"):
+            await progress.save((8,))
+    await progress.save((7,))  # as it was saved last: nothing is asked
+    assert (await read_progress(cells, KEY)) == again.progress

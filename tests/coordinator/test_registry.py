@@ -220,68 +220,56 @@ class LostAnswer(MemoryTable):
         raise StoreUnavailable("no answer", operation="put")
 
 
-def test_a_deletion_whose_answer_is_lost_spares_the_group_that_was_made_since() -> None:
-    async def main() -> None:
-        table = LostAnswer()
-        found, other = groups(table), groups(table)
-        await begun(found, 7)
-        table.then = [lambda: other.create("billing", GroupSettings(max_attempts=1))]
-        await found.delete("billing")
-        assert (await found.get("billing")).settings.max_attempts == 1
-
-    asyncio.run(main())
+async def test_a_deletion_whose_answer_is_lost_spares_the_group_that_was_made_since() -> None:
+    table = LostAnswer()
+    found, other = groups(table), groups(table)
+    await begun(found, 7)
+    table.then = [lambda: other.create("billing", GroupSettings(max_attempts=1))]
+    await found.delete("billing")
+    assert (await found.get("billing")).settings.max_attempts == 1
 
 
-def test_an_order_to_a_group_is_none_to_the_one_made_after_it() -> None:
-    async def main() -> None:
-        table = LostAnswer()
-        found, other = groups(table), groups(table)
-        await begun(found, 7)
-        table.then = [lambda: other.delete("billing"), lambda: begun(other, 9)]
-        with pytest.raises(GroupNotFound, match="no such consumer group"):
-            await found.reset("billing", "orders", 0, 1, {0: 3})
-        assert (await found.get("billing")).positions["orders"].offsets == (9,)
-
-    asyncio.run(main())
+async def test_an_order_to_a_group_is_none_to_the_one_made_after_it() -> None:
+    table = LostAnswer()
+    found, other = groups(table), groups(table)
+    await begun(found, 7)
+    table.then = [lambda: other.delete("billing"), lambda: begun(other, 9)]
+    with pytest.raises(GroupNotFound, match="no such consumer group"):
+        await found.reset("billing", "orders", 0, 1, {0: 3})
+    assert (await found.get("billing")).positions["orders"].offsets == (9,)
 
 
-def test_an_operator_writes_once_however_many_queues_are_meant() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        found = groups(table)
-        await begun(found, *range(16))
-        for order in (
-            lambda: found.reset("billing", "orders", 0, 16, dict.fromkeys(range(16), 3)),
-            lambda: found.command("billing", CommandKind.SKIP, {("orders", queue): {5: 17, 6: 17} for queue in range(16)}),
-            lambda: found.command("billing", CommandKind.RELEASE, {("orders", queue): {7: 17} for queue in range(16)}),
-            lambda: found.delete("billing"),
-        ):
-            writes = table._writes
-            await order()
-            assert table._writes == writes + 1
-        assert await table.keys("") == ["groups/billing"]
-
-    asyncio.run(main())
+async def test_an_operator_writes_once_however_many_queues_are_meant() -> None:
+    table = MemoryTable()
+    found = groups(table)
+    await begun(found, *range(16))
+    for order in (
+        lambda: found.reset("billing", "orders", 0, 16, dict.fromkeys(range(16), 3)),
+        lambda: found.command("billing", CommandKind.SKIP, {("orders", queue): {5: 17, 6: 17} for queue in range(16)}),
+        lambda: found.command("billing", CommandKind.RELEASE, {("orders", queue): {7: 17} for queue in range(16)}),
+        lambda: found.delete("billing"),
+    ):
+        writes = table._writes
+        await order()
+        assert table._writes == writes + 1
+    assert await table.keys("") == ["groups/billing"]
 
 
-def test_commands_that_were_carried_out_leave_the_record_with_the_next_one() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        found, cells = groups(table), Cells(table, Runtime())
-        await begun(found, 0, 0)
-        await found.command("billing", CommandKind.RELEASE, {("orders", 0): {3: 17, 1: 17}, ("orders", 1): {4: 17}})
-        parked = {7: Marker(3, 4, Tries(MessageState.PARKED, 17, 17))}
-        record = await found.get("billing")
-        cell = caught_up(QueueCell(markers=parked), record, "orders", 0)
-        assert cell.markers[7].tries.state is MessageState.WAITING
-        await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
-        record = await found.command("billing", CommandKind.SKIP, {("orders", 0): {9: 17}})
-        assert [(one.number, one.kind.value, one.queue, one.heads) for one in record.commands] == [
-            (2, "release", 1, (4,)),
-            (3, "skip", 0, (9,)),
-        ]
-
-    asyncio.run(main())
+async def test_commands_that_were_carried_out_leave_the_record_with_the_next_one() -> None:
+    table = MemoryTable()
+    found, cells = groups(table), Cells(table, Runtime())
+    await begun(found, 0, 0)
+    await found.command("billing", CommandKind.RELEASE, {("orders", 0): {3: 17, 1: 17}, ("orders", 1): {4: 17}})
+    parked = {7: Marker(3, 4, Tries(MessageState.PARKED, 17, 17))}
+    record = await found.get("billing")
+    cell = caught_up(QueueCell(markers=parked), record, "orders", 0)
+    assert cell.markers[7].tries.state is MessageState.WAITING
+    await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
+    record = await found.command("billing", CommandKind.SKIP, {("orders", 0): {9: 17}})
+    assert [(one.number, one.kind.value, one.queue, one.heads) for one in record.commands] == [
+        (2, "release", 1, (4,)),
+        (3, "skip", 0, (9,)),
+    ]
 
 
 def test_operators_orders_are_carried_out_once_each_whatever_the_table_does() -> None:
@@ -331,28 +319,23 @@ def test_operators_orders_are_carried_out_once_each_whatever_the_table_does() ->
     assert not {fault for fault in ("lost request", "lost answer", "repeated", "late", "undecided") if not met[fault]}
 
 
-def test_a_table_shared_by_two_lakes_is_told() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        mine, other = (groups(table, lake=f"s3://bucket/{name}/?region=eu") for name in ("mine", "other"))
-        assert await other.read("billing") is None  # nobody's yet
-        await mine.create("billing", GroupSettings())
-        assert await groups(table, lake="s3://bucket/mine?endpoint=http://here").read("billing") is not None
-        for call in (
-            lambda: other.read("billing"),
-            other.all,
-            lambda: other.create("audit", GroupSettings()),
-            lambda: other.ensure("audit", {}),
-            lambda: other.delete("billing"),
-        ):
-            with pytest.raises(
-                TableMismatch, match=r"another lake's.*expected: s3://bucket/other; observed: s3://bucket/mine.*prefix"
-            ):
-                await call()
-        assert await table.keys("groups/") == ["groups/billing"]
-        await groups(table).read("billing")  # the lake's own table names nobody
-
-    asyncio.run(main())
+async def test_a_table_shared_by_two_lakes_is_told() -> None:
+    table = MemoryTable()
+    mine, other = (groups(table, lake=f"s3://bucket/{name}/?region=eu") for name in ("mine", "other"))
+    assert await other.read("billing") is None  # nobody's yet
+    await mine.create("billing", GroupSettings())
+    assert await groups(table, lake="s3://bucket/mine?endpoint=http://here").read("billing") is not None
+    for call in (
+        lambda: other.read("billing"),
+        other.all,
+        lambda: other.create("audit", GroupSettings()),
+        lambda: other.ensure("audit", {}),
+        lambda: other.delete("billing"),
+    ):
+        with pytest.raises(TableMismatch, match=r"another lake's.*expected: s3://bucket/other; observed: s3://bucket/mine.*prefix"):
+            await call()
+    assert await table.keys("groups/") == ["groups/billing"]
+    await groups(table).read("billing")  # the lake's own table names nobody
 
 
 def test_of_two_lakes_that_claim_a_table_at_once_one_gets_it() -> None:
@@ -367,29 +350,23 @@ def test_of_two_lakes_that_claim_a_table_at_once_one_gets_it() -> None:
     assert {asyncio.run(main(seed)) for seed in range(20)} == {True, False}
 
 
-def test_a_cell_of_the_lake_that_is_no_such_thing_is_named() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        await Cells(table, Runtime()).write("lake", b"[]", on=None, deadline_s=9e9)
-        with pytest.raises(DataDamaged, match=r"not the name of a lake.*lake"):
-            await groups(table, lake="s3://bucket/mine").read("billing")
-
-    asyncio.run(main())
+async def test_a_cell_of_the_lake_that_is_no_such_thing_is_named() -> None:
+    table = MemoryTable()
+    await Cells(table, Runtime()).write("lake", b"[]", on=None, deadline_s=9e9)
+    with pytest.raises(DataDamaged, match=r"not the name of a lake.*lake"):
+        await groups(table, lake="s3://bucket/mine").read("billing")
 
 
-def test_a_record_full_of_orders_takes_no_more_of_them_and_lets_consumers_join_who_carry_them_out() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        found, cells = groups(table), Cells(table, Runtime())
-        await begun(found, 0, 0)
-        heads = dict.fromkeys(range(0, 2**21, 256), 17)
+async def test_a_record_full_of_orders_takes_no_more_of_them_and_lets_consumers_join_who_carry_them_out() -> None:
+    table = MemoryTable()
+    found, cells = groups(table), Cells(table, Runtime())
+    await begun(found, 0, 0)
+    heads = dict.fromkeys(range(0, 2**21, 256), 17)
+    await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
+    with pytest.raises(LimitExceeded, match="no room for more orders"):
         await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
-        with pytest.raises(LimitExceeded, match="no room for more orders"):
-            await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
-        for number in range(100):
-            await found.update("billing", lambda record, n=number: record.joined_by(f"{n:032x}/1"))  # type: ignore[misc]
-        cell = caught_up(QueueCell(), await found.get("billing"), "orders", 0)
-        await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
-        await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
-
-    asyncio.run(main())
+    for number in range(100):
+        await found.update("billing", lambda record, n=number: record.joined_by(f"{n:032x}/1"))  # type: ignore[misc]
+    cell = caught_up(QueueCell(), await found.get("billing"), "orders", 0)
+    await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
+    await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})

@@ -117,54 +117,48 @@ def objects(store: MemoryStore) -> SpillObjects:
     return SpillObjects(store, Runtime(), "billing", "orders", 2)
 
 
-def test_an_object_holds_what_was_written() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        rows = WaitingRows.of(waiting(*range(1_000)))
-        name = await objects(store).write(rows)
-        found = await objects(store).read(rows.spill(name, 10))
-        assert found.tries() == rows.tries()
-        cell = cell_with(waiting(*range(2_000)))
-        spilled = with_spilled(cell, rows.spill(name), rows.tries(), 3)
-        assert await objects(store).whole(spilled) == cell
-        await objects(store).delete([name])
-        assert await store.list("") == []
-
-    asyncio.run(run())
+async def test_an_object_holds_what_was_written() -> None:
+    store = MemoryStore()
+    rows = WaitingRows.of(waiting(*range(1_000)))
+    name = await objects(store).write(rows)
+    found = await objects(store).read(rows.spill(name, 10))
+    assert found.tries() == rows.tries()
+    cell = cell_with(waiting(*range(2_000)))
+    spilled = with_spilled(cell, rows.spill(name), rows.tries(), 3)
+    assert await objects(store).whole(spilled) == cell
+    await objects(store).delete([name])
+    assert await store.list("") == []
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut off", "a bit", "another's", "other rows", "foreign"])
-def test_a_damaged_object_is_told_with_what_to_do(harm: str) -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        own = objects(store)
-        rows = WaitingRows.of(waiting(*range(7, 57)))
-        name = await own.write(rows)
-        key, spill = own.key(name), rows.spill(name)
-        data = bytearray((await store.get(key)).data)
-        if harm == "missing":
-            await store.delete(key)
-        elif harm == "cut off":
-            await store.put(key, bytes(data[:-20]), mode=Put.REPLACE)
-        elif harm == "a bit":
-            data[200] ^= 1
-            await store.put(key, bytes(data), mode=Put.REPLACE)
-        elif harm == "another's":
-            strange = replace(own, group="mailing")
-            await store.put(key, (await store.get(strange.key(await strange.write(rows)))).data, mode=Put.REPLACE)
-        elif harm == "other rows":
-            spill = replace(spill, count=spill.count + 1)
-        else:
-            await store.put(key, b"something else", mode=Put.REPLACE)
-        with pytest.raises(DataDamaged, match=r"5[01] messages") as caught:
-            await own.read(spill)
-        text = str(caught.value)
-        assert key in text
-        assert "from offset 7 on" in text
-        assert "restore the object" in text
-        assert "reset" in text
-
-    asyncio.run(run())
+async def test_a_damaged_object_is_told_with_what_to_do(harm: str) -> None:
+    store = MemoryStore()
+    own = objects(store)
+    rows = WaitingRows.of(waiting(*range(7, 57)))
+    name = await own.write(rows)
+    key, spill = own.key(name), rows.spill(name)
+    data = bytearray((await store.get(key)).data)
+    if harm == "missing":
+        await store.delete(key)
+    elif harm == "cut off":
+        await store.put(key, bytes(data[:-20]), mode=Put.REPLACE)
+    elif harm == "a bit":
+        data[200] ^= 1
+        await store.put(key, bytes(data), mode=Put.REPLACE)
+    elif harm == "another's":
+        strange = replace(own, group="mailing")
+        await store.put(key, (await store.get(strange.key(await strange.write(rows)))).data, mode=Put.REPLACE)
+    elif harm == "other rows":
+        spill = replace(spill, count=spill.count + 1)
+    else:
+        await store.put(key, b"something else", mode=Put.REPLACE)
+    with pytest.raises(DataDamaged, match=r"5[01] messages") as caught:
+        await own.read(spill)
+    text = str(caught.value)
+    assert key in text
+    assert "from offset 7 on" in text
+    assert "restore the object" in text
+    assert "reset" in text
 
 
 class LaterClock(SystemClock):

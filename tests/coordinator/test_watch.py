@@ -8,6 +8,7 @@ import pytest
 
 from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S, MARGIN
 from tests.coordinator.stage import Stage, keep_looking
+from tests.playing import played_on
 from tests.simulation.faults import Fault, Where
 from tests.simulation.loop import Deadlock
 
@@ -37,74 +38,58 @@ def test_a_killed_worker_is_fenced_in_time(lease_s: float, rate: float, after_s:
 
 @pytest.mark.parametrize("rate", [0.95, 1.0, 1.05])
 @pytest.mark.parametrize("lease_s", [1.0, 5.0, 15.0])
-def test_watching_costs_little(lease_s: float, rate: float) -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        victim, observer = stage.process("victim", rate=1 / rate), stage.process("observer", rate=rate)
-        member = await victim.run(stage.worker(victim, lease_s=lease_s).join("billing"))
-        looking = observer.spawn(keep_looking(stage.watch(observer), member.id))
-        await asyncio.sleep(100 * lease_s)
-        assert not looking.done()
-        beats = stage.count("put", victim)
-        assert stage.count("get", observer) / beats < 4
-
-    stage.play(script)
+@played_on(Stage)
+async def test_watching_costs_little(stage: Stage, lease_s: float, rate: float) -> None:
+    victim, observer = stage.process("victim", rate=1 / rate), stage.process("observer", rate=rate)
+    member = await victim.run(stage.worker(victim, lease_s=lease_s).join("billing"))
+    looking = observer.spawn(keep_looking(stage.watch(observer), member.id))
+    await asyncio.sleep(100 * lease_s)
+    assert not looking.done()
+    beats = stage.count("put", victim)
+    assert stage.count("get", observer) / beats < 4
 
 
-def test_an_owner_that_died_while_idle_is_replaced_after_its_long_lease() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        victim, observer = stage.process("victim"), stage.process("observer")
-        member = await victim.run(stage.worker(victim).join("billing"))
-        looking = observer.spawn(keep_looking(stage.watch(observer), member.id))
-        await asyncio.sleep(IDLE_AFTER_S + 100)
-        before = stage.count("get", observer)
-        await asyncio.sleep(600)
-        assert stage.count("get", observer) - before <= 100
-        victim.crash()
-        killed_s = stage.now_s
-        await looking
-        assert LEASE_IDLE_S * (1 + MARGIN) - 20 - 1 <= stage.now_s - killed_s <= LEASE_IDLE_S * (1 + MARGIN) + LEASE_IDLE_S / 9 + 1
-
-    stage.play(script)
+@played_on(Stage)
+async def test_an_owner_that_died_while_idle_is_replaced_after_its_long_lease(stage: Stage) -> None:
+    victim, observer = stage.process("victim"), stage.process("observer")
+    member = await victim.run(stage.worker(victim).join("billing"))
+    looking = observer.spawn(keep_looking(stage.watch(observer), member.id))
+    await asyncio.sleep(IDLE_AFTER_S + 100)
+    before = stage.count("get", observer)
+    await asyncio.sleep(600)
+    assert stage.count("get", observer) - before <= 100
+    victim.crash()
+    killed_s = stage.now_s
+    await looking
+    assert LEASE_IDLE_S * (1 + MARGIN) - 20 - 1 <= stage.now_s - killed_s <= LEASE_IDLE_S * (1 + MARGIN) + LEASE_IDLE_S / 9 + 1
 
 
-def test_who_beats_again_is_not_fenced() -> None:
+@played_on(Stage)
+async def test_who_beats_again_is_not_fenced(stage: Stage) -> None:
     """The observer slept, and finds a heartbeat that stood still for long by its clock: the fence fails, as there is a newer one."""
-    stage = Stage()
+    worker_process, observer = stage.process("w"), stage.process("observer")
+    member = await worker_process.run(stage.worker(worker_process).join("billing"))
+    watch = stage.watch(observer)
+    await observer.run(watch.look([member.id]))
+    await asyncio.sleep(60)
+    assert watch.is_dead(member.id)
+    assert await observer.run(watch.fence(member.id)) is False
+    assert not watch.is_dead(member.id)
+    assert member.may_start()
 
-    async def script() -> None:
-        worker_process, observer = stage.process("w"), stage.process("observer")
-        member = await worker_process.run(stage.worker(worker_process).join("billing"))
-        watch = stage.watch(observer)
+
+@played_on(Stage)
+async def test_of_two_that_fence_both_learn_that_it_is_done(stage: Stage) -> None:
+    victim = stage.process("victim")
+    observers = [stage.process("a"), stage.process("b")]
+    member = await victim.run(stage.worker(victim).join("billing"))
+    watches = [stage.watch(observer) for observer in observers]
+    for watch, observer in zip(watches, observers, strict=True):
         await observer.run(watch.look([member.id]))
-        await asyncio.sleep(60)
-        assert watch.is_dead(member.id)
-        assert await observer.run(watch.fence(member.id)) is False
-        assert not watch.is_dead(member.id)
-        assert member.may_start()
-
-    stage.play(script)
-
-
-def test_of_two_that_fence_both_learn_that_it_is_done() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        victim = stage.process("victim")
-        observers = [stage.process("a"), stage.process("b")]
-        member = await victim.run(stage.worker(victim).join("billing"))
-        watches = [stage.watch(observer) for observer in observers]
-        for watch, observer in zip(watches, observers, strict=True):
-            await observer.run(watch.look([member.id]))
-        victim.crash()
-        await asyncio.sleep(60)
-        fencing = [observer.spawn(watch.fence(member.id)) for watch, observer in zip(watches, observers, strict=True)]
-        assert await asyncio.gather(*fencing) == [True, True]
-
-    stage.play(script)
+    victim.crash()
+    await asyncio.sleep(60)
+    fencing = [observer.spawn(watch.fence(member.id)) for watch, observer in zip(watches, observers, strict=True)]
+    assert await asyncio.gather(*fencing) == [True, True]
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.UNAVAILABLE, Fault.UNDECIDED, Fault.OWN_CONFLICT])
@@ -126,66 +111,54 @@ def test_a_fence_in_doubt_is_made_sure_of(fault: Fault) -> None:
     stage.play(script)
 
 
-def test_a_member_that_is_not_listed_is_over_and_its_worker_is_left_alone() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        process, observer = stage.process("w"), stage.process("observer")
-        worker = stage.worker(process)
-        left, stays = [await process.run(worker.join("billing", ["orders"])) for _ in range(2)]
-        watch = stage.watch(observer)
-        await observer.run(watch.look([left.id, stays.id]))
-        assert not watch.is_dead(left.id)
-        assert watch.listed(left.id) == left.listed
-        await process.run(left.leave())
-        await asyncio.sleep(2)
-        await observer.run(watch.look([left.id, stays.id]))
-        assert [watch.is_dead(member.id) for member in (left, stays)] == [True, False]
-        assert await observer.run(watch.fence(left.id))
-        assert stays.may_start()
-        assert stage.count("put", observer) == 0
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_member_that_is_not_listed_is_over_and_its_worker_is_left_alone(stage: Stage) -> None:
+    process, observer = stage.process("w"), stage.process("observer")
+    worker = stage.worker(process)
+    left, stays = [await process.run(worker.join("billing", ["orders"])) for _ in range(2)]
+    watch = stage.watch(observer)
+    await observer.run(watch.look([left.id, stays.id]))
+    assert not watch.is_dead(left.id)
+    assert watch.listed(left.id) == left.listed
+    await process.run(left.leave())
+    await asyncio.sleep(2)
+    await observer.run(watch.look([left.id, stays.id]))
+    assert [watch.is_dead(member.id) for member in (left, stays)] == [True, False]
+    assert await observer.run(watch.fence(left.id))
+    assert stays.may_start()
+    assert stage.count("put", observer) == 0
 
 
-def test_a_member_that_joined_since_the_last_look_is_not_taken_for_one_that_is_over() -> None:
+@played_on(Stage)
+async def test_a_member_that_joined_since_the_last_look_is_not_taken_for_one_that_is_over(stage: Stage) -> None:
     """Its heartbeat was read before it joined; that says nothing, so it is read again at once."""
-    stage = Stage()
-
-    async def script() -> None:
-        process, observer = stage.process("w"), stage.process("observer")
-        worker = stage.worker(process)
-        first = await process.run(worker.join("billing"))
-        watch = stage.watch(observer)
-        await observer.run(watch.look([first.id]))
-        second = await process.run(worker.join("billing"))
-        reads = stage.count("get", observer)
-        await observer.run(watch.look([first.id, second.id]))
-        assert stage.count("get", observer) == reads + 1
-        assert not watch.is_dead(second.id)
-        await observer.run(watch.look([first.id, second.id]))
-        assert stage.count("get", observer) == reads + 1
-
-    stage.play(script)
+    process, observer = stage.process("w"), stage.process("observer")
+    worker = stage.worker(process)
+    first = await process.run(worker.join("billing"))
+    watch = stage.watch(observer)
+    await observer.run(watch.look([first.id]))
+    second = await process.run(worker.join("billing"))
+    reads = stage.count("get", observer)
+    await observer.run(watch.look([first.id, second.id]))
+    assert stage.count("get", observer) == reads + 1
+    assert not watch.is_dead(second.id)
+    await observer.run(watch.look([first.id, second.id]))
+    assert stage.count("get", observer) == reads + 1
 
 
-def test_who_is_gone_is_dead_and_costs_no_more_reads() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        observer = stage.process("observer")
-        watch = stage.watch(observer)
-        assert not watch.is_dead("nobody/1")
+@played_on(Stage)
+async def test_who_is_gone_is_dead_and_costs_no_more_reads(stage: Stage) -> None:
+    observer = stage.process("observer")
+    watch = stage.watch(observer)
+    assert not watch.is_dead("nobody/1")
+    await observer.run(watch.look(["nobody/1"]))
+    assert watch.is_dead("nobody/1")
+    assert await observer.run(watch.fence("nobody/1"))
+    for _ in range(5):
+        await asyncio.sleep(10)
         await observer.run(watch.look(["nobody/1"]))
-        assert watch.is_dead("nobody/1")
-        assert await observer.run(watch.fence("nobody/1"))
-        for _ in range(5):
-            await asyncio.sleep(10)
-            await observer.run(watch.look(["nobody/1"]))
-        assert stage.count("get", observer) == 1
-        assert watch.due_s(["nobody/1"]) == float("inf")
-
-    stage.play(script)
+    assert stage.count("get", observer) == 1
+    assert watch.due_s(["nobody/1"]) == float("inf")
 
 
 def test_who_cannot_be_read_is_not_dead_for_that() -> None:
@@ -202,20 +175,16 @@ def test_who_cannot_be_read_is_not_dead_for_that() -> None:
     stage.play(script)
 
 
-def test_a_worker_that_departs_is_over_at_the_next_look() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        process, observer = stage.process("w"), stage.process("observer")
-        member = await process.run(stage.worker(process).join("billing"))
-        looking = observer.spawn(keep_looking(stage.watch(observer), member.id))
-        await asyncio.sleep(20)
-        await process.run(member.leave())
-        left_s = stage.now_s
-        await looking
-        assert stage.now_s - left_s < 2
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_worker_that_departs_is_over_at_the_next_look(stage: Stage) -> None:
+    process, observer = stage.process("w"), stage.process("observer")
+    member = await process.run(stage.worker(process).join("billing"))
+    looking = observer.spawn(keep_looking(stage.watch(observer), member.id))
+    await asyncio.sleep(20)
+    await process.run(member.leave())
+    left_s = stage.now_s
+    await looking
+    assert stage.now_s - left_s < 2
 
 
 def test_nothing_is_left_running() -> None:

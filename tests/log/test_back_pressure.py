@@ -102,27 +102,24 @@ def test_a_waiter_that_gives_up_disturbs_nobody() -> None:
         producer.close()
 
 
-def test_who_waits_for_room_hears_that_the_producer_was_stopped() -> None:
-    async def work() -> None:
-        gate = Gate(MemoryStore(), is_entry)
-        lake = AsyncLake(gate)
-        await lake.create_topic("orders", TopicSettings(queues=1))
-        producer = await lake.producer("orders", options=ProducerOptions(linger=timedelta(0), memory_bytes=1000))
-        gate.closed = True
-        producer.send(Message(b"x" * 1000))
-        waiting = asyncio.ensure_future(producer.wait_for_room())
-        closing = asyncio.ensure_future(producer.close())
-        assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
-        assert not waiting.done()
-        closing.cancel()
-        async with asyncio.timeout(TIMEOUT_S):
-            await waiting
-        with pytest.raises(penstock.ClosedError):
-            producer.send(Message(b"y"))
-        gate.open()
-        await lake.close()
-
-    asyncio.run(work())
+async def test_who_waits_for_room_hears_that_the_producer_was_stopped() -> None:
+    gate = Gate(MemoryStore(), is_entry)
+    lake = AsyncLake(gate)
+    await lake.create_topic("orders", TopicSettings(queues=1))
+    producer = await lake.producer("orders", options=ProducerOptions(linger=timedelta(0), memory_bytes=1000))
+    gate.closed = True
+    producer.send(Message(b"x" * 1000))
+    waiting = asyncio.ensure_future(producer.wait_for_room())
+    closing = asyncio.ensure_future(producer.close())
+    assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
+    assert not waiting.done()
+    closing.cancel()
+    async with asyncio.timeout(TIMEOUT_S):
+        await waiting
+    with pytest.raises(penstock.ClosedError):
+        producer.send(Message(b"y"))
+    gate.open()
+    await lake.close()
 
 
 def test_a_slice_counts_as_what_it_has_and_not_as_what_it_was_cut_from() -> None:

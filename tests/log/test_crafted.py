@@ -212,17 +212,14 @@ def test_what_no_process_would_send_is_void(what: str) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_offsets_that_a_crafted_entry_claims_are_believed_no_further_than_they_can_be() -> None:
-    async def test() -> None:
-        log = await topic()
-        await put(log, lambda document, _: {**document, "bases": [0, 2**62, 1, 3], "state": "0" * 32})
-        before = log.state.next_offsets
-        await repair(log.store, log.paths, log.runtime)
-        after = (await tail(log)).state.next_offsets
-        assert before[0] <= after[0] <= before[0] + ENTRY_ROWS_MAX
-        assert after[1] == before[1]
-
-    asyncio.run(test())
+async def test_offsets_that_a_crafted_entry_claims_are_believed_no_further_than_they_can_be() -> None:
+    log = await topic()
+    await put(log, lambda document, _: {**document, "bases": [0, 2**62, 1, 3], "state": "0" * 32})
+    before = log.state.next_offsets
+    await repair(log.store, log.paths, log.runtime)
+    after = (await tail(log)).state.next_offsets
+    assert before[0] <= after[0] <= before[0] + ENTRY_ROWS_MAX
+    assert after[1] == before[1]
 
 
 def test_an_object_far_behind_the_log_is_none_of_its_entries() -> None:
@@ -297,23 +294,17 @@ def test_rows_that_are_no_messages_are_named_and_cost_themselves_alone(rows: pa.
         (repaired(incarnation="evil"), "repair", (None, None, None)),
     ],
 )
-def test_a_repair_that_nobody_needed_is_named(repair_of: Edit, kind: str, place: tuple[int | None, ...]) -> None:
-    async def test() -> None:
-        log = await topic()
-        key = await put(log, repair_of)
-        report = await verify(log.store, log.paths, log.record, log.runtime)
-        assert not report.ok
-        first = report.findings[0]
-        assert (first.kind, first.object) == (kind, key)
-        assert (first.queue, first.first_offset, first.limit_offset) == place
-
-    asyncio.run(test())
+async def test_a_repair_that_nobody_needed_is_named(repair_of: Edit, kind: str, place: tuple[int | None, ...]) -> None:
+    log = await topic()
+    key = await put(log, repair_of)
+    report = await verify(log.store, log.paths, log.record, log.runtime)
+    assert not report.ok
+    first = report.findings[0]
+    assert (first.kind, first.object) == (kind, key)
+    assert (first.queue, first.first_offset, first.limit_offset) == place
 
 
-def test_a_repair_that_changes_nothing_is_no_damage() -> None:
-    async def test() -> None:
-        log = await topic()
-        await put(log, repaired())
-        assert (await verify(log.store, log.paths, log.record, log.runtime)).ok
-
-    asyncio.run(test())
+async def test_a_repair_that_changes_nothing_is_no_damage() -> None:
+    log = await topic()
+    await put(log, repaired())
+    assert (await verify(log.store, log.paths, log.record, log.runtime)).ok

@@ -51,45 +51,38 @@ def test_whoever_closes_a_lake_that_is_closing_waits_for_the_same_end() -> None:
 
 @pytest.mark.parametrize("held", ["topic.json", ".probe"])
 @pytest.mark.parametrize("name", [None, "loader"])
-def test_a_lake_that_closes_meanwhile_hands_out_nothing(held: str, name: str | None) -> None:
+async def test_a_lake_that_closes_meanwhile_hands_out_nothing(held: str, name: str | None) -> None:
     """Whether the topic is being opened or the store being checked."""
-
-    async def work() -> None:
-        gate = Gate(MemoryStore(), lambda call: held in call.key)
-        async with LogLake(gate) as first:
-            await first.create_topic("orders", TopicSettings(queues=1))
-        lake = LogLake(gate)
-        gate.closed = True
-        producing = asyncio.ensure_future(lake.producer("orders", name=name))
-        assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
-        closing = asyncio.ensure_future(lake.close())
-        await asyncio.sleep(0)
-        gate.open()
-        async with asyncio.timeout(TIMEOUT_S):
-            with pytest.raises(penstock.ClosedError, match="the lake is closed"):
-                await producing
-            await closing
-
-    asyncio.run(work())
+    gate = Gate(MemoryStore(), lambda call: held in call.key)
+    async with LogLake(gate) as first:
+        await first.create_topic("orders", TopicSettings(queues=1))
+    lake = LogLake(gate)
+    gate.closed = True
+    producing = asyncio.ensure_future(lake.producer("orders", name=name))
+    assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
+    closing = asyncio.ensure_future(lake.close())
+    await asyncio.sleep(0)
+    gate.open()
+    async with asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(penstock.ClosedError, match="the lake is closed"):
+            await producing
+        await closing
 
 
-def test_giving_up_waiting_for_the_end_of_a_lake_does_not_stop_it() -> None:
-    async def work() -> None:
-        gate = Gate(MemoryStore(), is_entry)
-        lake = LogLake(gate)
-        await lake.create_topic("orders", TopicSettings(queues=1))
-        producer = await lake.producer("orders")
-        gate.closed = True
-        receipt = producer.send(Message(b"x"))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await lake.close()
-        gate.open()
-        async with asyncio.timeout(TIMEOUT_S):
+async def test_giving_up_waiting_for_the_end_of_a_lake_does_not_stop_it() -> None:
+    gate = Gate(MemoryStore(), is_entry)
+    lake = LogLake(gate)
+    await lake.create_topic("orders", TopicSettings(queues=1))
+    producer = await lake.producer("orders")
+    gate.closed = True
+    receipt = producer.send(Message(b"x"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
             await lake.close()
-        assert (await receipt).offset == 0
-
-    asyncio.run(work())
+    gate.open()
+    async with asyncio.timeout(TIMEOUT_S):
+        await lake.close()
+    assert (await receipt).offset == 0
 
 
 def test_a_loop_that_cannot_start_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -93,140 +92,119 @@ def of_group(bodies: Sequence[str], group: str) -> list[str]:
     return [body for body in bodies if body.startswith(f"{group}-")]
 
 
-def test_a_batch_is_there_whole_and_its_parts_in_order() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders", name="spark/etl")
-        job = await linker.begin()
-        parts = [await staged(linker, job, part) for part in (["a-1", "b-1", "c-1"], ["a-2", "d-1"], ["a-3", "b-2"])]
-        lost = await staged(linker, job, ["a-9", "b-9"])  # of a task that was tried twice
-        assert await read(lake) == []
-        done = await linker.link(job, parts, batch=0)
-        bodies = await read(lake)
-        assert sorted(bodies) == ["a-1", "a-2", "a-3", "b-1", "b-2", "c-1", "d-1"]
-        assert of_group(bodies, "a") == ["a-1", "a-2", "a-3"]
-        assert of_group(bodies, "b") == ["b-1", "b-2"]
-        assert done.rows == 7
-        assert done.offsets is not None
-        assert sum(end - start for start, end in done.offsets.values()) == 7
-        assert lost not in parts
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_batch_is_there_whole_and_its_parts_in_order() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders", name="spark/etl")
+    job = await linker.begin()
+    parts = [await staged(linker, job, part) for part in (["a-1", "b-1", "c-1"], ["a-2", "d-1"], ["a-3", "b-2"])]
+    lost = await staged(linker, job, ["a-9", "b-9"])  # of a task that was tried twice
+    assert await read(lake) == []
+    done = await linker.link(job, parts, batch=0)
+    bodies = await read(lake)
+    assert sorted(bodies) == ["a-1", "a-2", "a-3", "b-1", "b-2", "c-1", "d-1"]
+    assert of_group(bodies, "a") == ["a-1", "a-2", "a-3"]
+    assert of_group(bodies, "b") == ["b-1", "b-2"]
+    assert done.rows == 7
+    assert done.offsets is not None
+    assert sum(end - start for start, end in done.offsets.values()) == 7
+    assert lost not in parts
+    await lake.close()
 
 
-def test_typed_parts_are_linked_with_the_version_that_they_were_written_with() -> None:
-    async def work() -> None:
-        lake = LogLake(MemoryStore())
-        await lake.create_topic("orders", TopicSettings(queues=QUEUES, schema=schema_of_source("id int")))
-        linker = await open_linker(lake, "orders", name="n")
-        assert linker.schema is not None
-        typed = rows_of_columns(pa.table({"id": [1, 2], "key": [b"k", None]}), rules_of(linker.settings, linker.schema))
-        rows = check_arrow(typed.table.drop_columns(["value"]), MessageType.NORMAL, linker.settings.limits, QUEUES)
-        rows = rows.append_column("value", typed.table["value"])
-        made = rows_of_arrow(rows, 0, Router(QUEUES), producer=linker.id, ids=MessageIds(0, 0))
-        job, topic = await linker.begin(), linker.topic
-        part = await upload_part(topic.store, topic.paths, topic.runtime, job.id, "0", lambda: made.part(0, 2))
-        for version in (0, 2):
-            with pytest.raises(InvalidArgument, match="not of the topic's schema"):
-                await linker.link(job, [part], batch=0, schema_version=version)
-        await linker.link(job, [part], batch=0, schema_version=typed.schema_version, extended=made.is_extended)
-        found = await (await lake.reader("orders")).to_arrow(columns=["value", "key"])
-        assert sorted(map(str, found.to_pylist())) == ["{'value': {'id': 1}, 'key': b'k'}", "{'value': {'id': 2}, 'key': None}"]
-        plain = await open_linker(await lake_of(MemoryStore()), "orders", name="n")
-        with pytest.raises(InvalidArgument, match="expected: rows with bodies; observed: typed rows of version 1"):
-            await plain.link(job, [part], batch=0, schema_version=1)
-        await lake.close()
-
-    asyncio.run(work())
+async def test_typed_parts_are_linked_with_the_version_that_they_were_written_with() -> None:
+    lake = LogLake(MemoryStore())
+    await lake.create_topic("orders", TopicSettings(queues=QUEUES, schema=schema_of_source("id int")))
+    linker = await open_linker(lake, "orders", name="n")
+    assert linker.schema is not None
+    typed = rows_of_columns(pa.table({"id": [1, 2], "key": [b"k", None]}), rules_of(linker.settings, linker.schema))
+    rows = check_arrow(typed.table.drop_columns(["value"]), MessageType.NORMAL, linker.settings.limits, QUEUES)
+    rows = rows.append_column("value", typed.table["value"])
+    made = rows_of_arrow(rows, 0, Router(QUEUES), producer=linker.id, ids=MessageIds(0, 0))
+    job, topic = await linker.begin(), linker.topic
+    part = await upload_part(topic.store, topic.paths, topic.runtime, job.id, "0", lambda: made.part(0, 2))
+    for version in (0, 2):
+        with pytest.raises(InvalidArgument, match="not of the topic's schema"):
+            await linker.link(job, [part], batch=0, schema_version=version)
+    await linker.link(job, [part], batch=0, schema_version=typed.schema_version, extended=made.is_extended)
+    found = await (await lake.reader("orders")).to_arrow(columns=["value", "key"])
+    assert sorted(map(str, found.to_pylist())) == ["{'value': {'id': 1}, 'key': b'k'}", "{'value': {'id': 2}, 'key': None}"]
+    plain = await open_linker(await lake_of(MemoryStore()), "orders", name="n")
+    with pytest.raises(InvalidArgument, match="expected: rows with bodies; observed: typed rows of version 1"):
+        await plain.link(job, [part], batch=0, schema_version=1)
+    await lake.close()
 
 
-def test_a_name_links_each_batch_once_and_goes_on_where_it_was() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        first = await open_linker(lake, "orders", name="n")
-        assert first.last_batch == -1
-        assert not first.is_linked(0)
-        await linked(first, 0, ["a-1"] * 3)
-        await linked(first, 7, ["a-2"])
-        again = await open_linker(lake, "orders", name="n")
-        assert again.last_batch == 7
-        assert [again.is_linked(batch) for batch in (0, 3, 7, 8)] == [True, True, True, False]
-        with pytest.raises(InvalidArgument, match="the batch is linked"):
-            await linked(again, 7, ["a-2"])
-        with pytest.raises(FencedError):
-            await linked(first, 8, ["a-3"])
-        await linked(again, 8, ["a-3"])
-        assert sorted(await read(lake)) == ["a-1", "a-1", "a-1", "a-2", "a-3"]
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_name_links_each_batch_once_and_goes_on_where_it_was() -> None:
+    lake = await lake_of(MemoryStore())
+    first = await open_linker(lake, "orders", name="n")
+    assert first.last_batch == -1
+    assert not first.is_linked(0)
+    await linked(first, 0, ["a-1"] * 3)
+    await linked(first, 7, ["a-2"])
+    again = await open_linker(lake, "orders", name="n")
+    assert again.last_batch == 7
+    assert [again.is_linked(batch) for batch in (0, 3, 7, 8)] == [True, True, True, False]
+    with pytest.raises(InvalidArgument, match="the batch is linked"):
+        await linked(again, 7, ["a-2"])
+    with pytest.raises(FencedError):
+        await linked(first, 8, ["a-3"])
+    await linked(again, 8, ["a-3"])
+    assert sorted(await read(lake)) == ["a-1", "a-1", "a-1", "a-2", "a-3"]
+    await lake.close()
 
 
-def test_a_batch_of_other_rows_under_a_number_that_is_linked_is_no_repetition() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
+async def test_a_batch_of_other_rows_under_a_number_that_is_linked_is_no_repetition() -> None:
+    lake = await lake_of(MemoryStore())
+    await linked(await open_linker(lake, "orders", name="n"), 4, ["a-1"] * 3)
+    again = await open_linker(lake, "orders", name="n")
+    for batch, rows in ((4, 3), (4, 0), (3, 1), (5, 1)):
+        again.check_repeated(batch, rows)
+    for rows in (2, 4):
+        with pytest.raises(
+            InvalidArgument, match=f"no repetition.*batch 4 of n; expected: 3 rows; observed: {rows} rows.*new name"
+        ):
+            again.check_repeated(4, rows)
+    # Older versions told no number of rows.
+    again._last_sequence = 5 * BATCH_SEQUENCES - 1
+    again.check_repeated(4, 9)
+    assert again.last_batch == 4
+    await lake.close()
+
+
+async def test_a_name_that_an_older_version_linked_under_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = await lake_of(MemoryStore())
+    with monkeypatch.context() as older:
+        older.setattr("penstock.log.linker.sequence_of", lambda batch, rows: (batch + 1) * BATCH_SEQUENCES - 1)
         await linked(await open_linker(lake, "orders", name="n"), 4, ["a-1"] * 3)
-        again = await open_linker(lake, "orders", name="n")
-        for batch, rows in ((4, 3), (4, 0), (3, 1), (5, 1)):
-            again.check_repeated(batch, rows)
-        for rows in (2, 4):
-            with pytest.raises(
-                InvalidArgument, match=f"no repetition.*batch 4 of n; expected: 3 rows; observed: {rows} rows.*new name"
-            ):
-                again.check_repeated(4, rows)
-        # Older versions told no number of rows.
-        again._last_sequence = 5 * BATCH_SEQUENCES - 1
-        again.check_repeated(4, 9)
-        assert again.last_batch == 4
-        await lake.close()
-
-    asyncio.run(work())
+    again = await open_linker(lake, "orders", name="n")
+    assert (again.last_batch, rows_of(again._last_sequence)) == (4, None)
+    await linked(again, 5, ["a-2"])
+    with pytest.raises(InvalidArgument, match="expected: 1 rows"):
+        (await open_linker(lake, "orders", name="n")).check_repeated(5, 2)
+    await lake.close()
 
 
-def test_a_name_that_an_older_version_linked_under_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        with monkeypatch.context() as older:
-            older.setattr("penstock.log.linker.sequence_of", lambda batch, rows: (batch + 1) * BATCH_SEQUENCES - 1)
-            await linked(await open_linker(lake, "orders", name="n"), 4, ["a-1"] * 3)
-        again = await open_linker(lake, "orders", name="n")
-        assert (again.last_batch, rows_of(again._last_sequence)) == (4, None)
-        await linked(again, 5, ["a-2"])
-        with pytest.raises(InvalidArgument, match="expected: 1 rows"):
-            (await open_linker(lake, "orders", name="n")).check_repeated(5, 2)
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_link_without_an_answer_that_a_rival_made_of_other_rows_is_told() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    parts = [await staged(linker, job, ["a-1", "b-1"])]
+    await linked(await open_linker(lake, "orders", name="n"), 0, ["a-1", "b-1", "a-2"])
+    forgetting(linker, lost=True)
+    with pytest.raises(InvalidArgument, match="expected: 3 rows; observed: 2 rows"):
+        await linker.link(job, parts, batch=0)
+    await lake.close()
 
 
-def test_a_link_without_an_answer_that_a_rival_made_of_other_rows_is_told() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        parts = [await staged(linker, job, ["a-1", "b-1"])]
-        await linked(await open_linker(lake, "orders", name="n"), 0, ["a-1", "b-1", "a-2"])
-        forgetting(linker, lost=True)
-        with pytest.raises(InvalidArgument, match="expected: 3 rows; observed: 2 rows"):
-            await linker.link(job, parts, batch=0)
-        await lake.close()
-
-    asyncio.run(work())
-
-
-def test_without_a_name_batches_follow_each_other() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders")
-        await linked(linker, None, ["a-1", "a-2"])
-        await linked(linker, None, ["a-3"])
-        assert await read(lake) == ["a-1", "a-2", "a-3"]
-        with pytest.raises(InvalidArgument, match="if, and only if, the linker has a name"):
-            await linked(linker, 1, ["a-4"])
-        await lake.close()
-
-    asyncio.run(work())
+async def test_without_a_name_batches_follow_each_other() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders")
+    await linked(linker, None, ["a-1", "a-2"])
+    await linked(linker, None, ["a-3"])
+    assert await read(lake) == ["a-1", "a-2", "a-3"]
+    with pytest.raises(InvalidArgument, match="if, and only if, the linker has a name"):
+        await linked(linker, 1, ["a-4"])
+    await lake.close()
 
 
 def forgetting(linker: Linker, *, lost: bool) -> None:
@@ -243,177 +221,148 @@ def forgetting(linker: Linker, *, lost: bool) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["landed", "lost"])
-def test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew(lost: bool) -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        parts = [await staged(linker, job, ["a-1", "b-1"])]
-        forgetting(linker, lost=lost)
-        done = await linker.link(job, parts, batch=0)
-        assert done.rows == 2
-        assert (done.offsets is None) is not lost
-        await linked(linker, 1, ["a-2"])
-        assert sorted(await read(lake)) == ["a-1", "a-2", "b-1"]
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew(lost: bool) -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    parts = [await staged(linker, job, ["a-1", "b-1"])]
+    forgetting(linker, lost=lost)
+    done = await linker.link(job, parts, batch=0)
+    assert done.rows == 2
+    assert (done.offsets is None) is not lost
+    await linked(linker, 1, ["a-2"])
+    assert sorted(await read(lake)) == ["a-1", "a-2", "b-1"]
+    await lake.close()
 
 
-def test_a_name_that_cannot_be_opened_anew_leaves_the_batch_unknown() -> None:
+async def test_a_name_that_cannot_be_opened_anew_leaves_the_batch_unknown() -> None:
     """Though its own opening is known not to be written."""
+    store = Silent(MemoryStore())
+    lake = await lake_of(store)
+    linker = await open_linker(lake, "orders", name="n", timeout=timedelta(milliseconds=200))
+    job = await linker.begin()
+    parts = [await staged(linker, job, ["a-1"])]
+    forgetting(linker, lost=False)
+    reopened = linker._reopened_behind
 
-    async def work() -> None:
-        store = Silent(MemoryStore())
-        lake = await lake_of(store)
-        linker = await open_linker(lake, "orders", name="n", timeout=timedelta(milliseconds=200))
-        job = await linker.begin()
-        parts = [await staged(linker, job, ["a-1"])]
-        forgetting(linker, lost=False)
-        reopened = linker._reopened_behind
+    async def silently(batch: int) -> bool:
+        store.silent = True
+        return await reopened(batch)
 
-        async def silently(batch: int) -> bool:
-            store.silent = True
-            return await reopened(batch)
-
-        linker._reopened_behind = silently  # type: ignore[method-assign]
-        with pytest.raises(UnknownOutcome, match="whether the batch got into the log"):
-            await linker.link(job, parts, batch=0)
-        store.silent = False
-        again = await open_linker(lake, "orders", name="n")
-        assert again.is_linked(0)
-        await lake.close()
-
-    asyncio.run(work())
+    linker._reopened_behind = silently  # type: ignore[method-assign]
+    with pytest.raises(UnknownOutcome, match="whether the batch got into the log"):
+        await linker.link(job, parts, batch=0)
+    store.silent = False
+    again = await open_linker(lake, "orders", name="n")
+    assert again.is_linked(0)
+    await lake.close()
 
 
-def test_without_a_name_a_link_without_an_answer_stays_unknown() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders")
-        job = await linker.begin()
-        parts = [await staged(linker, job, ["a-1"])]
-        forgetting(linker, lost=True)
-        with pytest.raises(UnknownOutcome, match="nobody knows"):
-            await linker.link(job, parts)
-        await lake.close()
-
-    asyncio.run(work())
+async def test_without_a_name_a_link_without_an_answer_stays_unknown() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders")
+    job = await linker.begin()
+    parts = [await staged(linker, job, ["a-1"])]
+    forgetting(linker, lost=True)
+    with pytest.raises(UnknownOutcome, match="nobody knows"):
+        await linker.link(job, parts)
+    await lake.close()
 
 
-def test_a_job_that_was_linked_or_given_up_is_not_linked() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        part = await staged(linker, job, ["a-1"])
+async def test_a_job_that_was_linked_or_given_up_is_not_linked() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    part = await staged(linker, job, ["a-1"])
+    await linker.link(job, [part], batch=0)
+    with pytest.raises(NotWritten, match="given up"):
+        await linker.link(job, [part], batch=1)
+    late = replace(await linker.begin(), link_until_s=0.0)
+    with pytest.raises(NotWritten):
+        await linker.link(late, [await staged(linker, late, ["a-2"])], batch=1)
+    assert await read(lake) == ["a-1"]
+    await lake.close()
+
+
+async def test_what_was_routed_for_a_topic_that_is_gone_is_not_linked_into_its_successor() -> None:
+    store = MemoryStore()
+    lake = await lake_of(store)
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    part = await staged(linker, job, ["a-1"])
+    await lake.delete_topic("orders")
+    await lake_of(store)
+    with pytest.raises(TopicDeleted):
         await linker.link(job, [part], batch=0)
-        with pytest.raises(NotWritten, match="given up"):
-            await linker.link(job, [part], batch=1)
-        late = replace(await linker.begin(), link_until_s=0.0)
-        with pytest.raises(NotWritten):
-            await linker.link(late, [await staged(linker, late, ["a-2"])], batch=1)
-        assert await read(lake) == ["a-1"]
-        await lake.close()
-
-    asyncio.run(work())
+    await lake.close()
 
 
-def test_what_was_routed_for_a_topic_that_is_gone_is_not_linked_into_its_successor() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        lake = await lake_of(store)
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        part = await staged(linker, job, ["a-1"])
-        await lake.delete_topic("orders")
-        await lake_of(store)
-        with pytest.raises(TopicDeleted):
-            await linker.link(job, [part], batch=0)
-        await lake.close()
-
-    asyncio.run(work())
-
-
-def test_a_link_without_an_answer_is_not_looked_for_in_a_later_topic() -> None:
+async def test_a_link_without_an_answer_is_not_looked_for_in_a_later_topic() -> None:
     """There the name is another's, who goes on, and a higher batch of it says nothing of this one."""
-
-    async def work() -> None:
-        store = MemoryStore()
-        lake, other = await lake_of(store), LogLake(store)
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        parts = [await staged(linker, job, ["of the former"])]
-        await other.delete_topic("orders")
-        await lake_of(store)
-        owner = await open_linker(other, "orders", name="n")
-        for batch in range(4):
-            await linked(owner, batch, [f"a-{batch}"])
-        await linker.topic.tail.catch_up()
-        forgetting(linker, lost=True)
-        with pytest.raises(TopicDeleted, match="in no other"):
-            await linker.link(job, parts, batch=3)
-        await linked(owner, 4, ["a-4"])
-        assert await read(other) == [f"a-{batch}" for batch in range(5)]
-        await lake.close()
-        await other.close()
-
-    asyncio.run(work())
+    store = MemoryStore()
+    lake, other = await lake_of(store), LogLake(store)
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    parts = [await staged(linker, job, ["of the former"])]
+    await other.delete_topic("orders")
+    await lake_of(store)
+    owner = await open_linker(other, "orders", name="n")
+    for batch in range(4):
+        await linked(owner, batch, [f"a-{batch}"])
+    await linker.topic.tail.catch_up()
+    forgetting(linker, lost=True)
+    with pytest.raises(TopicDeleted, match="in no other"):
+        await linker.link(job, parts, batch=3)
+    await linked(owner, 4, ["a-4"])
+    assert await read(other) == [f"a-{batch}" for batch in range(5)]
+    await lake.close()
+    await other.close()
 
 
-def test_a_topic_that_was_deleted_while_it_was_opened_is_not_linked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        opened, opens = lake.topic, iter((False, True))
+async def test_a_topic_that_was_deleted_while_it_was_opened_is_not_linked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = await lake_of(MemoryStore())
+    opened, opens = lake.topic, iter((False, True))
 
-        async def deleted_behind(name: str, *, writable: bool = False) -> Topic:
-            topic = await opened(name, writable=writable)
-            if next(opens):
-                deadline_s = lake.runtime.clock.monotonic_s() + 60
-                await topic.appender.append_actions([Deleted(topic.record.incarnation)], deadline_s=deadline_s)
-            return topic
+    async def deleted_behind(name: str, *, writable: bool = False) -> Topic:
+        topic = await opened(name, writable=writable)
+        if next(opens):
+            deadline_s = lake.runtime.clock.monotonic_s() + 60
+            await topic.appender.append_actions([Deleted(topic.record.incarnation)], deadline_s=deadline_s)
+        return topic
 
-        monkeypatch.setattr(lake, "topic", deleted_behind)
-        with pytest.raises(TopicDeleted, match="deleted meanwhile"):
-            await open_linker(lake, "orders")
-        await lake.close()
-
-    asyncio.run(work())
+    monkeypatch.setattr(lake, "topic", deleted_behind)
+    with pytest.raises(TopicDeleted, match="deleted meanwhile"):
+        await open_linker(lake, "orders")
+    await lake.close()
 
 
-def test_a_job_without_rows_leaves_nothing_behind() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        lake = await lake_of(store)
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        assert await store.list(linker.topic.paths.jobs)
-        await linker.discard(job)
-        assert not await store.list(linker.topic.paths.jobs)
-        with pytest.raises(InvalidArgument, match="no rows"):
-            await linker.link(job, [], batch=0)
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_job_without_rows_leaves_nothing_behind() -> None:
+    store = MemoryStore()
+    lake = await lake_of(store)
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    assert await store.list(linker.topic.paths.jobs)
+    await linker.discard(job)
+    assert not await store.list(linker.topic.paths.jobs)
+    with pytest.raises(InvalidArgument, match="no rows"):
+        await linker.link(job, [], batch=0)
+    await lake.close()
 
 
-def test_what_the_log_would_void_is_refused_at_once() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders", name="n")
-        job = await linker.begin()
-        part = await staged(linker, job, ["a-1"])
-        with pytest.raises(InvalidArgument, match="queues that are not there"):
-            await linker.link(job, [replace(part, rows={QUEUES: 1})], batch=0)
-        with pytest.raises(LimitExceeded, match="too many rows"):
-            await linker.link(job, [replace(part, rows={0: ENTRY_ROWS_MAX + 1})], batch=0)
-        assert linker._checked([replace(part, rows={0: ENTRY_ROWS_MAX})], 0) == {0: ENTRY_ROWS_MAX}
-        for batch in (-1, BATCH_MAX + 1, True, 1.5):
-            with pytest.raises(InvalidArgument, match="not a batch's number"):
-                await linker.link(job, [part], batch=batch)  # type: ignore[arg-type]
-        await lake.close()
-
-    asyncio.run(work())
+async def test_what_the_log_would_void_is_refused_at_once() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    part = await staged(linker, job, ["a-1"])
+    with pytest.raises(InvalidArgument, match="queues that are not there"):
+        await linker.link(job, [replace(part, rows={QUEUES: 1})], batch=0)
+    with pytest.raises(LimitExceeded, match="too many rows"):
+        await linker.link(job, [replace(part, rows={0: ENTRY_ROWS_MAX + 1})], batch=0)
+    assert linker._checked([replace(part, rows={0: ENTRY_ROWS_MAX})], 0) == {0: ENTRY_ROWS_MAX}
+    for batch in (-1, BATCH_MAX + 1, True, 1.5):
+        with pytest.raises(InvalidArgument, match="not a batch's number"):
+            await linker.link(job, [part], batch=batch)  # type: ignore[arg-type]
+    await lake.close()
 
 
 def test_a_batch_number_leaves_room_for_as_many_rows_as_a_batch_may_have() -> None:
@@ -429,53 +378,40 @@ def test_a_batch_number_leaves_room_for_as_many_rows_as_a_batch_may_have() -> No
         check_batch(batch)
 
 
-def test_a_name_with_sequences_of_messages_is_refused() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        producer = await lake.producer("orders", name="mine")
-        await producer.send(Message(b"1", message_group="a"), sequence=41)
-        with pytest.raises(InvalidArgument, match="sequences of its own"):
-            await open_linker(lake, "orders", name="mine")
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_name_with_sequences_of_messages_is_refused() -> None:
+    lake = await lake_of(MemoryStore())
+    producer = await lake.producer("orders", name="mine")
+    await producer.send(Message(b"1", message_group="a"), sequence=41)
+    with pytest.raises(InvalidArgument, match="sequences of its own"):
+        await open_linker(lake, "orders", name="mine")
+    await lake.close()
 
 
-def test_what_is_staged_cannot_be_delayed() -> None:
+async def test_what_is_staged_cannot_be_delayed() -> None:
     """Spark's ordered writes and its sink find their topic so."""
-
-    async def run() -> None:
-        async with LogLake(MemoryStore()) as lake:
-            await lake.create_topic("later", TopicSettings(message_type="DELAY"))  # type: ignore[arg-type]
-            with pytest.raises(NotSupported, match=r"rows that are staged cannot be delayed.*later.*send_batch takes a table"):
-                await current_topic(lake, "later", timeout=timedelta(seconds=60))
-            for name, error in (("later", NotSupported), ("%TIMER%later", InvalidArgument)):
-                with pytest.raises(error):
-                    await open_linker(lake, name, name="spark/etl")
-
-    asyncio.run(run())
+    async with LogLake(MemoryStore()) as lake:
+        await lake.create_topic("later", TopicSettings(message_type="DELAY"))  # type: ignore[arg-type]
+        with pytest.raises(NotSupported, match=r"rows that are staged cannot be delayed.*later.*send_batch takes a table"):
+            await current_topic(lake, "later", timeout=timedelta(seconds=60))
+        for name, error in (("later", NotSupported), ("%TIMER%later", InvalidArgument)):
+            with pytest.raises(error):
+                await open_linker(lake, name, name="spark/etl")
 
 
-def test_what_was_staged_for_another_generation_of_the_topic_is_not_linked() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders")
-        assert (await open_linker(lake, "orders", generation=linker.generation)).generation == linker.generation
-        for generation in (linker.generation - 1, linker.generation + 1):
-            with pytest.raises(TopicDeleted, match="not the one that the rows were staged for"):
-                await open_linker(lake, "orders", generation=generation)
-        await lake.close()
-
-    asyncio.run(work())
+async def test_what_was_staged_for_another_generation_of_the_topic_is_not_linked() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders")
+    assert (await open_linker(lake, "orders", generation=linker.generation)).generation == linker.generation
+    for generation in (linker.generation - 1, linker.generation + 1):
+        with pytest.raises(TopicDeleted, match="not the one that the rows were staged for"):
+            await open_linker(lake, "orders", generation=generation)
+    await lake.close()
 
 
-def test_a_batch_whose_entry_was_passed_over_is_linked_at_offsets_that_nobody_knows() -> None:
-    async def work() -> None:
-        lake = await lake_of(MemoryStore())
-        linker = await open_linker(lake, "orders", name="n")
-        assert linker._linked(AppendResult(7, 1, None), {0: 2, 1: 1}, 4) == LinkedBatch(3, None, None)
-        assert linker.last_batch == 4
-        assert linker._linked(AppendResult(8, 1, {0: 5, 1: 9}), {0: 2, 1: 1}, 5) == LinkedBatch(3, 8, {0: (5, 7), 1: (9, 10)})
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_batch_whose_entry_was_passed_over_is_linked_at_offsets_that_nobody_knows() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders", name="n")
+    assert linker._linked(AppendResult(7, 1, None), {0: 2, 1: 1}, 4) == LinkedBatch(3, None, None)
+    assert linker.last_batch == 4
+    assert linker._linked(AppendResult(8, 1, {0: 5, 1: 9}), {0: 2, 1: 1}, 5) == LinkedBatch(3, 8, {0: (5, 7), 1: (9, 10)})
+    await lake.close()

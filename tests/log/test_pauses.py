@@ -22,27 +22,21 @@ PAUSES: dict[str, Callable[[asyncio.Event], Coroutine[Any, Any, None]]] = {
 
 
 @pytest.mark.parametrize("who", PAUSES)
-def test_a_cancellation_that_comes_with_the_event_is_not_lost(who: str) -> None:
-    async def work() -> None:
-        event = asyncio.Event()
-        pausing = asyncio.ensure_future(PAUSES[who](event))
-        await asyncio.sleep(0)
-        event.set()
-        pausing.cancel()
-        await asyncio.wait([pausing])
-        assert pausing.cancelled()
-
-    asyncio.run(work())
+async def test_a_cancellation_that_comes_with_the_event_is_not_lost(who: str) -> None:
+    event = asyncio.Event()
+    pausing = asyncio.ensure_future(PAUSES[who](event))
+    await asyncio.sleep(0)
+    event.set()
+    pausing.cancel()
+    await asyncio.wait([pausing])
+    assert pausing.cancelled()
 
 
 @pytest.mark.parametrize("who", PAUSES)
-def test_the_event_ends_a_pause_at_once(who: str) -> None:
-    async def work() -> None:
-        event = asyncio.Event()
-        pausing = asyncio.ensure_future(PAUSES[who](event))
-        await asyncio.sleep(0)
-        event.set()
-        async with asyncio.timeout(30.0):
-            await pausing
-
-    asyncio.run(work())
+async def test_the_event_ends_a_pause_at_once(who: str) -> None:
+    event = asyncio.Event()
+    pausing = asyncio.ensure_future(PAUSES[who](event))
+    await asyncio.sleep(0)
+    event.set()
+    async with asyncio.timeout(30.0):
+        await pausing

@@ -159,25 +159,22 @@ def test_topic_changes_reach_open_producers() -> None:
             assert fresh.send(Message(b"3")).result(timeout=TIMEOUT_S).offset == 0
 
 
-def test_a_flush_that_is_given_up_leaves_others_to_theirs() -> None:
-    async def work() -> None:
-        gate = Gate(MemoryStore(), is_entry)
-        lake = AsyncLake(gate)
-        await lake.create_topic("orders", TopicSettings(queues=1))
-        producer = await lake.producer("orders", options=ProducerOptions(linger=LONG))
-        gate.closed = True
-        producer.send(Message(b"1"))
-        first = asyncio.ensure_future(producer.flush())
-        assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
-        receipt = producer.send(Message(b"2"))
-        second = asyncio.ensure_future(producer.flush())
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.wait((first,))
-        gate.open()
-        async with asyncio.timeout(TIMEOUT_S):
-            await second
-        assert receipt.done()
-        await lake.close()
-
-    asyncio.run(work())
+async def test_a_flush_that_is_given_up_leaves_others_to_theirs() -> None:
+    gate = Gate(MemoryStore(), is_entry)
+    lake = AsyncLake(gate)
+    await lake.create_topic("orders", TopicSettings(queues=1))
+    producer = await lake.producer("orders", options=ProducerOptions(linger=LONG))
+    gate.closed = True
+    producer.send(Message(b"1"))
+    first = asyncio.ensure_future(producer.flush())
+    assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
+    receipt = producer.send(Message(b"2"))
+    second = asyncio.ensure_future(producer.flush())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait((first,))
+    gate.open()
+    async with asyncio.timeout(TIMEOUT_S):
+        await second
+    assert receipt.done()
+    await lake.close()

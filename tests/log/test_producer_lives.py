@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -47,58 +46,50 @@ async def sent_well(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "nightly"])
-def test_the_log_is_read_on_while_the_topic_is_made_fit_for_writing(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with LogLake(store) as lake:
-            topic = await opened_meanwhile(store, lake)
-            monkeypatch.setattr(topic, "allow_writing", after(topic.allow_writing, topic.tail.catch_up))
-            await sent_well(await lake.producer("orders", name=name))
-
-    asyncio.run(work())
-
-
-def test_the_log_is_read_on_while_the_name_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with LogLake(store) as lake:
-            await lake.create_topic("orders", OLD)
-            topic = await lake.topic("orders", writable=True)
-
-            async def ended() -> None:
-                await made_again(store)
-                await topic.tail.catch_up()
-
-            monkeypatch.setattr(topic.appender, "append_opening", after(topic.appender.append_opening, ended))
-            producer = await lake.producer("orders", name="nightly")
-            with pytest.raises(TopicDeleted):
-                await producer.send(Message(b"x", message_group="user-1"))
-            await sent_well(await lake.producer("orders", name="nightly"))
-
-    asyncio.run(work())
+async def test_the_log_is_read_on_while_the_topic_is_made_fit_for_writing(
+    name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    async with LogLake(store) as lake:
+        topic = await opened_meanwhile(store, lake)
+        monkeypatch.setattr(topic, "allow_writing", after(topic.allow_writing, topic.tail.catch_up))
+        await sent_well(await lake.producer("orders", name=name))
 
 
-def test_a_name_is_not_opened_in_a_topic_by_the_settings_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_log_is_read_on_while_the_name_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    async with LogLake(store) as lake:
+        await lake.create_topic("orders", OLD)
+        topic = await lake.topic("orders", writable=True)
+
+        async def ended() -> None:
+            await made_again(store)
+            await topic.tail.catch_up()
+
+        monkeypatch.setattr(topic.appender, "append_opening", after(topic.appender.append_opening, ended))
+        producer = await lake.producer("orders", name="nightly")
+        with pytest.raises(TopicDeleted):
+            await producer.send(Message(b"x", message_group="user-1"))
+        await sent_well(await lake.producer("orders", name="nightly"))
+
+
+async def test_a_name_is_not_opened_in_a_topic_by_the_settings_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What became of the first try is not known, and the second one finds another topic."""
+    store = MemoryStore()
+    async with LogLake(store) as lake:
+        await lake.create_topic("orders", OLD)
+        topic = await lake.topic("orders", writable=True)
+        append, tries = topic.appender.append_opening, list[object]()
 
-    async def work() -> None:
-        store = MemoryStore()
-        async with LogLake(store) as lake:
-            await lake.create_topic("orders", OLD)
-            topic = await lake.topic("orders", writable=True)
-            append, tries = topic.appender.append_opening, list[object]()
+        async def unknown_at_first(*args: object, **options: object) -> object:
+            tries.append(args)
+            if len(tries) > 1:
+                return await append(*args, **options)  # type: ignore[arg-type]
+            await made_again(store)
+            await topic.tail.catch_up()
+            return UnknownOutcome("no answer")
 
-            async def unknown_at_first(*args: object, **options: object) -> object:
-                tries.append(args)
-                if len(tries) > 1:
-                    return await append(*args, **options)  # type: ignore[arg-type]
-                await made_again(store)
-                await topic.tail.catch_up()
-                return UnknownOutcome("no answer")
-
-            monkeypatch.setattr(topic.appender, "append_opening", unknown_at_first)
-            with pytest.raises(TopicDeleted):
-                await lake.producer("orders", name="nightly")
-            await sent_well(await lake.producer("orders", name="nightly"))
-
-    asyncio.run(work())
+        monkeypatch.setattr(topic.appender, "append_opening", unknown_at_first)
+        with pytest.raises(TopicDeleted):
+            await lake.producer("orders", name="nightly")
+        await sent_well(await lake.producer("orders", name="nightly"))

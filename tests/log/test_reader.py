@@ -134,17 +134,14 @@ def test_a_position_is_told_in_offsets_before_anything_is_read(filled: Filled) -
         reader.resolve("yesterday")  # type: ignore[arg-type]
 
 
-def test_one_message_of_each_queue_tells_when_it_was_stored(filled: Filled) -> None:
-    async def main() -> None:
-        async with penstock.aio.connect(store=filled.store, runtime=filled.runtime) as lake:
-            reader = await lake.reader("orders")
-            found = await reader.stored_at({0: 0, 1: 4, 2: 9})
-            assert found == {0: filled.start + MINUTE, 1: filled.start + 5 * MINUTE, 2: filled.start + 10 * MINUTE}
-            assert await reader.stored_at({}) == {}
-            with pytest.raises(penstock.InvalidArgument, match="no such queue"):
-                await reader.stored_at({3: 0})
-
-    asyncio.run(main())
+async def test_one_message_of_each_queue_tells_when_it_was_stored(filled: Filled) -> None:
+    async with penstock.aio.connect(store=filled.store, runtime=filled.runtime) as lake:
+        reader = await lake.reader("orders")
+        found = await reader.stored_at({0: 0, 1: 4, 2: 9})
+        assert found == {0: filled.start + MINUTE, 1: filled.start + 5 * MINUTE, 2: filled.start + 10 * MINUTE}
+        assert await reader.stored_at({}) == {}
+        with pytest.raises(penstock.InvalidArgument, match="no such queue"):
+            await reader.stored_at({3: 0})
 
 
 def test_tags_and_columns_choose(filled: Filled) -> None:

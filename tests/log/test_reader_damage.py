@@ -62,56 +62,46 @@ async def read(log: LogWriter, queue: int, *, damaged: str = "raise") -> tuple[l
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_a_lost_staged_object_costs_its_own_rows_and_is_named(published: bool) -> None:
-    async def main() -> None:
-        log = await topic(staged_at=3)
-        await log.store.delete(await staged_object(log))
-        if published:
-            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-
-        before, error = await read(log, 0)
-        assert [message.offset for message in before] == [0, 1, 2, 3, 4, 5]
-        assert "offsets 6 to 7 of queue 0" in str(error)
-        assert "start at 8" in str(error)
-
-        around, error = await read(log, 0, damaged="skip")
-        assert error is None
-        assert [message.offset for message in around] == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
-        assert [message.body for message in around] == [log.sent[0, message.offset] for message in around]
-
-    asyncio.run(main())
-
-
-def test_rows_that_the_table_lacks_without_saying_so_are_noticed() -> None:
-    async def main() -> None:
-        log = await topic()
+async def test_a_lost_staged_object_costs_its_own_rows_and_is_named(published: bool) -> None:
+    log = await topic(staged_at=3)
+    await log.store.delete(await staged_object(log))
+    if published:
         await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-        (first, *_) = [info.key for info in await log.store.list(log.paths.table("table")) if "queue=0/" in info.key]
-        await log.store.put(first, (await log.store.get(first)).data[:-100], mode=Put.REPLACE)
-        found, error = await read(log, 0)
-        assert found == []
-        assert first in str(error)
-        assert [message.offset for message in (await read(log, 1))[0]] == list(range(6)), "the other queue is not touched"
 
-    asyncio.run(main())
+    before, error = await read(log, 0)
+    assert [message.offset for message in before] == [0, 1, 2, 3, 4, 5]
+    assert "offsets 6 to 7 of queue 0" in str(error)
+    assert "start at 8" in str(error)
+
+    around, error = await read(log, 0, damaged="skip")
+    assert error is None
+    assert [message.offset for message in around] == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    assert [message.body for message in around] == [log.sent[0, message.offset] for message in around]
+
+
+async def test_rows_that_the_table_lacks_without_saying_so_are_noticed() -> None:
+    log = await topic()
+    await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    (first, *_) = [info.key for info in await log.store.list(log.paths.table("table")) if "queue=0/" in info.key]
+    await log.store.put(first, (await log.store.get(first)).data[:-100], mode=Put.REPLACE)
+    found, error = await read(log, 0)
+    assert found == []
+    assert first in str(error)
+    assert [message.offset for message in (await read(log, 1))[0]] == list(range(6)), "the other queue is not touched"
 
 
 @pytest.mark.parametrize("missing", [2, 4, 7])
-def test_a_reader_that_stands_before_a_missing_entry_says_so_instead_of_waiting(missing: int) -> None:
+async def test_a_reader_that_stands_before_a_missing_entry_says_so_instead_of_waiting(missing: int) -> None:
     """Entry 7 is the last one: only this process's memory tells that it was there."""
-
-    async def main() -> None:
-        log = await topic()
-        async with LogLake(Patience(log.store), runtime=log.runtime, read_only=True) as lake:
-            await lake.topic("orders")  # this process has folded past the entry before somebody deletes it
-            reader = await lake.reader("orders")
-            (await lake.topic("orders")).tail.cache.clear()
-            await log.store.delete(log.paths.entry(missing))
-            with pytest.raises(DataDamaged, match="missing") as caught:
-                _ = [message async for message in reader.messages(queue=0)]
-            assert log.paths.entry(missing) in str(caught.value)
-
-    asyncio.run(main())
+    log = await topic()
+    async with LogLake(Patience(log.store), runtime=log.runtime, read_only=True) as lake:
+        await lake.topic("orders")  # this process has folded past the entry before somebody deletes it
+        reader = await lake.reader("orders")
+        (await lake.topic("orders")).tail.cache.clear()
+        await log.store.delete(log.paths.entry(missing))
+        with pytest.raises(DataDamaged, match="missing") as caught:
+            _ = [message async for message in reader.messages(queue=0)]
+        assert log.paths.entry(missing) in str(caught.value)
 
 
 class Patience(StoreWrapper):
@@ -134,23 +124,20 @@ async def break_byte(log: LogWriter, entry: int, at: int) -> None:
 
 @pytest.mark.parametrize("at", [10, -100], ids=["rows", "footer"])
 @pytest.mark.parametrize("published", [False, True])
-def test_rows_lost_at_the_end_of_a_queue_are_named(at: int, published: bool) -> None:
-    async def main() -> None:
-        log = await topic()
-        await break_byte(log, 7, at)
-        report = await repair(log.store, log.paths, log.runtime)
-        assert report.exact == (at == 10)
-        if published:
-            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-        found, error = await read(log, 0)
-        assert [message.offset for message in found] == list(range(10))
-        ends = {queue: limit for queue, _, limit in report.lost}
-        assert f"offsets 10 to {ends[0] - 1} of queue 0 cannot be read" in str(error)
-        around, error = await read(log, 0, damaged="skip")
-        assert error is None
-        assert [message.offset for message in around] == list(range(10))
-
-    asyncio.run(main())
+async def test_rows_lost_at_the_end_of_a_queue_are_named(at: int, published: bool) -> None:
+    log = await topic()
+    await break_byte(log, 7, at)
+    report = await repair(log.store, log.paths, log.runtime)
+    assert report.exact == (at == 10)
+    if published:
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    found, error = await read(log, 0)
+    assert [message.offset for message in found] == list(range(10))
+    ends = {queue: limit for queue, _, limit in report.lost}
+    assert f"offsets 10 to {ends[0] - 1} of queue 0 cannot be read" in str(error)
+    around, error = await read(log, 0, damaged="skip")
+    assert error is None
+    assert [message.offset for message in around] == list(range(10))
 
 
 def test_a_follower_is_told_of_rows_lost_at_the_end() -> None:
@@ -166,78 +153,64 @@ def test_a_follower_is_told_of_rows_lost_at_the_end() -> None:
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_offsets_that_a_repair_leaves_out_are_named_by_the_entry_that_was_lost() -> None:
+async def test_offsets_that_a_repair_leaves_out_are_named_by_the_entry_that_was_lost() -> None:
     """Also to whom the lost entry was read before it was lost, and who thus meets nothing unreadable: the repair itself is whole."""
-
-    async def main() -> None:
-        log = await topic()
-        async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
-            reader = await lake.reader("orders")
-            assert len([message async for message in reader.messages(queue=0)]) == 12
-            await break_byte(log, 7, -100)
-            assert (await repair(log.store, log.paths, log.runtime)).entry == 8
-            with pytest.raises(DataDamaged, match=r"offsets 12 to .* of queue 0") as caught:
-                _ = [message async for message in reader.messages(queue=0)]
-            assert caught.value.object == log.paths.entry(7)
-
-    asyncio.run(main())
+    log = await topic()
+    async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
+        reader = await lake.reader("orders")
+        assert len([message async for message in reader.messages(queue=0)]) == 12
+        await break_byte(log, 7, -100)
+        assert (await repair(log.store, log.paths, log.runtime)).entry == 8
+        with pytest.raises(DataDamaged, match=r"offsets 12 to .* of queue 0") as caught:
+            _ = [message async for message in reader.messages(queue=0)]
+        assert caught.value.object == log.paths.entry(7)
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_a_damaged_entry_costs_its_own_rows_and_not_those_up_to_the_next_checkpoint(published: bool) -> None:
-    async def main() -> None:
-        log = await topic(entries=70)
-        await break_byte(log, 40, -100)
-        if published:
-            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-        before, error = await read(log, 0)
-        assert [message.offset for message in before] == list(range(76))
-        assert "offsets 76 to 77 of queue 0 cannot be read" in str(error)
-        around, _ = await read(log, 0, damaged="skip")
-        assert [message.offset for message in around] == [*range(76), *range(78, 140)]
-        assert [message.body for message in around] == [log.sent[0, message.offset] for message in around]
-
-    asyncio.run(main())
+async def test_a_damaged_entry_costs_its_own_rows_and_not_those_up_to_the_next_checkpoint(published: bool) -> None:
+    log = await topic(entries=70)
+    await break_byte(log, 40, -100)
+    if published:
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    before, error = await read(log, 0)
+    assert [message.offset for message in before] == list(range(76))
+    assert "offsets 76 to 77 of queue 0 cannot be read" in str(error)
+    around, _ = await read(log, 0, damaged="skip")
+    assert [message.offset for message in around] == [*range(76), *range(78, 140)]
+    assert [message.body for message in around] == [log.sent[0, message.offset] for message in around]
 
 
-def test_a_lost_range_behind_the_end_that_was_asked_for_is_none_of_the_readers_business() -> None:
-    async def main() -> None:
-        log = await topic(staged_at=3)
-        await log.send({0: 2, 1: 1}, staged=True)
-        for info in await log.store.list(log.paths.jobs):
-            await log.store.delete(info.key)
-        async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
-            reader = await lake.reader("orders")
-            assert [one.offset async for one in reader.messages(queue=0, end=6)] == list(range(6))
-            with pytest.raises(DataDamaged, match="offsets 6 to 7 of queue 0"):
-                _ = [one async for one in reader.messages(queue=0, end=7)]
-
-    asyncio.run(main())
+async def test_a_lost_range_behind_the_end_that_was_asked_for_is_none_of_the_readers_business() -> None:
+    log = await topic(staged_at=3)
+    await log.send({0: 2, 1: 1}, staged=True)
+    for info in await log.store.list(log.paths.jobs):
+        await log.store.delete(info.key)
+    async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
+        reader = await lake.reader("orders")
+        assert [one.offset async for one in reader.messages(queue=0, end=6)] == list(range(6))
+        with pytest.raises(DataDamaged, match="offsets 6 to 7 of queue 0"):
+            _ = [one async for one in reader.messages(queue=0, end=7)]
 
 
 @pytest.mark.parametrize(
     ("rows", "said"), [((0, 1), None), ((2, 5), "offsets 2 to 4"), ((0, 4), "offsets 0 to 3"), ((9, 12), "9 to 11")]
 )
-def test_rows_that_a_table_file_lacks_are_named_exactly(rows: tuple[int, int], said: str | None) -> None:
+async def test_rows_that_a_table_file_lacks_are_named_exactly(rows: tuple[int, int], said: str | None) -> None:
     """The file is replaced by one without them, as no compaction of ours would do."""
-
-    async def main() -> None:
-        log = await topic()
-        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-        if said is not None:
-            await replace_rows(log, 0, lambda table: pa.concat_tables([table.slice(0, rows[0]), table.slice(rows[1])]))
-        found, error = await read(log, 0)
-        if said is None:
-            assert error is None
-            assert len(found) == 12
-        else:
-            assert [message.offset for message in found] == list(range(rows[0])), "what stands before the hole"
-            assert said in str(error)
-            around, error = await read(log, 0, damaged="skip")
-            assert error is None
-            assert [message.offset for message in around] == [*range(rows[0]), *range(rows[1], 12)]
-
-    asyncio.run(main())
+    log = await topic()
+    await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    if said is not None:
+        await replace_rows(log, 0, lambda table: pa.concat_tables([table.slice(0, rows[0]), table.slice(rows[1])]))
+    found, error = await read(log, 0)
+    if said is None:
+        assert error is None
+        assert len(found) == 12
+    else:
+        assert [message.offset for message in found] == list(range(rows[0])), "what stands before the hole"
+        assert said in str(error)
+        around, error = await read(log, 0, damaged="skip")
+        assert error is None
+        assert [message.offset for message in around] == [*range(rows[0]), *range(rows[1], 12)]
 
 
 async def replace_rows(log: LogWriter, queue: int, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -249,18 +222,15 @@ async def replace_rows(log: LogWriter, queue: int, change: Callable[[pa.Table], 
     assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
 
 
-def test_a_queue_whose_table_files_are_all_gone_is_not_empty() -> None:
-    async def main() -> None:
-        log = await topic()
-        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-        await remove_files(log, 0)
-        found, error = await read(log, 0)
-        assert found == []
-        assert "offsets 0 to 11 of queue 0 cannot be read any more: the table does not have all its rows" in str(error)
-        assert len((await read(log, 1))[0]) == 6
-        assert await read(log, 0, damaged="skip") == ([], None)
-
-    asyncio.run(main())
+async def test_a_queue_whose_table_files_are_all_gone_is_not_empty() -> None:
+    log = await topic()
+    await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    await remove_files(log, 0)
+    found, error = await read(log, 0)
+    assert found == []
+    assert "offsets 0 to 11 of queue 0 cannot be read any more: the table does not have all its rows" in str(error)
+    assert len((await read(log, 1))[0]) == 6
+    assert await read(log, 0, damaged="skip") == ([], None)
 
 
 async def remove_files(log: LogWriter, queue: int) -> None:
@@ -272,39 +242,35 @@ async def remove_files(log: LogWriter, queue: int) -> None:
 
 @pytest.mark.parametrize("broken", [0, 1, 2])
 @pytest.mark.parametrize("how", ["missing", "cut off", "foreign", "rows"])
-def test_a_lost_table_file_costs_its_own_rows(broken: int, how: str) -> None:
+async def test_a_lost_table_file_costs_its_own_rows(broken: int, how: str) -> None:
     """Also where reading ahead meets it before the rows in front of it are handed out."""
-
-    async def main() -> None:
-        log = await topic(entries=0)
-        for _ in range(3):
-            await log.send({0: 2, 1: 1})
-            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-        snapshot = await snapshot_of(log)
-        key = log.paths.table("table") + snapshot.files[0][broken].path
-        data = (await log.store.get(key)).data
-        if how == "missing":
-            await log.store.delete(key)
-        else:
-            flipped = bytearray(data)
-            for at in range(4, len(data) // 2):
-                flipped[at] ^= 0x55
-            changed = {"cut off": data[:-100], "foreign": b"x" * len(data), "rows": bytes(flipped)}[how]
-            await log.store.put(key, changed, mode=Put.REPLACE)
-        first, limit = 2 * broken, 2 * broken + 2
-        found, error = await read(log, 0)
-        assert [message.offset for message in found] == list(range(first))
-        assert f"offsets {first} to {limit - 1} of queue 0 cannot be read any more" in str(error)
-        assert key in str(error)
-        around, error = await read(log, 0, damaged="skip")
-        assert error is None
-        assert [message.offset for message in around] == [*range(first), *range(limit, 6)]
-        if how != "rows":
-            async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
-                with pytest.raises(DataDamaged, match=key):
-                    await (await lake.reader("orders")).lookup(key="none")
-
-    asyncio.run(main())
+    log = await topic(entries=0)
+    for _ in range(3):
+        await log.send({0: 2, 1: 1})
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    snapshot = await snapshot_of(log)
+    key = log.paths.table("table") + snapshot.files[0][broken].path
+    data = (await log.store.get(key)).data
+    if how == "missing":
+        await log.store.delete(key)
+    else:
+        flipped = bytearray(data)
+        for at in range(4, len(data) // 2):
+            flipped[at] ^= 0x55
+        changed = {"cut off": data[:-100], "foreign": b"x" * len(data), "rows": bytes(flipped)}[how]
+        await log.store.put(key, changed, mode=Put.REPLACE)
+    first, limit = 2 * broken, 2 * broken + 2
+    found, error = await read(log, 0)
+    assert [message.offset for message in found] == list(range(first))
+    assert f"offsets {first} to {limit - 1} of queue 0 cannot be read any more" in str(error)
+    assert key in str(error)
+    around, error = await read(log, 0, damaged="skip")
+    assert error is None
+    assert [message.offset for message in around] == [*range(first), *range(limit, 6)]
+    if how != "rows":
+        async with LogLake(log.store, runtime=log.runtime, read_only=True) as lake:
+            with pytest.raises(DataDamaged, match=key):
+                await (await lake.reader("orders")).lookup(key="none")
 
 
 @pytest.mark.parametrize(

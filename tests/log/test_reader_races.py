@@ -76,99 +76,91 @@ async def retain(log: LogWriter) -> int:
     return await retain_once(log.store, delta, log.runtime, RetentionPolicy(timedelta(hours=25), None))
 
 
-def test_what_expires_while_the_table_is_read_is_still_read() -> None:
-    async def main() -> None:
-        log = await aging_topic()
+async def test_what_expires_while_the_table_is_read_is_still_read() -> None:
+    log = await aging_topic()
 
-        async def expire() -> None:
-            assert await retain(log) == 2
+    async def expire() -> None:
+        assert await retain(log) == 2
 
-        store = Meanwhile(log.store, lambda call: "queue=0/" in call.key, expire)
-        async with lake_of(log, store) as lake:
-            assert await offsets(await lake.reader("orders"), queue=0) == [0, 1, 2, 3, 4, 5]
-        assert store.happened
-
-    asyncio.run(main())
+    store = Meanwhile(log.store, lambda call: "queue=0/" in call.key, expire)
+    async with lake_of(log, store) as lake:
+        assert await offsets(await lake.reader("orders"), queue=0) == [0, 1, 2, 3, 4, 5]
+    assert store.happened
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", [2, 3, 4, 5, 6]), (0, None), ("time", [2, 3, 4, 5, 6])])
-def test_what_expires_before_a_trimmed_reader_comes_to_it_is_out_of_range_and_not_damaged(start: object, expected: object) -> None:
+async def test_what_expires_before_a_trimmed_reader_comes_to_it_is_out_of_range_and_not_damaged(
+    start: object, expected: object
+) -> None:
     """Everything is in the log when the reader begins, and published, trimmed and expired when it reads the first entry."""
+    log = await topic()
+    begin = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC)
+    for _ in range(3):
+        await log.send({0: 2})
+        log.clock.advance(hours=10)
+    for _ in range(62):
+        await log.send({1: 1})
+    async with lake_of(log) as lake:
+        await lake.topic("orders")
+        await log.send({0: 1})
+        reader = await lake.reader("orders")
+        topic_ = await lake.topic("orders")
+        topic_.tail.cache.clear()
+        real = topic_.tail.catch_up
 
-    async def main() -> None:
-        log = await topic()
-        begin = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC)
-        for _ in range(3):
-            await log.send({0: 2})
-            log.clock.advance(hours=10)
-        for _ in range(62):
-            await log.send({1: 1})
-        async with lake_of(log) as lake:
-            await lake.topic("orders")
-            await log.send({0: 1})
-            reader = await lake.reader("orders")
-            topic_ = await lake.topic("orders")
+        async def then_trimmed() -> None:
+            await real()
+            topic_.tail.catch_up = real  # type: ignore[method-assign]
+            # Retention spares what was published a moment ago, so it is published by a clock that stands where the rows began.
+            of_old = Runtime(clock=HandClock(), threads=False)
+            publisher = Publisher(log.store, log.paths, log.record, of_old, commit_bytes=1)
+            for _ in range(4):
+                await publisher.publish_once()
+            await trimmed(log)
+            assert await retain(log) == 2
             topic_.tail.cache.clear()
-            real = topic_.tail.catch_up
 
-            async def then_trimmed() -> None:
-                await real()
-                topic_.tail.catch_up = real  # type: ignore[method-assign]
-                # Retention spares what was published a moment ago, so it is published by a clock that stands where the rows began.
-                of_old = Runtime(clock=HandClock(), threads=False)
-                publisher = Publisher(log.store, log.paths, log.record, of_old, commit_bytes=1)
-                for _ in range(4):
-                    await publisher.publish_once()
-                await trimmed(log)
-                assert await retain(log) == 2
-                topic_.tail.cache.clear()
-
-            topic_.tail.catch_up = then_trimmed  # type: ignore[method-assign]
-            where = begin if start == "time" else start
-            if expected is None:
-                with pytest.raises(OffsetOutOfRange, match=r"the earliest kept is 2.*offset 0"):
-                    await offsets(reader, queue=0, start=where)
-            else:
-                assert await offsets(reader, queue=0, start=where) == expected
-
-    asyncio.run(main())
+        topic_.tail.catch_up = then_trimmed  # type: ignore[method-assign]
+        where = begin if start == "time" else start
+        if expected is None:
+            with pytest.raises(OffsetOutOfRange, match=r"the earliest kept is 2.*offset 0"):
+                await offsets(reader, queue=0, start=where)
+        else:
+            assert await offsets(reader, queue=0, start=where) == expected
 
 
 @pytest.mark.parametrize("what", ["lookup", "time", "read"])
-def test_a_reader_that_the_trimmer_overtakes_begins_again(what: str) -> None:
-    async def main() -> None:
-        log = await topic(queues=4)
-        for _ in range(60):
-            await log.send({0: 1})
+async def test_a_reader_that_the_trimmer_overtakes_begins_again(what: str) -> None:
+    log = await topic(queues=4)
+    for _ in range(60):
+        await log.send({0: 1})
+    await publish(log)
+    for _ in range(10):
+        await log.send({0: 1})
+    now = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC)
+
+    async def overtake() -> None:
         await publish(log)
-        for _ in range(10):
-            await log.send({0: 1})
-        now = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC)
+        await trim(log)
 
-        async def overtake() -> None:
-            await publish(log)
-            await trim(log)
+    # The table was looked at; the floor is what the reader's view asks for next.
+    seen: list[str] = []
 
-        # The table was looked at; the floor is what the reader's view asks for next.
-        seen: list[str] = []
+    def after_the_table(call: StoreCall) -> bool:
+        seen.append(call.key)
+        return call.key == log.paths.floor and any("_delta_log" in key for key in seen)
 
-        def after_the_table(call: StoreCall) -> bool:
-            seen.append(call.key)
-            return call.key == log.paths.floor and any("_delta_log" in key for key in seen)
-
-        store = Meanwhile(log.store, after_the_table, overtake)
-        async with lake_of(log, store) as lake:
-            reader = await lake.reader("orders")
-            if what == "lookup":
-                (found,) = await reader.lookup(message_id=f"{65:032x}")
-                assert found.offset == 65
-            elif what == "time":
-                assert await offsets(reader, queue=0, start=now) == [69]
-            else:
-                assert await offsets(reader, queue=0) == list(range(70))
-        assert store.happened
-
-    asyncio.run(main())
+    store = Meanwhile(log.store, after_the_table, overtake)
+    async with lake_of(log, store) as lake:
+        reader = await lake.reader("orders")
+        if what == "lookup":
+            (found,) = await reader.lookup(message_id=f"{65:032x}")
+            assert found.offset == 65
+        elif what == "time":
+            assert await offsets(reader, queue=0, start=now) == [69]
+        else:
+            assert await offsets(reader, queue=0) == list(range(70))
+    assert store.happened
 
 
 def test_a_lost_table_behind_a_raised_floor_is_damage_and_no_loop() -> None:
@@ -189,69 +181,58 @@ def test_a_lost_table_behind_a_raised_floor_is_damage_and_no_loop() -> None:
 
 
 @pytest.mark.parametrize("damaged", ["raise", "skip"])
-def test_staged_rows_collected_behind_a_paused_reader_come_from_the_table(damaged: str) -> None:
+async def test_staged_rows_collected_behind_a_paused_reader_come_from_the_table(damaged: str) -> None:
     """It holds the entry that links them; when it goes on, the log is trimmed and they are gone."""
-
-    async def main() -> None:
-        log = await topic()
+    log = await topic()
+    await log.send({0: 1})
+    await log.send({0: 3}, staged=True)
+    for _ in range(70):
         await log.send({0: 1})
-        await log.send({0: 3}, staged=True)
-        for _ in range(70):
-            await log.send({0: 1})
-        async with lake_of(log) as lake:
-            messages = (await lake.reader("orders")).messages(queue=0, damaged=damaged)  # type: ignore[arg-type]
-            assert (await anext(messages)).offset == 0
-            await trimmed(log)
-            for info in await log.store.list(log.paths.jobs):
-                await log.store.delete(info.key)
-            assert [message.offset async for message in messages] == list(range(1, 74))
-
-    asyncio.run(main())
+    async with lake_of(log) as lake:
+        messages = (await lake.reader("orders")).messages(queue=0, damaged=damaged)  # type: ignore[arg-type]
+        assert (await anext(messages)).offset == 0
+        await trimmed(log)
+        for info in await log.store.list(log.paths.jobs):
+            await log.store.delete(info.key)
+        assert [message.offset async for message in messages] == list(range(1, 74))
 
 
-def test_staged_objects_of_published_entries_are_not_fetched() -> None:
-    async def main() -> None:
-        log = await topic()
-        for _ in range(3):
-            await log.send({0: 50}, staged=True)
-        await publish(log)
-        await log.send({0: 1})
-        jobs = {info.key for info in await log.store.list(log.paths.jobs)}
-        read: list[str] = []
+async def test_staged_objects_of_published_entries_are_not_fetched() -> None:
+    log = await topic()
+    for _ in range(3):
+        await log.send({0: 50}, staged=True)
+    await publish(log)
+    await log.send({0: 1})
+    jobs = {info.key for info in await log.store.list(log.paths.jobs)}
+    read: list[str] = []
 
-        def note(call: StoreCall) -> bool:
-            read.append(call.key)
-            return False
+    def note(call: StoreCall) -> bool:
+        read.append(call.key)
+        return False
 
-        async with lake_of(log, Meanwhile(log.store, note, asyncio.Event().wait)) as lake:  # type: ignore[arg-type]
-            reader = await lake.reader("orders")
-            assert await offsets(reader, start=150, queue=0) == [150]
-            assert await reader.lookup(message_id="f" * 32) == []
-            assert await offsets(reader, queue=0, start=datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC)) == [150]
-        assert jobs
-        assert not jobs & set(read)
-
-    asyncio.run(main())
+    async with lake_of(log, Meanwhile(log.store, note, asyncio.Event().wait)) as lake:  # type: ignore[arg-type]
+        reader = await lake.reader("orders")
+        assert await offsets(reader, start=150, queue=0) == [150]
+        assert await reader.lookup(message_id="f" * 32) == []
+        assert await offsets(reader, queue=0, start=datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC)) == [150]
+    assert jobs
+    assert not jobs & set(read)
 
 
-def test_files_collected_behind_a_reader_that_paused_for_days_are_read_in_their_new_place() -> None:
+async def test_files_collected_behind_a_reader_that_paused_for_days_are_read_in_their_new_place() -> None:
     """It holds a snapshot whose files were compacted, and then deleted as the protocol allows."""
-
-    async def main() -> None:
-        log = await topic()
-        for _ in range(12):
-            await log.send({0: 2})
-            await publish(log)
-        async with lake_of(log) as lake:
-            messages = (await lake.reader("orders")).messages(queue=0)
-            assert (await anext(messages)).offset == 0
-            old = (await snapshot_of(log)).files[0]
-            await compact_queue(log, 0)
-            for file in old:
-                await log.store.delete(log.paths.table("table") + file.path)
-            assert [message.offset async for message in messages] == list(range(1, 24))
-
-    asyncio.run(main())
+    log = await topic()
+    for _ in range(12):
+        await log.send({0: 2})
+        await publish(log)
+    async with lake_of(log) as lake:
+        messages = (await lake.reader("orders")).messages(queue=0)
+        assert (await anext(messages)).offset == 0
+        old = (await snapshot_of(log)).files[0]
+        await compact_queue(log, 0)
+        for file in old:
+            await log.store.delete(log.paths.table("table") + file.path)
+        assert [message.offset async for message in messages] == list(range(1, 24))
 
 
 async def compact_queue(log: LogWriter, queue: int) -> None:
@@ -265,17 +246,14 @@ async def compact_queue(log: LogWriter, queue: int) -> None:
 
 
 @pytest.mark.parametrize(("silence_days", "entries"), [(0.9, 1), (2.5, 3), (6.5, 7)])
-def test_store_times_make_up_for_a_silence_by_a_day_with_an_entry_and_reading_by_time_follows_them(
+async def test_store_times_make_up_for_a_silence_by_a_day_with_an_entry_and_reading_by_time_follows_them(
     silence_days: float, entries: int
 ) -> None:
-    async def main() -> None:
-        log = await topic()
+    log = await topic()
+    await log.send({0: 1})
+    log.clock.advance(hours=24 * silence_days)
+    an_hour_ago = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC) - timedelta(hours=1)
+    for _ in range(entries):
         await log.send({0: 1})
-        log.clock.advance(hours=24 * silence_days)
-        an_hour_ago = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC) - timedelta(hours=1)
-        for _ in range(entries):
-            await log.send({0: 1})
-        async with lake_of(log) as lake:
-            assert await offsets(await lake.reader("orders"), queue=0, start=an_hour_ago) == [entries]
-
-    asyncio.run(main())
+    async with lake_of(log) as lake:
+        assert await offsets(await lake.reader("orders"), queue=0, start=an_hour_ago) == [entries]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -129,19 +128,16 @@ def test_behind_a_lost_entry_all_that_producers_sent_counts() -> None:
 
 
 @pytest.mark.parametrize("stands_at", [10, CHECKPOINT_ENTRIES - 1])
-def test_a_log_that_was_trimmed_is_not_taken_for_a_damaged_one(stands_at: int) -> None:
-    async def work() -> None:
-        log = await a_log(CHECKPOINT_ENTRIES)
-        view = View(log.store, log.paths, log.runtime)
-        await view.open(at_most=stands_at)
-        for number in range(1, stands_at + 1):
-            await view.take(number, (await log.store.get(log.paths.entry(number))).data)
-        await trim(log, CHECKPOINT_ENTRIES)
-        with pytest.raises(ViewLost, match="trimmed past"):
-            await fold_known(view, log.store, log.paths, CHECKPOINT_ENTRIES)
-        assert view.state.entry == stands_at
-
-    asyncio.run(work())
+async def test_a_log_that_was_trimmed_is_not_taken_for_a_damaged_one(stands_at: int) -> None:
+    log = await a_log(CHECKPOINT_ENTRIES)
+    view = View(log.store, log.paths, log.runtime)
+    await view.open(at_most=stands_at)
+    for number in range(1, stands_at + 1):
+        await view.take(number, (await log.store.get(log.paths.entry(number))).data)
+    await trim(log, CHECKPOINT_ENTRIES)
+    with pytest.raises(ViewLost, match="trimmed past"):
+        await fold_known(view, log.store, log.paths, CHECKPOINT_ENTRIES)
+    assert view.state.entry == stands_at
 
 
 def test_what_was_given_out_and_is_in_no_entry_is_lost() -> None:
@@ -176,16 +172,13 @@ def test_batches_certainly_counted_when_every_queue_moved_by_all_their_rows(
 
 
 @pytest.mark.parametrize("break_rows", [False, True])
-def test_an_entry_under_the_name_of_another_is_not_that_one(break_rows: bool) -> None:
-    async def work() -> None:
-        log = await a_log(3)
-        data = bytearray((await log.store.get(log.paths.entry(3))).data)
-        data[40] ^= break_rows
-        for number in (3, 9):
-            await log.store.put(log.paths.entry(number), bytes(data), mode=Put.REPLACE)
-        found = await read_remains(log.store, log.paths, 3)
-        assert found is not None
-        assert (found.header.entry, found.rows_readable) == (3, not break_rows)
-        assert await read_remains(log.store, log.paths, 9) is None
-
-    asyncio.run(work())
+async def test_an_entry_under_the_name_of_another_is_not_that_one(break_rows: bool) -> None:
+    log = await a_log(3)
+    data = bytearray((await log.store.get(log.paths.entry(3))).data)
+    data[40] ^= break_rows
+    for number in (3, 9):
+        await log.store.put(log.paths.entry(number), bytes(data), mode=Put.REPLACE)
+    found = await read_remains(log.store, log.paths, 3)
+    assert found is not None
+    assert (found.header.entry, found.rows_readable) == (3, not break_rows)
+    assert await read_remains(log.store, log.paths, 9) is None

@@ -52,34 +52,27 @@ class FirstIsRefused(StoreWrapper):
         raise AssertionError("nobody wakes it")
 
 
-def test_when_one_part_fails_none_goes_on_behind_the_back_of_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_one_part_fails_none_goes_on_behind_the_back_of_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "PART_BYTES", 50_000)
-
-    async def work() -> None:
-        log = LogWriter()
-        store = FirstIsRefused(log.store)
-        with pytest.raises(StorageFull, match="no room left"):
-            async with asyncio.timeout(TIMEOUT_S):
-                await stage(store, log.paths, log.runtime, rows(500), producer="p")
-        assert store.begun > 1
-        assert store.ended == store.begun - 1
-
-    asyncio.run(work())
+    log = LogWriter()
+    store = FirstIsRefused(log.store)
+    with pytest.raises(StorageFull, match="no room left"):
+        async with asyncio.timeout(TIMEOUT_S):
+            await stage(store, log.paths, log.runtime, rows(500), producer="p")
+    assert store.begun > 1
+    assert store.ended == store.begun - 1
 
 
-def test_a_job_may_be_linked_for_a_day_and_is_closed_after_two() -> None:
-    async def work() -> None:
-        log = LogWriter()
-        before_s = log.clock.monotonic_s()
+async def test_a_job_may_be_linked_for_a_day_and_is_closed_after_two() -> None:
+    log = LogWriter()
+    before_s = log.clock.monotonic_s()
 
-        class Slow(StoreWrapper):
-            async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
-                log.clock.advance(hours=1)
-                return await run()
+    class Slow(StoreWrapper):
+        async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
+            log.clock.advance(hours=1)
+            return await run()
 
-        staged = await stage(Slow(log.store), log.paths, log.runtime, rows(50), producer="p")
-        assert staged.job.link_until_s == before_s + JOB_LINK_MAX_S
-        assert sum(part.rows[0] for part in staged.parts) == 50
-        assert 2000 * JOB_LINK_MAX_S <= JOB_AGE_MAX_MS, "clocks may differ, and a store's may be cut to seconds"
-
-    asyncio.run(work())
+    staged = await stage(Slow(log.store), log.paths, log.runtime, rows(50), producer="p")
+    assert staged.job.link_until_s == before_s + JOB_LINK_MAX_S
+    assert sum(part.rows[0] for part in staged.parts) == 50
+    assert 2000 * JOB_LINK_MAX_S <= JOB_AGE_MAX_MS, "clocks may differ, and a store's may be cut to seconds"

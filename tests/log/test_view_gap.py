@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -33,39 +32,32 @@ class LosesWhatItListed(StoreWrapper):
 
 
 @pytest.mark.parametrize("missing", [1, 3, 17, 18, 19, 40])
-def test_opening_does_not_take_a_gap_for_the_end(missing: int) -> None:
-    async def main() -> None:
-        log = await LogWriter().create()
-        for _ in range(41):
-            await log.send({0: 1})
-        await log.store.delete(log.paths.entry(missing))
-        view = View(log.store, log.paths, log.runtime)
-        await view.open()
-        with pytest.raises(DataDamaged, match="missing") as caught:
-            await view.catch_up(expect_many=True)
-        assert caught.value.object == log.paths.entry(missing)
-        assert view.state.entry == missing - 1
-
-        await repair(log.store, log.paths, log.runtime)
+async def test_opening_does_not_take_a_gap_for_the_end(missing: int) -> None:
+    log = await LogWriter().create()
+    for _ in range(41):
+        await log.send({0: 1})
+    await log.store.delete(log.paths.entry(missing))
+    view = View(log.store, log.paths, log.runtime)
+    await view.open()
+    with pytest.raises(DataDamaged, match="missing") as caught:
         await view.catch_up(expect_many=True)
-        assert view.state.entry == 43
-        assert view.state.next_offsets[0] >= 41
+    assert caught.value.object == log.paths.entry(missing)
+    assert view.state.entry == missing - 1
 
-    asyncio.run(main())
+    await repair(log.store, log.paths, log.runtime)
+    await view.catch_up(expect_many=True)
+    assert view.state.entry == 43
+    assert view.state.next_offsets[0] >= 41
 
 
 @pytest.mark.parametrize("missing", [4, 5])
-def test_what_was_seen_and_is_gone_is_missing_though_nothing_lies_behind_it(missing: int) -> None:
+async def test_what_was_seen_and_is_gone_is_missing_though_nothing_lies_behind_it(missing: int) -> None:
     """Else another entry would be put in its place, which those who have folded it never see."""
-
-    async def main() -> None:
-        log = await LogWriter().create()
-        for _ in range(4):
-            await log.send({0: 1})
-        view = View(LosesWhatItListed(log.store, log.paths.entry(missing)), log.paths, log.runtime)
-        with pytest.raises(DataDamaged, match="missing") as caught:
-            await view.catch_up(expect_many=True)
-        assert caught.value.object == log.paths.entry(missing)
-        assert view.state.entry == missing - 1
-
-    asyncio.run(main())
+    log = await LogWriter().create()
+    for _ in range(4):
+        await log.send({0: 1})
+    view = View(LosesWhatItListed(log.store, log.paths.entry(missing)), log.paths, log.runtime)
+    with pytest.raises(DataDamaged, match="missing") as caught:
+        await view.catch_up(expect_many=True)
+    assert caught.value.object == log.paths.entry(missing)
+    assert view.state.entry == missing - 1

@@ -23,7 +23,9 @@ def test_what_a_simulation_does_not_meet_has_one() -> None:
 
 @pytest.mark.parametrize(("mutant", "file", "test"), EACH)
 def test_it_is_there(mutant: str, file: str, test: str) -> None:
-    functions = {node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)}
+    functions = {
+        node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     assert test in functions
 
 

@@ -26,6 +26,7 @@ from penstock.log.stores import MemoryStore, Put
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from tests.coordinator.timers.test_delivery import check_times
+from tests.playing import played_on
 from tests.simulation.kernel import Kernel
 
 DAY_S = 86_400.0
@@ -111,72 +112,64 @@ def test_what_was_appended_a_month_ago_is_found_by_its_id(monkeypatch: pytest.Mo
     scene.play(script)
 
 
-def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_appended_again() -> None:
+@played_on(Scene, "a month, unreadable")
+async def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_appended_again(scene: Scene) -> None:
     """Until the file can be read."""
-    scene = Scene("a month, unreadable")
-
-    async def script() -> None:
-        await scene.send(0, 0)
-        async with scene.lake() as lake:
-            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
-            await player.begin()
-            for _ in range(20):
-                await asyncio.sleep(await player.step() and 0.1)
-            assert player.statistics.fired == 2
-            await player.close()  # it died: nothing was settled
-            for day in range(32):
-                await asyncio.sleep(DAY_S)
-                await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
-            await published(lake)
-        files = {key: (await scene.store.get(key)).data for key in await tables_of(scene)}
-        assert files
-        for key in files:
-            await scene.store.delete(key)
-        async with scene.lake() as lake:
-            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
-            await player.begin()
-            with pytest.raises(DataDamaged, match="cannot be told whether these messages stand there"):
-                await player.step()
-            await player.close()
-        for key, data in files.items():
-            await scene.store.put(key, data, mode=Put.REPLACE)
-        await scene.play_for(5)
-        assert await scene.come(late_s=None) == [0, 0]
-
-    scene.play(script)
-
-
-def test_what_was_appended_a_month_ago_is_found_though_a_file_beside_it_cannot_be_read() -> None:
-    scene = Scene("a month, unreadable beside")
-
-    async def script() -> None:
-        await scene.send(0, 0)
-        async with scene.lake() as lake:
-            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
-            await player.begin()
-            for _ in range(20):
-                await asyncio.sleep(await player.step() and 0.1)
-            await player.close()  # it died: nothing was settled
-            await published(lake)
-            for day in range(32):
-                await asyncio.sleep(DAY_S)
-                await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
-        first = await tables_of(scene)
-        async with scene.lake() as lake:
-            other = await lake.producer("orders", name="other", copies=True)
-            await other.send(Message(b"x", delay=timedelta(0)), sequence=1)
-            await other.close()
-            await published(lake)
-        (beside,) = await tables_of(scene) - first
-        await scene.store.delete(beside)
-        async with scene.lake() as lake:
-            player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
-            await player.begin()
+    await scene.send(0, 0)
+    async with scene.lake() as lake:
+        player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+        await player.begin()
+        for _ in range(20):
+            await asyncio.sleep(await player.step() and 0.1)
+        assert player.statistics.fired == 2
+        await player.close()  # it died: nothing was settled
+        for day in range(32):
+            await asyncio.sleep(DAY_S)
+            await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
+        await published(lake)
+    files = {key: (await scene.store.get(key)).data for key in await tables_of(scene)}
+    assert files
+    for key in files:
+        await scene.store.delete(key)
+    async with scene.lake() as lake:
+        player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+        await player.begin()
+        with pytest.raises(DataDamaged, match="cannot be told whether these messages stand there"):
             await player.step()
-            assert player.statistics.fired == 2
-            await player.close()
+        await player.close()
+    for key, data in files.items():
+        await scene.store.put(key, data, mode=Put.REPLACE)
+    await scene.play_for(5)
+    assert await scene.come(late_s=None) == [0, 0]
 
-    scene.play(script)
+
+@played_on(Scene, "a month, unreadable beside")
+async def test_what_was_appended_a_month_ago_is_found_though_a_file_beside_it_cannot_be_read(scene: Scene) -> None:
+    await scene.send(0, 0)
+    async with scene.lake() as lake:
+        player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+        await player.begin()
+        for _ in range(20):
+            await asyncio.sleep(await player.step() and 0.1)
+        await player.close()  # it died: nothing was settled
+        await published(lake)
+        for day in range(32):
+            await asyncio.sleep(DAY_S)
+            await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
+    first = await tables_of(scene)
+    async with scene.lake() as lake:
+        other = await lake.producer("orders", name="other", copies=True)
+        await other.send(Message(b"x", delay=timedelta(0)), sequence=1)
+        await other.close()
+        await published(lake)
+    (beside,) = await tables_of(scene) - first
+    await scene.store.delete(beside)
+    async with scene.lake() as lake:
+        player = TimerPlayer(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+        await player.begin()
+        await player.step()
+        assert player.statistics.fired == 2
+        await player.close()
 
 
 async def published(lake: LogLake) -> None:
@@ -192,37 +185,33 @@ async def tables_of(scene: Scene) -> set[str]:
     return {key for key in keys if "/log/" not in key}
 
 
-def test_retention_spares_what_waits_in_the_timer_log_however_old_it_is() -> None:
-    scene = Scene("retention")
+@played_on(Scene, "retention")
+async def test_retention_spares_what_waits_in_the_timer_log_however_old_it_is(scene: Scene) -> None:
+    await scene.send(30 * DAY_S, 1)
 
-    async def script() -> None:
-        await scene.send(30 * DAY_S, 1)
-
-        async def maintain() -> dict[str, object]:
-            async with scene.lake() as lake:
-                coordination = open_coordination(None, store=lake.store, runtime=lake.runtime)
-                results: dict[str, object] = {}
-                upkeep = LakeMaintenance(
-                    lake, coordination.cells, coordination.groups, on_step=lambda _, step, result: results.update({step: result})
-                )
-                await upkeep.once("%TIMER%orders")
-                return results
-
-        await maintain()
-        await asyncio.sleep(20 * DAY_S)
-        assert (await maintain())["retain"] == 0  # nobody has gathered what waits
+    async def maintain() -> dict[str, object]:
         async with scene.lake() as lake:
-            await play_once(lake, timer_cells(lake), "orders", TimerOptions(flush_age=timedelta(0)))
-            assert (await standing_of(lake)).gathered == 0
-        await scene.play_for(5, TimerOptions(flush_age=timedelta(0)))
-        async with scene.lake() as lake:
-            assert (await standing_of(lake)).gathered == 2
-        assert (await maintain())["retain"] == 2
-        await asyncio.sleep(11 * DAY_S)
-        await scene.play_for(5)
-        assert await scene.come(late_s=None) == [1, 30 * DAY_S]
+            coordination = open_coordination(None, store=lake.store, runtime=lake.runtime)
+            results: dict[str, object] = {}
+            upkeep = LakeMaintenance(
+                lake, coordination.cells, coordination.groups, on_step=lambda _, step, result: results.update({step: result})
+            )
+            await upkeep.once("%TIMER%orders")
+            return results
 
-    scene.play(script)
+    await maintain()
+    await asyncio.sleep(20 * DAY_S)
+    assert (await maintain())["retain"] == 0  # nobody has gathered what waits
+    async with scene.lake() as lake:
+        await play_once(lake, timer_cells(lake), "orders", TimerOptions(flush_age=timedelta(0)))
+        assert (await standing_of(lake)).gathered == 0
+    await scene.play_for(5, TimerOptions(flush_age=timedelta(0)))
+    async with scene.lake() as lake:
+        assert (await standing_of(lake)).gathered == 2
+    assert (await maintain())["retain"] == 2
+    await asyncio.sleep(11 * DAY_S)
+    await scene.play_for(5)
+    assert await scene.come(late_s=None) == [1, 30 * DAY_S]
 
 
 async def standing_of(lake: LogLake) -> Any:
@@ -230,60 +219,52 @@ async def standing_of(lake: LogLake) -> Any:
     return await read_timer_state(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation)
 
 
-def test_runs_that_nobody_names_go_after_two_days() -> None:
-    scene = Scene("orphans")
-
-    async def script() -> None:
-        await scene.send(*[10 * DAY_S] * 10)
-        await scene.play_for(5)
-        async with scene.lake() as lake:
-            _, log = await lake.timer_log("orders")
-            folder = timer_folder("orders", log.record.incarnation)
-            named = {f"{folder}{run.name}.parquet" for run in (await standing_of(lake)).runs}
-            assert named
-            old_life = f"{timer_folder('orders', 'f' * 32)}{'e' * 32}.parquet"
-            for key in (f"{folder}{'d' * 32}.parquet", old_life):
-                await lake.store.put(key, b"x", mode=Put.CREATE)
-            assert await remove_orphans(lake, "%TIMER%orders") == 0
-            await asyncio.sleep(2.1 * DAY_S)
-            assert await remove_orphans(lake, "%TIMER%orders") == 2
-            assert {info.key for info in await lake.store.list("timers/")} == named
-
-    scene.play(script)
+@played_on(Scene, "orphans")
+async def test_runs_that_nobody_names_go_after_two_days(scene: Scene) -> None:
+    await scene.send(*[10 * DAY_S] * 10)
+    await scene.play_for(5)
+    async with scene.lake() as lake:
+        _, log = await lake.timer_log("orders")
+        folder = timer_folder("orders", log.record.incarnation)
+        named = {f"{folder}{run.name}.parquet" for run in (await standing_of(lake)).runs}
+        assert named
+        old_life = f"{timer_folder('orders', 'f' * 32)}{'e' * 32}.parquet"
+        for key in (f"{folder}{'d' * 32}.parquet", old_life):
+            await lake.store.put(key, b"x", mode=Put.CREATE)
+        assert await remove_orphans(lake, "%TIMER%orders") == 0
+        await asyncio.sleep(2.1 * DAY_S)
+        assert await remove_orphans(lake, "%TIMER%orders") == 2
+        assert {info.key for info in await lake.store.list("timers/")} == named
 
 
-def test_what_is_recalled_from_a_run_does_not_come() -> None:
-    scene = Scene("recalled")
-
-    async def script() -> None:
-        await scene.send(*[float(20 + n) for n in range(12)])
-        await scene.play_for(3)
-        async with scene.lake() as lake:
-            cells, clock = timer_cells(lake), lake.runtime.clock
-            _, log = await lake.timer_log("orders")
-            life = log.record.incarnation
-            assert (await standing_of(lake)).runs
-            rows = await waiting(lake, cells, "orders")
-            dues = [
-                DuePosition(time, offset)
-                for time, offset in zip(
-                    rows.column("delivery_timestamp").cast("int64").to_pylist(), rows.column("offset").to_pylist(), strict=True
-                )
-            ]
-            for due in (dues[0], dues[5], dues[11]):
-                await recall(cells, clock, "orders", life, due)
-            with pytest.raises(NotRecallable, match="recalled before"):
-                await recall(cells, clock, "orders", life, dues[5])
-            assert (await waiting(lake, cells, "orders", limit=3)).column("body").to_pylist() == [b"21", b"22", b"23"]
-        await scene.play_for(40)
-        assert await scene.come() == [float(20 + n) for n in range(12) if n not in (0, 5, 11)]
-        async with scene.lake() as lake:
-            assert (await standing_of(lake)).recalled == frozenset()
-            for due in (dues[3], dues[5]):  # the one let go, the other recalled: of neither anything is kept
-                with pytest.raises(NotRecallable, match="it was delivered, is on its way, or was recalled"):
-                    await recall(timer_cells(lake), lake.runtime.clock, "orders", life, due)
-
-    scene.play(script)
+@played_on(Scene, "recalled")
+async def test_what_is_recalled_from_a_run_does_not_come(scene: Scene) -> None:
+    await scene.send(*[float(20 + n) for n in range(12)])
+    await scene.play_for(3)
+    async with scene.lake() as lake:
+        cells, clock = timer_cells(lake), lake.runtime.clock
+        _, log = await lake.timer_log("orders")
+        life = log.record.incarnation
+        assert (await standing_of(lake)).runs
+        rows = await waiting(lake, cells, "orders")
+        dues = [
+            DuePosition(time, offset)
+            for time, offset in zip(
+                rows.column("delivery_timestamp").cast("int64").to_pylist(), rows.column("offset").to_pylist(), strict=True
+            )
+        ]
+        for due in (dues[0], dues[5], dues[11]):
+            await recall(cells, clock, "orders", life, due)
+        with pytest.raises(NotRecallable, match="recalled before"):
+            await recall(cells, clock, "orders", life, dues[5])
+        assert (await waiting(lake, cells, "orders", limit=3)).column("body").to_pylist() == [b"21", b"22", b"23"]
+    await scene.play_for(40)
+    assert await scene.come() == [float(20 + n) for n in range(12) if n not in (0, 5, 11)]
+    async with scene.lake() as lake:
+        assert (await standing_of(lake)).recalled == frozenset()
+        for due in (dues[3], dues[5]):  # the one let go, the other recalled: of neither anything is kept
+            with pytest.raises(NotRecallable, match="it was delivered, is on its way, or was recalled"):
+                await recall(timer_cells(lake), lake.runtime.clock, "orders", life, due)
 
 
 def test_many_recalls_leave_the_cell_for_objects_and_are_forgotten_when_their_times_have_passed() -> None:
@@ -328,17 +309,13 @@ def test_many_recalls_leave_the_cell_for_objects_and_are_forgotten_when_their_ti
     scene.play(script)
 
 
-def test_a_lost_cell_is_seen() -> None:
-    scene = Scene("lost cell")
-
-    async def script() -> None:
-        await scene.send(1, 2)
+@played_on(Scene, "lost cell")
+async def test_a_lost_cell_is_seen(scene: Scene) -> None:
+    await scene.send(1, 2)
+    await scene.play_for(5)
+    async with scene.lake() as lake:
+        for info in await lake.store.list("coordination/timers/"):
+            await lake.store.delete(info.key)
+    with pytest.raises(DataDamaged, match="never let go"):
         await scene.play_for(5)
-        async with scene.lake() as lake:
-            for info in await lake.store.list("coordination/timers/"):
-                await lake.store.delete(info.key)
-        with pytest.raises(DataDamaged, match="never let go"):
-            await scene.play_for(5)
-        assert await scene.come() == [1, 2]
-
-    scene.play(script)
+    assert await scene.come() == [1, 2]

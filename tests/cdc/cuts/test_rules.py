@@ -99,33 +99,26 @@ def test_after_a_gap_only_what_is_behind_it_is_kept(tmp_path: Path) -> None:
     assert numbers("two gaps", (1,), (3,), (5, 6)) == [5, 6]
 
 
-def test_a_driver_that_stands_behind_writes_no_cut() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        late, first = (CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n") for _ in range(2))
-        await late.load()
-        await first.add(replace(CUT, entry=20, ends={0: 9, 1: 9}))
-        assert await late.add(replace(CUT, ends={0: 5, 1: 9})) is None
-        assert late.newest is not None
-        assert (late.newest.number, late.newest.entry) == (1, 20)
-        added = await late.add(replace(CUT, entry=21, ends={0: 10, 1: 9}))
-        assert added is not None
-        assert added.number == 2
-
-    asyncio.run(work())
+async def test_a_driver_that_stands_behind_writes_no_cut() -> None:
+    store = MemoryStore()
+    late, first = (CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n") for _ in range(2))
+    await late.load()
+    await first.add(replace(CUT, entry=20, ends={0: 9, 1: 9}))
+    assert await late.add(replace(CUT, ends={0: 5, 1: 9})) is None
+    assert late.newest is not None
+    assert (late.newest.number, late.newest.entry) == (1, 20)
+    added = await late.add(replace(CUT, entry=21, ends={0: 10, 1: 9}))
+    assert added is not None
+    assert added.number == 2
 
 
-def test_an_object_that_has_become_large_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_object_that_has_become_large_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "BYTES_MAX", len(encode(Segment("t", "s", (CUT,)))) + 10)
-
-    async def work() -> None:
-        store = MemoryStore()
-        cuts = CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n")
-        for entry in range(11, 17):
-            await cuts.add(replace(CUT, entry=entry, ends={0: entry, 1: entry}))
-        assert [len(one.cuts) for one in await segments_of(store, await keys_of(store, "s"))] == [2, 2, 2]
-
-    asyncio.run(work())
+    store = MemoryStore()
+    cuts = CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n")
+    for entry in range(11, 17):
+        await cuts.add(replace(CUT, entry=entry, ends={0: entry, 1: entry}))
+    assert [len(one.cuts) for one in await segments_of(store, await keys_of(store, "s"))] == [2, 2, 2]
 
 
 # --- Alignment --------------------------------------------------------------------------------------------------------------------

@@ -54,75 +54,66 @@ def opened(record: AccessRecord, name: str, keys: SealingKeys = KEYS) -> list[st
     return [keys.open(one, name=name, id=principal.id) for one in principal.secrets]
 
 
-def test_a_principal_s_life() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        access = registry(table)
-        assert await access.read() == AccessRecord()
-        assert opened(await access.add("shop", SECRET, KEYS), "shop") == [SECRET]
-        with pytest.raises(PrincipalExists):
-            await access.add("shop", SECRET, KEYS)
-        await access.grant("shop", [Grant(Verb.SEND, "orders*")])
-        await access.rotate("shop", SECRET + "2", KEYS, keep=timedelta(hours=1))
-        record = await registry(table).read()
-        assert opened(record, "shop") == [SECRET + "2", SECRET]
-        present, former = record.principals["shop"].secrets
-        assert former.until_ms is not None
-        assert former.until_ms - present.since_ms == 3_600_000
-        assert len((await access.rotate("shop", SECRET + "3", KEYS, keep=timedelta(0))).principals["shop"].secrets) == 1
-        stored = await table.get(ACCESS)
-        assert stored is not None
-        assert b"correct" not in stored.data
+async def test_a_principal_s_life() -> None:
+    table = MemoryTable()
+    access = registry(table)
+    assert await access.read() == AccessRecord()
+    assert opened(await access.add("shop", SECRET, KEYS), "shop") == [SECRET]
+    with pytest.raises(PrincipalExists):
+        await access.add("shop", SECRET, KEYS)
+    await access.grant("shop", [Grant(Verb.SEND, "orders*")])
+    await access.rotate("shop", SECRET + "2", KEYS, keep=timedelta(hours=1))
+    record = await registry(table).read()
+    assert opened(record, "shop") == [SECRET + "2", SECRET]
+    present, former = record.principals["shop"].secrets
+    assert former.until_ms is not None
+    assert former.until_ms - present.since_ms == 3_600_000
+    assert len((await access.rotate("shop", SECRET + "3", KEYS, keep=timedelta(0))).principals["shop"].secrets) == 1
+    stored = await table.get(ACCESS)
+    assert stored is not None
+    assert b"correct" not in stored.data
+    await access.remove("shop")
+    with pytest.raises(PrincipalNotFound):
         await access.remove("shop")
-        with pytest.raises(PrincipalNotFound):
-            await access.remove("shop")
-        assert not (await access.add("shop", SECRET, KEYS)).grants_of("shop")
-
-    asyncio.run(main())
+    assert not (await access.add("shop", SECRET, KEYS)).grants_of("shop")
 
 
-def test_the_record_remembers_who_changed_what() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        access = registry(table).acting("ann@desk")
-        await access.grant("role:shops", [Grant(Verb.SEND, "orders*")])
-        await access.add("shop", SECRET, KEYS, roles=["shops"])
-        await access.acting("ben").rotate("shop", SECRET + "2", KEYS, keep=timedelta(hours=1))
-        await access.grant("shop", [Grant(Verb.JOIN, "billing")])
-        await access.grant("shop", [Grant(Verb.JOIN, "billing")])
-        await access.revoke("shop", [Grant(Verb.JOIN, "billing")], ["shops"])
-        record = await access.remove("shop")
-        assert [(one.by, str(one)) for one in record.history] == [
-            ("ann@desk", "grant role:shops: send orders*"),
-            ("ann@desk", "add shop: role shops"),
-            ("ben", "rotate shop: former ones for 1:00:00"),
-            ("ann@desk", "grant shop: join billing"),
-            ("ann@desk", "revoke shop: join billing, role shops"),
-            ("ann@desk", "remove shop"),
-        ]
-        assert (await registry(table).read()).history == record.history
-        for name in ("", "x" * 129, "two\nlines"):
-            with pytest.raises(InvalidArgument):
-                access.acting(name)
-
-    asyncio.run(main())
+async def test_the_record_remembers_who_changed_what() -> None:
+    table = MemoryTable()
+    access = registry(table).acting("ann@desk")
+    await access.grant("role:shops", [Grant(Verb.SEND, "orders*")])
+    await access.add("shop", SECRET, KEYS, roles=["shops"])
+    await access.acting("ben").rotate("shop", SECRET + "2", KEYS, keep=timedelta(hours=1))
+    await access.grant("shop", [Grant(Verb.JOIN, "billing")])
+    await access.grant("shop", [Grant(Verb.JOIN, "billing")])
+    await access.revoke("shop", [Grant(Verb.JOIN, "billing")], ["shops"])
+    record = await access.remove("shop")
+    assert [(one.by, str(one)) for one in record.history] == [
+        ("ann@desk", "grant role:shops: send orders*"),
+        ("ann@desk", "add shop: role shops"),
+        ("ben", "rotate shop: former ones for 1:00:00"),
+        ("ann@desk", "grant shop: join billing"),
+        ("ann@desk", "revoke shop: join billing, role shops"),
+        ("ann@desk", "remove shop"),
+    ]
+    assert (await registry(table).read()).history == record.history
+    for name in ("", "x" * 129, "two\nlines"):
+        with pytest.raises(InvalidArgument):
+            access.acting(name)
 
 
-def test_what_is_remembered_is_bounded_and_takes_no_room_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        access = registry(MemoryTable())
-        patterns = [f"topic-{number}-{'x' * 80}" for number in range(HISTORY_MAX + 5)]
-        for pattern in patterns:
-            await access.grant("role:many", [Grant(Verb.SEND, pattern)])
-        record = await access.read()
-        assert len(record.history) == HISTORY_MAX
-        assert "topic-5-" in record.history[0].detail
-        monkeypatch.setattr("penstock.coordinator.access.registry.ACCESS_BYTES_MAX", 1)
-        with pytest.raises(LimitExceeded):
-            await access.grant("role:many", [Grant(Verb.SEND, "more")])
-        await access.revoke("role:many", [Grant(Verb.SEND, patterns[0])])
-
-    asyncio.run(main())
+async def test_what_is_remembered_is_bounded_and_takes_no_room_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    access = registry(MemoryTable())
+    patterns = [f"topic-{number}-{'x' * 80}" for number in range(HISTORY_MAX + 5)]
+    for pattern in patterns:
+        await access.grant("role:many", [Grant(Verb.SEND, pattern)])
+    record = await access.read()
+    assert len(record.history) == HISTORY_MAX
+    assert "topic-5-" in record.history[0].detail
+    monkeypatch.setattr("penstock.coordinator.access.registry.ACCESS_BYTES_MAX", 1)
+    with pytest.raises(LimitExceeded):
+        await access.grant("role:many", [Grant(Verb.SEND, "more")])
+    await access.revoke("role:many", [Grant(Verb.SEND, patterns[0])])
 
 
 def test_a_change_whose_answer_was_lost_is_remembered_once() -> None:
@@ -132,31 +123,25 @@ def test_a_change_whose_answer_was_lost_is_remembered_once() -> None:
     assert not noted.has(replace(change, id="c2"))
 
 
-def test_a_mistyped_pattern_revokes_nothing() -> None:
-    async def main() -> None:
-        access = registry(MemoryTable())
-        grants = [Grant(Verb.SEND, "orders"), Grant(Verb.RECEIVE, "orders")]
-        await access.grant("role:all", grants)
-        with pytest.raises(GrantNotFound):
-            await access.revoke("role:all", [grants[0], Grant(Verb.SEND, "order")])
-        assert (await access.read()).roles["all"] == frozenset(grants)
-        assert (await access.revoke("role:all", grants[:1])).roles["all"] == {grants[1]}
-
-    asyncio.run(main())
+async def test_a_mistyped_pattern_revokes_nothing() -> None:
+    access = registry(MemoryTable())
+    grants = [Grant(Verb.SEND, "orders"), Grant(Verb.RECEIVE, "orders")]
+    await access.grant("role:all", grants)
+    with pytest.raises(GrantNotFound):
+        await access.revoke("role:all", [grants[0], Grant(Verb.SEND, "order")])
+    assert (await access.read()).roles["all"] == frozenset(grants)
+    assert (await access.revoke("role:all", grants[:1])).roles["all"] == {grants[1]}
 
 
-def test_two_operators_at_once_undo_nothing_of_each_other() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        await registry(table).add("shop", SECRET, KEYS)
-        topics = [f"topic-{number}" for number in range(20)]
-        await asyncio.gather(*(registry(table).grant("shop", [Grant(Verb.SEND, topic)]) for topic in topics))
-        await asyncio.gather(*(registry(table).add(f"user-{number}", SECRET, KEYS) for number in range(20)))
-        record = await registry(table).read()
-        assert {grant.pattern for grant in record.grants_of("shop")} == {*topics}
-        assert len(record.principals) == 21
-
-    asyncio.run(main())
+async def test_two_operators_at_once_undo_nothing_of_each_other() -> None:
+    table = MemoryTable()
+    await registry(table).add("shop", SECRET, KEYS)
+    topics = [f"topic-{number}" for number in range(20)]
+    await asyncio.gather(*(registry(table).grant("shop", [Grant(Verb.SEND, topic)]) for topic in topics))
+    await asyncio.gather(*(registry(table).add(f"user-{number}", SECRET, KEYS) for number in range(20)))
+    record = await registry(table).read()
+    assert {grant.pattern for grant in record.grants_of("shop")} == {*topics}
+    assert len(record.principals) == 21
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -187,47 +172,38 @@ def test_each_order_is_carried_out_once_though_answers_are_lost(seed: int) -> No
     Kernel(seed).run(main())
 
 
-def test_another_lake_s_table_is_refused() -> None:
-    async def main() -> None:
-        table = MemoryTable()
-        await registry(table, lake="s3://bucket/mine").add("shop", SECRET, KEYS)
-        other = registry(table, lake="s3://bucket/other")
-        with pytest.raises(TableMismatch):
-            await other.read()
-        with pytest.raises(TableMismatch):
-            await other.add("ann", SECRET, KEYS)
-
-    asyncio.run(main())
+async def test_another_lake_s_table_is_refused() -> None:
+    table = MemoryTable()
+    await registry(table, lake="s3://bucket/mine").add("shop", SECRET, KEYS)
+    other = registry(table, lake="s3://bucket/other")
+    with pytest.raises(TableMismatch):
+        await other.read()
+    with pytest.raises(TableMismatch):
+        await other.add("ann", SECRET, KEYS)
 
 
-def test_the_record_is_bounded() -> None:
-    async def main() -> None:
-        access = registry(MemoryTable())
-        await access.add("shop", SECRET, KEYS)
-        with pytest.raises(LimitExceeded, match="give grants to roles"):
-            await access.grant("shop", [Grant(Verb.SEND, f"{number:0100}") for number in range(1400)])
-        await access.grant("shop", [Grant(Verb.SEND, "orders")])
-
-    asyncio.run(main())
+async def test_the_record_is_bounded() -> None:
+    access = registry(MemoryTable())
+    await access.add("shop", SECRET, KEYS)
+    with pytest.raises(LimitExceeded, match="give grants to roles"):
+        await access.grant("shop", [Grant(Verb.SEND, f"{number:0100}") for number in range(1400)])
+    await access.grant("shop", [Grant(Verb.SEND, "orders")])
 
 
-def test_secrets_are_sealed_anew_by_another_key() -> None:
-    async def main() -> None:
-        access = registry(MemoryTable())
-        await access.add("shop", SECRET, KEYS)
-        before = await access.rotate("shop", SECRET + "2", KEYS)
-        new = bytes(range(KEY_BYTES))
-        both = SealingKeys.parse(new_key(new) + new_key(bytes(KEY_BYTES)), where="the file")
-        assert (await access.reseal(both), await access.reseal(both)) == (2, 0)
-        alone = SealingKeys.parse(new_key(new), where="the file")
-        after = await access.read()
-        assert opened(after, "shop", alone) == opened(before, "shop")
-        times = [(one.since_ms, one.until_ms) for one in after.principals["shop"].secrets]
-        assert times == [(one.since_ms, one.until_ms) for one in before.principals["shop"].secrets]
-        with pytest.raises(SecretNotOpened):
-            await access.reseal(KEYS)
-
-    asyncio.run(main())
+async def test_secrets_are_sealed_anew_by_another_key() -> None:
+    access = registry(MemoryTable())
+    await access.add("shop", SECRET, KEYS)
+    before = await access.rotate("shop", SECRET + "2", KEYS)
+    new = bytes(range(KEY_BYTES))
+    both = SealingKeys.parse(new_key(new) + new_key(bytes(KEY_BYTES)), where="the file")
+    assert (await access.reseal(both), await access.reseal(both)) == (2, 0)
+    alone = SealingKeys.parse(new_key(new), where="the file")
+    after = await access.read()
+    assert opened(after, "shop", alone) == opened(before, "shop")
+    times = [(one.since_ms, one.until_ms) for one in after.principals["shop"].secrets]
+    assert times == [(one.since_ms, one.until_ms) for one in before.principals["shop"].secrets]
+    with pytest.raises(SecretNotOpened):
+        await access.reseal(KEYS)
 
 
 def test_resealing_leaves_what_another_operator_wrote_meanwhile() -> None:

@@ -229,7 +229,7 @@ def test_credentials_that_are_refused_are_read_again(monkeypatch: pytest.MonkeyP
     assert keys == ["former", "former", "renewed", "renewed"]
 
 
-def test_clients_of_credentials_that_were_refused_are_not_kept() -> None:
+async def test_clients_of_credentials_that_were_refused_are_not_kept() -> None:
     """An hour of refusals would leave a thousand of them."""
     clock, made = HandClock(), list[Mock]()
     refused = ClientError({"Error": {"Code": "ExpiredTokenException", "Message": "as scripted"}}, "GetItem")
@@ -241,41 +241,34 @@ def test_clients_of_credentials_that_were_refused_are_not_kept() -> None:
     def count_open() -> int:
         return sum(not client.close.called for client in made)
 
-    async def use() -> None:
-        reader, writer = renew()
-        table = DynamoDBTable(
-            "dynamodb://cells", "cells", reader=reader, writer=writer, runtime=replace_(Runtime(), clock=clock), renew=renew
-        )
-        for _ in range(10):
-            for _ in range(2):  # the second time at once, when nothing is read again
-                with pytest.raises(PermissionDenied):
-                    await get(table)
-            clock.advance(seconds=10)
-        assert (len(made), count_open()) == (22, 4)
-        await table.close()
-        assert count_open() == 0
-
-    asyncio.run(use())
+    reader, writer = renew()
+    table = DynamoDBTable(
+        "dynamodb://cells", "cells", reader=reader, writer=writer, runtime=replace_(Runtime(), clock=clock), renew=renew
+    )
+    for _ in range(10):
+        for _ in range(2):  # the second time at once, when nothing is read again
+            with pytest.raises(PermissionDenied):
+                await get(table)
+        clock.advance(seconds=10)
+    assert (len(made), count_open()) == (22, 4)
+    await table.close()
+    assert count_open() == 0
 
 
-def test_credentials_are_read_again_for_refusals_only_and_if_there_are_none_the_refusal_is_told() -> None:
+async def test_credentials_are_read_again_for_refusals_only_and_if_there_are_none_the_refusal_is_told() -> None:
     errors = [
         ClientError({"Error": {"Code": code, "Message": "as scripted"}}, "GetItem")
         for code in ("ThrottlingException", "ExpiredTokenException")
     ]
     client, renewed = Mock(get_item=Mock(side_effect=errors)), Mock(side_effect=NoCredentialsError())
-
-    async def use() -> None:
-        table = DynamoDBTable("dynamodb://cells", "cells", reader=client, writer=client, runtime=Runtime(), renew=renewed)
-        with pytest.raises(StoreUnavailable):
-            await get(table)
-        assert not renewed.called
-        with pytest.raises(PermissionDenied):
-            await get(table)
-        assert renewed.called
-        await table.close()
-
-    asyncio.run(use())
+    table = DynamoDBTable("dynamodb://cells", "cells", reader=client, writer=client, runtime=Runtime(), renew=renewed)
+    with pytest.raises(StoreUnavailable):
+        await get(table)
+    assert not renewed.called
+    with pytest.raises(PermissionDenied):
+        await get(table)
+    assert renewed.called
+    await table.close()
 
 
 # --- Tables that are not there, or are others' --------------------------------------------------------------------------------------
@@ -407,7 +400,7 @@ def test_a_forked_child_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch)
         assert server.requests == []
 
 
-def test_no_write_waits_for_reads_that_are_tried_again() -> None:
+async def test_no_write_waits_for_reads_that_are_tried_again() -> None:
     """Every reading thread hangs; a heartbeat gets through."""
     released = threading.Event()
 
@@ -415,16 +408,13 @@ def test_no_write_waits_for_reads_that_are_tried_again() -> None:
         released.wait(60)
         return {"ConsumedCapacity": {}}
 
-    async def main() -> None:
-        reader, writer = Mock(get_item=hang), Mock(put_item=Mock(return_value={}))
-        table = DynamoDBTable("dynamodb://cells", "cells", reader=reader, writer=writer, runtime=Runtime())
-        reads = asyncio.gather(*(table.get("k") for _ in range(THREADS)))
-        await asyncio.sleep(0)  # they are given to their threads
-        try:
-            await asyncio.wait_for(table.put("heartbeat", b"", expected=None), 30)
-        finally:
-            released.set()
-        assert await reads == [None] * THREADS
-        await table.close()
-
-    asyncio.run(main())
+    reader, writer = Mock(get_item=hang), Mock(put_item=Mock(return_value={}))
+    table = DynamoDBTable("dynamodb://cells", "cells", reader=reader, writer=writer, runtime=Runtime())
+    reads = asyncio.gather(*(table.get("k") for _ in range(THREADS)))
+    await asyncio.sleep(0)  # they are given to their threads
+    try:
+        await asyncio.wait_for(table.put("heartbeat", b"", expected=None), 30)
+    finally:
+        released.set()
+    assert await reads == [None] * THREADS
+    await table.close()

@@ -97,26 +97,20 @@ def test_only_a_dynamodb_table_is_made_by_hand(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_cells_beside_a_folder_are_hidden_from_the_lake(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = open_store(tmp_path / "lake")
-        table = open_table(None, store=store, runtime=Runtime())
-        await table.put("k", b"one", expected=None)
-        assert await store.list("") == []
-        assert await store.list_folders("") == []
-        await table.close()
-        await store.close()
-
-    asyncio.run(run())
+async def test_cells_beside_a_folder_are_hidden_from_the_lake(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "lake")
+    table = open_table(None, store=store, runtime=Runtime())
+    await table.put("k", b"one", expected=None)
+    assert await store.list("") == []
+    assert await store.list_folders("") == []
+    await table.close()
+    await store.close()
 
 
-def test_lakes_that_share_a_store_in_memory_share_their_cells() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        one, two = (open_table(None, store=seen, runtime=Runtime()) for seen in (store, CountingStore(store)))
-        await one.put("k", b"one", expected=None)
-        found = await two.get("k")
-        assert found is not None
-        assert found.data == b"one"
-
-    asyncio.run(run())
+async def test_lakes_that_share_a_store_in_memory_share_their_cells() -> None:
+    store = MemoryStore()
+    one, two = (open_table(None, store=seen, runtime=Runtime()) for seen in (store, CountingStore(store)))
+    await one.put("k", b"one", expected=None)
+    found = await two.get("k")
+    assert found is not None
+    assert found.data == b"one"

@@ -72,18 +72,15 @@ def remount(folder: Path, options: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
-    async def use() -> None:
-        table = SqliteTable(tmp_path / "cells.db", runtime=Runtime())
-        version = await table.put("k", b"one", expected=None)
-        await table.close()
-        os.chmod(tmp_path / "cells.db", 0o400)
-        table = SqliteTable(tmp_path / "cells.db", runtime=Runtime())
-        with pytest.raises(PermissionDenied, match="may not be written"):
-            await table.put("k", b"two", expected=version)
-        await table.close()
-
-    asyncio.run(use())
+async def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
+    table = SqliteTable(tmp_path / "cells.db", runtime=Runtime())
+    version = await table.put("k", b"one", expected=None)
+    await table.close()
+    os.chmod(tmp_path / "cells.db", 0o400)
+    table = SqliteTable(tmp_path / "cells.db", runtime=Runtime())
+    with pytest.raises(PermissionDenied, match="may not be written"):
+        await table.put("k", b"two", expected=version)
+    await table.close()
 
 
 KILLED = """
@@ -128,16 +125,12 @@ def test_a_killed_writer_loses_nothing_acknowledged_and_blocks_nobody(tmp_path: 
     asyncio.run(check())
 
 
-def test_a_file_system_that_fails_is_an_unknown_outcome(tmp_path: Path) -> None:
+async def test_a_file_system_that_fails_is_an_unknown_outcome(tmp_path: Path) -> None:
     """Where the write-ahead log cannot be, as its name is taken by a folder, SQLite knows no more than we."""
-
-    async def use() -> None:
-        (tmp_path / "cells.db-wal").mkdir()
-        table = SqliteTable(tmp_path / "cells.db", runtime=Runtime())
-        with pytest.raises(StoreUnavailable, match=r"the file system failed under the coordination database.*SQLITE_IOERR"):
-            await table.put("k", b"one", expected=None)
-        (tmp_path / "cells.db-wal").rmdir()
+    (tmp_path / "cells.db-wal").mkdir()
+    table = SqliteTable(tmp_path / "cells.db", runtime=Runtime())
+    with pytest.raises(StoreUnavailable, match=r"the file system failed under the coordination database.*SQLITE_IOERR"):
         await table.put("k", b"one", expected=None)
-        await table.close()
-
-    asyncio.run(use())
+    (tmp_path / "cells.db-wal").rmdir()
+    await table.put("k", b"one", expected=None)
+    await table.close()

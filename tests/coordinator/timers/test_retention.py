@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -20,7 +19,7 @@ RETENTION = timedelta(days=3)
 
 @pytest.mark.parametrize(("topic", "message_type"), [("orders", MessageType.NORMAL), ("reminders", MessageType.DELAY)])
 @pytest.mark.parametrize("silence", [timedelta(days=3), timedelta(days=5), timedelta(days=30)])
-def test_retention_counts_from_when_a_message_came_into_its_topic(
+async def test_retention_counts_from_when_a_message_came_into_its_topic(
     topic: str, message_type: MessageType, silence: timedelta
 ) -> None:
     is_delayed = message_type is MessageType.DELAY
@@ -30,24 +29,21 @@ def test_retention_counts_from_when_a_message_came_into_its_topic(
         reader = await lake.reader(topic)
         return [message.body async for message in reader.messages()]
 
-    async def test() -> None:
-        clock = HandClock()
-        store = MemoryStore(clock=clock)
-        async with aio.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
-            await lake.create_topic(topic, TopicSettings(message_type=message_type, queues=1, retention=RETENTION))
-            producer = await lake.producer(topic)
-            await producer.send(Message(b"first", delay=timedelta(0) if is_delayed else None))
-            assert await bodies(lake) == [b"first"]
-            if is_delayed:
-                await producer.send(Message(b"second", delay=silence))
-            clock.advance(silence)
-            if not is_delayed:
-                await producer.send(Message(b"second"))
-            await producer.close()
-            assert b"second" in await bodies(lake)
-            clock.advance(RETENTION - timedelta(minutes=1))
-            assert b"second" in await bodies(lake)
-            clock.advance(RETENTION)
-            assert await bodies(lake) == []
-
-    asyncio.run(test())
+    clock = HandClock()
+    store = MemoryStore(clock=clock)
+    async with aio.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
+        await lake.create_topic(topic, TopicSettings(message_type=message_type, queues=1, retention=RETENTION))
+        producer = await lake.producer(topic)
+        await producer.send(Message(b"first", delay=timedelta(0) if is_delayed else None))
+        assert await bodies(lake) == [b"first"]
+        if is_delayed:
+            await producer.send(Message(b"second", delay=silence))
+        clock.advance(silence)
+        if not is_delayed:
+            await producer.send(Message(b"second"))
+        await producer.close()
+        assert b"second" in await bodies(lake)
+        clock.advance(RETENTION - timedelta(minutes=1))
+        assert b"second" in await bodies(lake)
+        clock.advance(RETENTION)
+        assert await bodies(lake) == []

@@ -62,17 +62,14 @@ def test_an_answer_is_an_answer_of_a_function_a_coroutine_function_and_an_object
     assert asked == [TRANSACTION] * 3
 
 
-def test_the_checker_that_was_given_last_is_asked() -> None:
+async def test_the_checker_that_was_given_last_is_asked() -> None:
     async def knows(_: CheckedTransaction) -> TransactionResolution:
         return COMMIT
 
-    async def test() -> None:
-        asked = RegisteredChecker(lambda _: UNKNOWN, group="pay")
-        assert await asked.ask(TRANSACTION) is UNKNOWN
-        asked.ask_instead(knows)
-        assert await asked.ask(TRANSACTION) is COMMIT
-
-    asyncio.run(test())
+    asked = RegisteredChecker(lambda _: UNKNOWN, group="pay")
+    assert await asked.ask(TRANSACTION) is UNKNOWN
+    asked.ask_instead(knows)
+    assert await asked.ask(TRANSACTION) is COMMIT
 
 
 class Odd(BaseException):
@@ -134,7 +131,7 @@ def test_one_that_hangs_does_not_know_and_keeps_its_place_until_it_ends(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_coroutine_that_hangs_is_cancelled() -> None:
+async def test_a_coroutine_that_hangs_is_cancelled() -> None:
     ended: list[str] = []
 
     async def hanging(_: object) -> TransactionResolution:
@@ -145,13 +142,10 @@ def test_a_coroutine_that_hangs_is_cancelled() -> None:
             raise
         return COMMIT
 
-    async def run() -> None:
-        asked = RegisteredChecker(hanging, group="pay")
-        assert await asked.ask(TRANSACTION) is UNKNOWN
-        await asyncio.wait(list(asked._late), timeout=TIMEOUT_S)
-        assert (asked.late, ended) == (0, ["cancelled"])
-
-    asyncio.run(run())
+    asked = RegisteredChecker(hanging, group="pay")
+    assert await asked.ask(TRANSACTION) is UNKNOWN
+    await asyncio.wait(list(asked._late), timeout=TIMEOUT_S)
+    assert (asked.late, ended) == (0, ["cancelled"])
 
 
 @pytest.mark.usefixtures("impatient")

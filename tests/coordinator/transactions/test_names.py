@@ -18,31 +18,27 @@ from tests.coordinator.transactions import stage as transacting
 DAY_S = 24 * 3600.0
 
 
-def test_names_that_fill_their_cells_are_refused_and_make_room_when_they_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_that_fill_their_cells_are_refused_and_make_room_when_they_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_groups, "CELL_BYTES_MAX", 100)
-
-    async def main() -> None:
-        found = ProducerGroups(Cells(MemoryTable(), Runtime()), Runtime())
-        for number in range(9):
-            await found.join(f"group-{number:03d}", "member-000")
-        with pytest.raises(LimitExceeded, match="too many producer groups"):
-            await found.join("group-009", "member-000")
-        assert await found.members("group-009") == frozenset(), "who could not be found begins nothing"
-        for number in range(1, 8):
-            await found.join("group-000", f"member-{number:03d}")
-        with pytest.raises(LimitExceeded, match="or members of one"):
-            await found.join("group-000", "member-008")
-        await found.leave("group-000", "member-003")
-        await found.join("group-000", "member-009")
-        await found.forget("group-001")
-        assert "group-001" in await found.groups(), "it has a member"
-        await found.leave("group-001", "member-000")
-        await found.forget("group-001")
-        await found.forget("group-001")
+    found = ProducerGroups(Cells(MemoryTable(), Runtime()), Runtime())
+    for number in range(9):
+        await found.join(f"group-{number:03d}", "member-000")
+    with pytest.raises(LimitExceeded, match="too many producer groups"):
         await found.join("group-009", "member-000")
-        assert await found.groups() == {f"group-{number:03d}" for number in range(10) if number != 1}
-
-    asyncio.run(main())
+    assert await found.members("group-009") == frozenset(), "who could not be found begins nothing"
+    for number in range(1, 8):
+        await found.join("group-000", f"member-{number:03d}")
+    with pytest.raises(LimitExceeded, match="or members of one"):
+        await found.join("group-000", "member-008")
+    await found.leave("group-000", "member-003")
+    await found.join("group-000", "member-009")
+    await found.forget("group-001")
+    assert "group-001" in await found.groups(), "it has a member"
+    await found.leave("group-001", "member-000")
+    await found.forget("group-001")
+    await found.forget("group-001")
+    await found.join("group-009", "member-000")
+    assert await found.groups() == {f"group-{number:03d}" for number in range(10) if number != 1}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -21,6 +21,7 @@ from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageView
 from penstock.log.errors import PenstockError
 from tests.coordinator.transactions.stage import Member, Stage
+from tests.playing import played_on
 
 
 async def staged(member: Member) -> list[str]:
@@ -47,22 +48,18 @@ async def check_gone(stage: Stage, transaction: Transaction) -> None:
     assert await stage.bodies() == []
 
 
-def test_a_rollback_amid_the_first_send() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        sender = stage.member("sender")
-        transaction = sender.begin()
-        sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
-        await until(lambda: transaction.id is not None)
-        await sender.run(transaction.rollback())
-        with pytest.raises(TransactionRolledBack, match="the transaction was rolled back"):
-            await sending
-        with pytest.raises(TransactionRolledBack):
-            await sender.run(transaction.commit())
-        await check_gone(stage, transaction)
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_rollback_amid_the_first_send(stage: Stage) -> None:
+    sender = stage.member("sender")
+    transaction = sender.begin()
+    sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
+    await until(lambda: transaction.id is not None)
+    await sender.run(transaction.rollback())
+    with pytest.raises(TransactionRolledBack, match="the transaction was rolled back"):
+        await sending
+    with pytest.raises(TransactionRolledBack):
+        await sender.run(transaction.commit())
+    await check_gone(stage, transaction)
 
 
 @pytest.mark.parametrize("amid_s", [0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4])
@@ -89,87 +86,71 @@ def test_a_rollback_at_any_moment_of_the_first_send_and_of_a_later_one(amid_s: f
 
 
 @pytest.mark.parametrize("sent", [0, 1])
-def test_a_rollback_waits_for_uploads_that_are_on_their_way_and_deletes_them(sent: int) -> None:
-    stage = Stage()
+@played_on(Stage)
+async def test_a_rollback_waits_for_uploads_that_are_on_their_way_and_deletes_them(stage: Stage, sent: int) -> None:
+    sender = stage.member("sender")
+    transaction = await sender.sent(b"before") if sent else sender.begin()
+    gate = stage.store.hold("before", process="sender", verb="put", key=lambda key: "/staged/jobs/" in key)
+    sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
+    await gate.reached()
+    rolling = sender.process.spawn(transaction.rollback())
+    await stage.let_pass(1.0)
+    assert not rolling.done(), "nobody knows yet what the send leaves"
+    gate.release()
+    await rolling
+    await sending
+    await stage.let_pass(5.0)
+    await check_gone(stage, transaction)
 
-    async def script() -> None:
-        sender = stage.member("sender")
-        transaction = await sender.sent(b"before") if sent else sender.begin()
-        gate = stage.store.hold("before", process="sender", verb="put", key=lambda key: "/staged/jobs/" in key)
-        sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
-        await gate.reached()
-        rolling = sender.process.spawn(transaction.rollback())
-        await stage.let_pass(1.0)
-        assert not rolling.done(), "nobody knows yet what the send leaves"
-        gate.release()
-        await rolling
+
+@played_on(Stage)
+async def test_a_rollback_before_anything_was_counted_in(stage: Stage) -> None:
+    sender = stage.member("sender")
+    transaction = sender.begin()
+    sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
+    await asyncio.sleep(0)
+    assert transaction.id is None, "it is asking for the topic"
+    await sender.run(transaction.rollback())
+    with pytest.raises(TransactionRolledBack):
         await sending
-        await stage.let_pass(5.0)
-        await check_gone(stage, transaction)
-
-    stage.play(script)
-
-
-def test_a_rollback_before_anything_was_counted_in() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        sender = stage.member("sender")
-        transaction = sender.begin()
-        sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
-        await asyncio.sleep(0)
-        assert transaction.id is None, "it is asking for the topic"
-        await sender.run(transaction.rollback())
-        with pytest.raises(TransactionRolledBack):
-            await sending
-        assert await sender.run(staged(sender)) == []
-
-    stage.play(script)
+    assert await sender.run(staged(sender)) == []
 
 
 @pytest.mark.parametrize("bad", ["nosuch", "paid"])
-def test_a_block_that_an_error_leaves_amid_another_send(bad: str) -> None:
-    stage = Stage()
+@played_on(Stage)
+async def test_a_block_that_an_error_leaves_amid_another_send(stage: Stage, bad: str) -> None:
+    sender = stage.member("sender")
+    transaction = sender.begin()
 
-    async def script() -> None:
-        sender = stage.member("sender")
-        transaction = sender.begin()
+    async def block() -> None:
+        async with transaction:
+            sends = transaction.send("paid", Message(b"x")), transaction.send(bad, b"no message")  # type: ignore[arg-type]
+            await asyncio.gather(*sends)
 
-        async def block() -> None:
-            async with transaction:
-                sends = transaction.send("paid", Message(b"x")), transaction.send(bad, b"no message")  # type: ignore[arg-type]
-                await asyncio.gather(*sends)
-
-        with pytest.raises(PenstockError) as left:
-            await sender.run(block())
-        assert not isinstance(left.value, TransactionRolledBack)
-        with pytest.raises(TransactionRolledBack):
-            await sender.run(transaction.send("paid", Message(b"y")))
-        await stage.let_pass(30.0)
-        assert await sender.run(staged(sender)) == []
-        assert await sender.run(sender.transactions.rows("pay")) == []
-
-    stage.play(script)
+    with pytest.raises(PenstockError) as left:
+        await sender.run(block())
+    assert not isinstance(left.value, TransactionRolledBack)
+    with pytest.raises(TransactionRolledBack):
+        await sender.run(transaction.send("paid", Message(b"y")))
+    await stage.let_pass(30.0)
+    assert await sender.run(staged(sender)) == []
+    assert await sender.run(sender.transactions.rows("pay")) == []
 
 
-def test_a_rollback_that_is_broken_off_takes_no_send_and_is_to_be_repeated() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        sender = stage.member("sender")
-        transaction = await sender.sent(b"before")
-        sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
-        await until(lambda: bool(transaction._sending))
-        rolling = sender.process.spawn(transaction.rollback())
-        await until(lambda: transaction._half.given_up)
-        rolling.cancel()
-        await sending
-        with pytest.raises(TransactionRolledBack):
-            await sender.run(transaction.send("paid", Message(b"y")))
-        await sender.run(transaction.rollback())
-        await check_gone(stage, transaction)
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_rollback_that_is_broken_off_takes_no_send_and_is_to_be_repeated(stage: Stage) -> None:
+    sender = stage.member("sender")
+    transaction = await sender.sent(b"before")
+    sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
+    await until(lambda: bool(transaction._sending))
+    rolling = sender.process.spawn(transaction.rollback())
+    await until(lambda: transaction._half.given_up)
+    rolling.cancel()
+    await sending
+    with pytest.raises(TransactionRolledBack):
+        await sender.run(transaction.send("paid", Message(b"y")))
+    await sender.run(transaction.rollback())
+    await check_gone(stage, transaction)
 
 
 class Settling:
@@ -191,20 +172,16 @@ class Settling:
         raise AssertionError("nothing was sent")
 
 
-def test_a_commit_of_acks_alone_takes_no_send_that_comes_meanwhile() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        sender, consumer = stage.member("sender"), Settling()
-        transaction = Transaction(sender.transactions, "pay", first_check=None, settler=consumer)
-        transaction.ack("a receipt")
-        committing = sender.process.spawn(transaction.commit())
-        await consumer.asked.wait()
-        with pytest.raises(TransactionEnded, match="the transaction's commit has begun"):
-            await sender.run(transaction.send("paid", Message(b"x")))
-        consumer.end.set()
-        assert (await committing).transaction_id is None
-        with pytest.raises(TransactionCommitted, match="the transaction is committed"):
-            await sender.run(transaction.send("paid", Message(b"x")))
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_commit_of_acks_alone_takes_no_send_that_comes_meanwhile(stage: Stage) -> None:
+    sender, consumer = stage.member("sender"), Settling()
+    transaction = Transaction(sender.transactions, "pay", first_check=None, settler=consumer)
+    transaction.ack("a receipt")
+    committing = sender.process.spawn(transaction.commit())
+    await consumer.asked.wait()
+    with pytest.raises(TransactionEnded, match="the transaction's commit has begun"):
+        await sender.run(transaction.send("paid", Message(b"x")))
+    consumer.end.set()
+    assert (await committing).transaction_id is None
+    with pytest.raises(TransactionCommitted, match="the transaction is committed"):
+        await sender.run(transaction.send("paid", Message(b"x")))

@@ -81,29 +81,26 @@ def test_few_work_at_once_and_an_owner_keeps_nobody_waiting() -> None:
         asyncio.run(main(seed))
 
 
-def test_who_waits_and_who_comes_later_stand_in_one_line() -> None:
-    async def main() -> None:
-        turns, begun = FairSemaphore(each=1, all=3), list[str]()
+async def test_who_waits_and_who_comes_later_stand_in_one_line() -> None:
+    turns, begun = FairSemaphore(each=1, all=3), list[str]()
 
-        async def work(name: str) -> None:
-            async with turns.of("a"):
-                begun.append(name)
-                await ends[name].wait()
+    async def work(name: str) -> None:
+        async with turns.of("a"):
+            begun.append(name)
+            await ends[name].wait()
 
-        ends = {name: asyncio.Event() for name in ("first", "waits", "later")}
-        tasks = [asyncio.ensure_future(work(name)) for name in ("first", "waits")]
+    ends = {name: asyncio.Event() for name in ("first", "waits", "later")}
+    tasks = [asyncio.ensure_future(work(name)) for name in ("first", "waits")]
+    await asyncio.sleep(0)
+    ends["first"].set()
+    await tasks[0]
+    tasks.append(asyncio.ensure_future(work("later")))
+    for _ in range(5):
         await asyncio.sleep(0)
-        ends["first"].set()
-        await tasks[0]
-        tasks.append(asyncio.ensure_future(work("later")))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert begun == ["first", "waits"]
-        for end in ends.values():
-            end.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(main())
+    assert begun == ["first", "waits"]
+    for end in ends.values():
+        end.set()
+    await asyncio.gather(*tasks)
 
 
 def test_of_many_causes_those_are_remembered_that_were_told_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,26 +13,23 @@ from penstock.gateway.peers.registry import PeerRegistry
 from penstock.log.runtime.runtime import SystemClock
 
 
-def test_who_follows_the_list_is_told_of_a_gateway_that_stands_still() -> None:
-    async def run() -> None:
-        async with aio.connect("memory://") as lake:
-            one, two = (PeerRegistry(GATEWAYS, name, SystemClock()) for name in ("one", "two"))
-            told: list[str] = []
-            two.on_gone.append(lambda: told.append("gone"))
-            for each in (one, two):
-                await each.join(lake.coordination, GatewayEntry("h", 1))
-            await one._renew_once()
-            await two._renew_once()
-            assert told == []
-            await two._renew_once()
-            await two._renew_once()
-            assert told == ["gone"]
-            await one.leave()
-            await two._renew_once()
-            assert told == ["gone", "gone"]
-            await two.leave()
-
-    asyncio.run(run())
+async def test_who_follows_the_list_is_told_of_a_gateway_that_stands_still() -> None:
+    async with aio.connect("memory://") as lake:
+        one, two = (PeerRegistry(GATEWAYS, name, SystemClock()) for name in ("one", "two"))
+        told: list[str] = []
+        two.on_gone.append(lambda: told.append("gone"))
+        for each in (one, two):
+            await each.join(lake.coordination, GatewayEntry("h", 1))
+        await one._renew_once()
+        await two._renew_once()
+        assert told == []
+        await two._renew_once()
+        await two._renew_once()
+        assert told == ["gone"]
+        await one.leave()
+        await two._renew_once()
+        assert told == ["gone", "gone"]
+        await two.leave()
 
 
 def test_signed_and_unsigned_gateways_of_a_lake_warn_and_do_not_send_clients_to_each_other(

@@ -38,18 +38,15 @@ async def appear(folder: Path, pattern: str, count: int) -> list[int]:
     return await loop.run_in_executor(None, found)
 
 
-def test_a_process_that_dies_is_started_again_and_all_end_in_order(tmp_path: Path) -> None:
-    async def run() -> None:
-        stop = asyncio.Event()
-        command = [sys.executable, "-c", WORKER, str(tmp_path)]
-        supervising = asyncio.ensure_future(supervise([command, command], stop, drain=timedelta(seconds=1)))
-        first, second = await appear(tmp_path, "begun-*", 2)
-        os.kill(first, signal.SIGKILL)
-        begun = await appear(tmp_path, "begun-*", 3)
-        stop.set()
-        await supervising
-        ended = await appear(tmp_path, "ended-*", 2)
-        assert set(ended) == set(begun) - {first}
-        assert second in ended
-
-    asyncio.run(run())
+async def test_a_process_that_dies_is_started_again_and_all_end_in_order(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    command = [sys.executable, "-c", WORKER, str(tmp_path)]
+    supervising = asyncio.ensure_future(supervise([command, command], stop, drain=timedelta(seconds=1)))
+    first, second = await appear(tmp_path, "begun-*", 2)
+    os.kill(first, signal.SIGKILL)
+    begun = await appear(tmp_path, "begun-*", 3)
+    stop.set()
+    await supervising
+    ended = await appear(tmp_path, "ended-*", 2)
+    assert set(ended) == set(begun) - {first}
+    assert second in ended

@@ -39,45 +39,31 @@ async def asked(port: int, trusted: bytes | None) -> pb.QueryRouteResponse:
         return answer
 
 
-def test_both_ports_answer(tmp_path: Path) -> None:
+async def test_both_ports_answer(tmp_path: Path) -> None:
     trusted = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
-
-    async def main() -> None:
-        async with gateway(options(tmp_path)) as served:
-            for port, by in ((served.server.tls_port, trusted), (served.port, None)):
-                assert (await asked(port, by)).status.code == pb.OK
-            with pytest.raises(grpc.aio.AioRpcError):
-                await asyncio.wait_for(asked(served.server.tls_port, None), 30)
-
-    asyncio.run(main())
+    async with gateway(options(tmp_path)) as served:
+        for port, by in ((served.server.tls_port, trusted), (served.port, None)):
+            assert (await asked(port, by)).status.code == pb.OK
+        with pytest.raises(grpc.aio.AioRpcError):
+            await asyncio.wait_for(asked(served.server.tls_port, None), 30)
 
 
-def test_tls_alone(tmp_path: Path) -> None:
+async def test_tls_alone(tmp_path: Path) -> None:
     trusted = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
-
-    async def main() -> None:
-        async with gateway(options(tmp_path, plaintext=False)) as served:
-            assert served.port == 0
-            assert (await asked(served.server.tls_port, trusted)).status.code == pb.OK
-
-    asyncio.run(main())
+    async with gateway(options(tmp_path, plaintext=False)) as served:
+        assert served.port == 0
+        assert (await asked(served.server.tls_port, trusted)).status.code == pb.OK
 
 
-def test_several_gateways_are_told_by_the_ports_that_a_client_uses(tmp_path: Path) -> None:
+async def test_several_gateways_are_told_by_the_ports_that_a_client_uses(tmp_path: Path) -> None:
     trusted = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
-
-    async def main() -> None:
-        async with gateway(options(tmp_path)) as first, Gateway(first.lake, options(tmp_path, plaintext=False)) as second:
-            ports = {first.port, first.server.tls_port, second.server.tls_port}
-            assert len(ports) == 3
-            for by, known in ((trusted, ports - {first.port}), (None, {first.port})):
-                port = first.server.tls_port if by else first.port
-                (told,) = {
-                    one.port for queue in (await asked(port, by)).message_queues for one in queue.broker.endpoints.addresses[:1]
-                }
-                assert told in known
-
-    asyncio.run(main())
+    async with gateway(options(tmp_path)) as first, Gateway(first.lake, options(tmp_path, plaintext=False)) as second:
+        ports = {first.port, first.server.tls_port, second.server.tls_port}
+        assert len(ports) == 3
+        for by, known in ((trusted, ports - {first.port}), (None, {first.port})):
+            port = first.server.tls_port if by else first.port
+            (told,) = {one.port for queue in (await asked(port, by)).message_queues for one in queue.broker.endpoints.addresses[:1]}
+            assert told in known
 
 
 def test_a_renewed_certificate_needs_no_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -102,7 +88,7 @@ def test_a_renewed_certificate_needs_no_restart(tmp_path: Path, caplog: pytest.L
     assert "the changed certificate" in caplog.text
 
 
-def test_http_2_is_chosen_in_the_handshake(tmp_path: Path) -> None:
+async def test_http_2_is_chosen_in_the_handshake(tmp_path: Path) -> None:
     write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
 
     def chosen(port: int) -> str | None:
@@ -114,11 +100,8 @@ def test_http_2_is_chosen_in_the_handshake(tmp_path: Path) -> None:
         ):
             return secured.selected_alpn_protocol()
 
-    async def main() -> None:
-        async with gateway(options(tmp_path)) as served:
-            assert await asyncio.to_thread(chosen, served.server.tls_port) == "h2"
-
-    asyncio.run(main())
+    async with gateway(options(tmp_path)) as served:
+        assert await asyncio.to_thread(chosen, served.server.tls_port) == "h2"
 
 
 def test_files_that_are_no_pair_are_refused_at_the_start(tmp_path: Path) -> None:

@@ -21,53 +21,44 @@ class Clock(SystemClock):
         return super().monotonic_s() + self.ahead_s
 
 
-def test_a_topic_has_one_producer_which_is_replaced_once_it_can_send_no_more() -> None:
-    async def run() -> None:
-        async with connect(store=MemoryStore(), maintenance=False) as lake:
-            await lake.create_topic("orders", TopicSettings())
-            producers = ProducerPool(lake)
-            first, same = await asyncio.gather(producers.of("orders"), producers.of("orders"))
-            assert first is same
-            producers.on_failure("orders", first, InvalidArgument("one message was bad"))
-            assert await producers.of("orders") is first
-            await first.close()
-            with pytest.raises(ClosedError) as error:
-                first.send(Message(b"lost"))
-            producers.on_failure("orders", first, error.value)
-            second = await producers.of("orders")
-            assert second is not first
-            producers.on_failure("orders", first, error.value)  # told late: the new one is not to blame
-            assert await producers.of("orders") is second
-            await second.send(Message(b"paid"))
-
-    asyncio.run(run())
+async def test_a_topic_has_one_producer_which_is_replaced_once_it_can_send_no_more() -> None:
+    async with connect(store=MemoryStore(), maintenance=False) as lake:
+        await lake.create_topic("orders", TopicSettings())
+        producers = ProducerPool(lake)
+        first, same = await asyncio.gather(producers.of("orders"), producers.of("orders"))
+        assert first is same
+        producers.on_failure("orders", first, InvalidArgument("one message was bad"))
+        assert await producers.of("orders") is first
+        await first.close()
+        with pytest.raises(ClosedError) as error:
+            first.send(Message(b"lost"))
+        producers.on_failure("orders", first, error.value)
+        second = await producers.of("orders")
+        assert second is not first
+        producers.on_failure("orders", first, error.value)  # told late: the new one is not to blame
+        assert await producers.of("orders") is second
+        await second.send(Message(b"paid"))
 
 
-def test_a_topic_that_there_is_not_is_looked_for_again() -> None:
-    async def run() -> None:
-        async with connect(store=MemoryStore(), maintenance=False) as lake:
-            producers = ProducerPool(lake)
-            with pytest.raises(TopicNotFound):
-                await producers.of("orders")
-            await lake.create_topic("orders", TopicSettings())
-            await (await producers.of("orders")).send(Message(b"paid"))
-
-    asyncio.run(run())
+async def test_a_topic_that_there_is_not_is_looked_for_again() -> None:
+    async with connect(store=MemoryStore(), maintenance=False) as lake:
+        producers = ProducerPool(lake)
+        with pytest.raises(TopicNotFound):
+            await producers.of("orders")
+        await lake.create_topic("orders", TopicSettings())
+        await (await producers.of("orders")).send(Message(b"paid"))
 
 
-def test_a_producer_that_nobody_uses_is_closed() -> None:
-    async def run() -> None:
-        clock = Clock()
-        async with connect(store=MemoryStore(), maintenance=False, runtime=Runtime(clock=clock)) as lake:
-            await lake.create_topic("orders", TopicSettings())
-            producers = ProducerPool(lake)
-            first = await producers.of("orders")
-            clock.ahead_s += IDLE_S / 2
-            await producers.close_idle()
-            assert not first.closed
-            clock.ahead_s += IDLE_S
-            await producers.close_idle()
-            assert first.closed
-            assert await producers.of("orders") is not first
-
-    asyncio.run(run())
+async def test_a_producer_that_nobody_uses_is_closed() -> None:
+    clock = Clock()
+    async with connect(store=MemoryStore(), maintenance=False, runtime=Runtime(clock=clock)) as lake:
+        await lake.create_topic("orders", TopicSettings())
+        producers = ProducerPool(lake)
+        first = await producers.of("orders")
+        clock.ahead_s += IDLE_S / 2
+        await producers.close_idle()
+        assert not first.closed
+        clock.ahead_s += IDLE_S
+        await producers.close_idle()
+        assert first.closed
+        assert await producers.of("orders") is not first

@@ -332,16 +332,13 @@ def test_watching_refreshes_in_place_on_a_terminal(command: list[str], shop: Pat
     assert b"Traceback" not in shown
 
 
-def test_watching_in_a_pipe_ends_with_the_group(penstock: Penstock, shop: Path) -> None:
-    async def main() -> None:
-        watching = asyncio.create_task(
-            asyncio.to_thread(penstock, "group", "describe", "billing", "--watch", "--interval", "0.1s", code=2)
-        )
-        async with aio.connect(shop) as lake:
-            await lake.delete_group("billing")
-        assert "there is no such consumer group" in (await watching).err
-
-    asyncio.run(main())
+async def test_watching_in_a_pipe_ends_with_the_group(penstock: Penstock, shop: Path) -> None:
+    watching = asyncio.create_task(
+        asyncio.to_thread(penstock, "group", "describe", "billing", "--watch", "--interval", "0.1s", code=2)
+    )
+    async with aio.connect(shop) as lake:
+        await lake.delete_group("billing")
+    assert "there is no such consumer group" in (await watching).err
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)], ids=["for people", "JSON"])

@@ -17,7 +17,7 @@ from penstock.log.stores.memory import MemoryStore
 from tests.waiting import wait_until
 
 
-def test_who_maintains_shows_what_waits_what_went_and_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_maintains_shows_what_waits_what_went_and_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.aio.maintenance.is_young", lambda *_: False)  # or the sender lets the message go
     metrics = MemoryMetrics()
 
@@ -38,19 +38,16 @@ def test_who_maintains_shows_what_waits_what_went_and_what_is_open(monkeypatch: 
         transaction = lake.transaction(producer_group="pay", checker=lambda _: TransactionResolution.UNKNOWN)
         await transaction.send("paid", Message(b"x"))
 
-    async def main() -> None:
-        store = MemoryStore()
-        async with connect(store=store, maintenance=False) as sender:
-            await sent(sender)
-        stop = asyncio.Event()
-        async with connect(store=store, maintenance=False) as lake:
-            second = timedelta(seconds=1)
-            maintained = maintain_forever(
-                lake, (), lambda *_: None, stop, publish_interval=second, metrics=metrics, look_interval=second
-            )
-            playing = asyncio.ensure_future(maintained)
-            await asyncio.to_thread(wait_until, all_are_shown, "one went, one waits, and one is open")
-            stop.set()
-            await playing
-
-    asyncio.run(main())
+    store = MemoryStore()
+    async with connect(store=store, maintenance=False) as sender:
+        await sent(sender)
+    stop = asyncio.Event()
+    async with connect(store=store, maintenance=False) as lake:
+        second = timedelta(seconds=1)
+        maintained = maintain_forever(
+            lake, (), lambda *_: None, stop, publish_interval=second, metrics=metrics, look_interval=second
+        )
+        playing = asyncio.ensure_future(maintained)
+        await asyncio.to_thread(wait_until, all_are_shown, "one went, one waits, and one is open")
+        stop.set()
+        await playing

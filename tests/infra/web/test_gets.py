@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from penstock import aio
@@ -59,41 +58,38 @@ def faults(shown: object) -> list[object]:
     return [one.fault for one in parts if isinstance(one, PagePart) and one.fault is not None]
 
 
-def test_no_page_asks_for_more_than_twenty_objects() -> None:
-    async def main() -> None:
-        memory, runtime = MemoryStore(), Runtime()
-        async with aio.Lake(memory, runtime=runtime) as lake:
-            message_id = await fill(lake)
-        store = CountingStore(memory)
-        refresh = timedelta(minutes=1)
-        source = LakeSource("lake", lambda: aio.Lake(store, runtime=runtime), runtime, refresh)
-        scene = PageContext(source)
-        orders = {"topic": "orders"}
-        asked: list[tuple[str, dict[str, str], dict[str, str]]] = [
-            *((page.name, {}, {}) for page in PAGES if not page.names),
-            *((page.name, orders, {}) for page in PAGES if page.names == ("topic",)),
-            *((page.name, {"group": "billing"}, {}) for page in PAGES if page.names == ("group",)),
-            ("message_group", {**orders, "message_group": "m-1"}, {}),
-            ("message", {"message_id": message_id}, orders),
-            ("messages", orders, {"where": "n = 'rare'"}),
-            ("messages", orders, {"where": "n = '0/7'", "start": "earliest"}),
-            ("messages", orders, {"tag": "none"}),
-            ("messages", orders, {"key": "k"}),
-            ("messages", orders, {"id": message_id}),
-        ]
-        assert {name for name, _, _ in asked} == {page.name for page in PAGES}
-        await source.look()
-        costs = {}
-        for name, path, query in asked:
-            page = BY_NAME[name]
-            for look in range(2):
-                source.memo.clear()
-                await source.look()  # the look that all pages share is no page's
-                before = store.statistics()
-                shown = await page.gather(scene, page.asked(path, query))  # type: ignore[attr-defined]
-                costs[name, str(query), look] = (store.statistics() - before).get.requests
-                assert not faults(shown), (name, faults(shown))
-        await source.close()
-        assert {where: gets for where, gets in costs.items() if gets > GETS_MAX} == {}
-
-    asyncio.run(main())
+async def test_no_page_asks_for_more_than_twenty_objects() -> None:
+    memory, runtime = MemoryStore(), Runtime()
+    async with aio.Lake(memory, runtime=runtime) as lake:
+        message_id = await fill(lake)
+    store = CountingStore(memory)
+    refresh = timedelta(minutes=1)
+    source = LakeSource("lake", lambda: aio.Lake(store, runtime=runtime), runtime, refresh)
+    scene = PageContext(source)
+    orders = {"topic": "orders"}
+    asked: list[tuple[str, dict[str, str], dict[str, str]]] = [
+        *((page.name, {}, {}) for page in PAGES if not page.names),
+        *((page.name, orders, {}) for page in PAGES if page.names == ("topic",)),
+        *((page.name, {"group": "billing"}, {}) for page in PAGES if page.names == ("group",)),
+        ("message_group", {**orders, "message_group": "m-1"}, {}),
+        ("message", {"message_id": message_id}, orders),
+        ("messages", orders, {"where": "n = 'rare'"}),
+        ("messages", orders, {"where": "n = '0/7'", "start": "earliest"}),
+        ("messages", orders, {"tag": "none"}),
+        ("messages", orders, {"key": "k"}),
+        ("messages", orders, {"id": message_id}),
+    ]
+    assert {name for name, _, _ in asked} == {page.name for page in PAGES}
+    await source.look()
+    costs = {}
+    for name, path, query in asked:
+        page = BY_NAME[name]
+        for look in range(2):
+            source.memo.clear()
+            await source.look()  # the look that all pages share is no page's
+            before = store.statistics()
+            shown = await page.gather(scene, page.asked(path, query))  # type: ignore[attr-defined]
+            costs[name, str(query), look] = (store.statistics() - before).get.requests
+            assert not faults(shown), (name, faults(shown))
+    await source.close()
+    assert {where: gets for where, gets in costs.items() if gets > GETS_MAX} == {}

@@ -155,17 +155,13 @@ def test_an_answer_without_end_is_refused(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "options", [pytest.param([], id="reading"), pytest.param(["--allow-writes"], id="acting", marks=pytest.mark.thorough)]
 )
-def test_the_command_serves_a_client_and_ends_with_it(stuck: Path, options: list[str]) -> None:
+async def test_the_command_serves_a_client_and_ends_with_it(stuck: Path, options: list[str]) -> None:
     command = [*PENSTOCK, "mcp", "--lake", str(stuck), *options]
-
-    async def run() -> None:
-        server = StdioServerParameters(command=sys.executable, args=command, cwd=str(ROOT))
-        async with Client(server, read_timeout_seconds=60) as client:
-            tools = await client.list_tools()
-            assert len(tools.tools) == len(READING) + (2 * len(ACTIONS) if options else 0)
-            assert said(await client.call_tool("group", {"group": "billing"}))["group"] == "billing"
-
-    asyncio.run(run())
+    server = StdioServerParameters(command=sys.executable, args=command, cwd=str(ROOT))
+    async with Client(server, read_timeout_seconds=60) as client:
+        tools = await client.list_tools()
+        assert len(tools.tools) == len(READING) + (2 * len(ACTIONS) if options else 0)
+        assert said(await client.call_tool("group", {"group": "billing"}))["group"] == "billing"
 
 
 def test_an_empty_lake_says_so(tmp_path: Path) -> None:

@@ -97,29 +97,26 @@ def test_a_large_topic_is_left_to_the_command_line(console: Open, monkeypatch: p
     assert "too large" in browser.page("/topics/orders/check")
 
 
-def test_one_job_runs_at_a_time_and_the_oldest_outcomes_go() -> None:
-    async def run() -> None:
-        jobs, may_end = BackgroundJobs(Runtime().clock), asyncio.Event()
+async def test_one_job_runs_at_a_time_and_the_oldest_outcomes_go() -> None:
+    jobs, may_end = BackgroundJobs(Runtime().clock), asyncio.Event()
 
-        async def wait() -> str:
-            await may_end.wait()
-            return "done"
+    async def wait() -> str:
+        await may_end.wait()
+        return "done"
 
-        async def fail() -> str:
-            raise ValueError("no")
+    async def fail() -> str:
+        raise ValueError("no")
 
-        job = jobs.start("a", wait)
-        assert jobs.start("a", wait) is job
-        with pytest.raises(BackPressureError):
-            jobs.start("b", wait)
-        may_end.set()
-        assert await job.task == "done"
-        for number in range(KEPT):
-            await asyncio.wait([jobs.start(f"more-{number}", fail).task])
-        assert jobs.get("a") is None
-        may_end.clear()
-        last = jobs.start("b", wait)
-        await jobs.close()
-        assert last.task.cancelled()
-
-    asyncio.run(run())
+    job = jobs.start("a", wait)
+    assert jobs.start("a", wait) is job
+    with pytest.raises(BackPressureError):
+        jobs.start("b", wait)
+    may_end.set()
+    assert await job.task == "done"
+    for number in range(KEPT):
+        await asyncio.wait([jobs.start(f"more-{number}", fail).task])
+    assert jobs.get("a") is None
+    may_end.clear()
+    last = jobs.start("b", wait)
+    await jobs.close()
+    assert last.task.cancelled()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from penstock.log.stores import ObjectStore
@@ -11,12 +9,9 @@ from tests.log.stores.contract import CHECKS, Check
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(store: ObjectStore, check: Check) -> None:
-    async def run() -> None:
-        assert isinstance(store, ObjectStore)
-        try:
-            await check(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
+async def test_contract(store: ObjectStore, check: Check) -> None:
+    assert isinstance(store, ObjectStore)
+    try:
+        await check(store)
+    finally:
+        await store.close()

@@ -100,14 +100,11 @@ def test_an_honest_store_that_could_not_decide_is_asked_again(kind: FaultKind) -
         probe(store)
 
 
-def test_one_answer_of_a_busy_store_does_not_keep_a_lake_from_being_written_to() -> None:
-    async def create() -> None:
-        store = FaultStore(MemoryStore(), scripted_faults({0: Fault(FaultKind.THROTTLED), 9: Fault(FaultKind.THROTTLED)}))
-        lake = LogLake(store)
-        await lake.create_topic("orders", TopicSettings())
-        await lake.close()
-
-    asyncio.run(create())
+async def test_one_answer_of_a_busy_store_does_not_keep_a_lake_from_being_written_to() -> None:
+    store = FaultStore(MemoryStore(), scripted_faults({0: Fault(FaultKind.THROTTLED), 9: Fault(FaultKind.THROTTLED)}))
+    lake = LogLake(store)
+    await lake.create_topic("orders", TopicSettings())
+    await lake.close()
 
 
 def test_a_passing_fault_is_no_verdict() -> None:

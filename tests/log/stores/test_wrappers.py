@@ -110,44 +110,38 @@ def test_the_same_seed_takes_the_same_time() -> None:
 # ------------------------------------------------------------------------------------------------------------------ counting
 
 
-def test_requests_and_bytes_are_counted_by_verb() -> None:
-    async def run() -> None:
-        store = CountingStore(MemoryStore())
-        await store.put("a", b"12345", mode=Put.CREATE)
-        with pytest.raises(Conflict):
-            await store.put("a", [b"12", b"3"], mode=Put.CREATE)
-        before = store.statistics()
-        await store.put_large("b", bytes(40 * 1024 * 1024))
-        await store.get("a")
-        await store.get_range("a", 1, 3)
-        with pytest.raises(ObjectMissing):
-            await store.get("nothing")
-        await store.list("")
-        await store.list_folders("")
-        await store.delete("a")
-        assert before == StoreStatistics(put=VerbStatistics(requests=2, failed=1, bytes=8))
-        assert store.statistics() - before == StoreStatistics(
-            put=VerbStatistics(requests=3 + 2, bytes=40 * 1024 * 1024),
-            get=VerbStatistics(requests=3, failed=1, bytes=7),
-            list=VerbStatistics(requests=2),
-            delete=VerbStatistics(requests=1),
-        )
-        await store.clock_ms()
-        assert store.statistics().requests == 13 + 3
-
-    asyncio.run(run())
+async def test_requests_and_bytes_are_counted_by_verb() -> None:
+    store = CountingStore(MemoryStore())
+    await store.put("a", b"12345", mode=Put.CREATE)
+    with pytest.raises(Conflict):
+        await store.put("a", [b"12", b"3"], mode=Put.CREATE)
+    before = store.statistics()
+    await store.put_large("b", bytes(40 * 1024 * 1024))
+    await store.get("a")
+    await store.get_range("a", 1, 3)
+    with pytest.raises(ObjectMissing):
+        await store.get("nothing")
+    await store.list("")
+    await store.list_folders("")
+    await store.delete("a")
+    assert before == StoreStatistics(put=VerbStatistics(requests=2, failed=1, bytes=8))
+    assert store.statistics() - before == StoreStatistics(
+        put=VerbStatistics(requests=3 + 2, bytes=40 * 1024 * 1024),
+        get=VerbStatistics(requests=3, failed=1, bytes=7),
+        list=VerbStatistics(requests=2),
+        delete=VerbStatistics(requests=1),
+    )
+    await store.clock_ms()
+    assert store.statistics().requests == 13 + 3
 
 
-def test_a_long_list_is_a_request_per_thousand_keys() -> None:
-    async def run() -> None:
-        inner = MemoryStore()
-        for number in range(2001):
-            await inner.put(f"{number:04}", b"", mode=Put.CREATE)
-        store = CountingStore(inner)
-        await store.list("")
-        assert store.statistics().list.requests == 3
-
-    asyncio.run(run())
+async def test_a_long_list_is_a_request_per_thousand_keys() -> None:
+    inner = MemoryStore()
+    for number in range(2001):
+        await inner.put(f"{number:04}", b"", mode=Put.CREATE)
+    store = CountingStore(inner)
+    await store.list("")
+    assert store.statistics().list.requests == 3
 
 
 def test_the_cost_is_that_of_s3() -> None:

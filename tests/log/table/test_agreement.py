@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -30,38 +28,29 @@ async def compared(log: LogWriter, *pieces: pa.Table) -> RangeComparison:
 
 
 @pytest.mark.parametrize("step", [1, 4, 18])
-def test_equal_rows_agree_however_they_come(step: int) -> None:
-    async def main() -> None:
-        log = await published()
-        rows = await queue_rows(log, 0)
-        pieces = [rows.slice(at, step) for at in range(0, len(rows), step)]
-        assert await compared(log, *pieces, await queue_rows(log, 1)) == RangeComparison(18 + 12, ())
-
-    asyncio.run(main())
+async def test_equal_rows_agree_however_they_come(step: int) -> None:
+    log = await published()
+    rows = await queue_rows(log, 0)
+    pieces = [rows.slice(at, step) for at in range(0, len(rows), step)]
+    assert await compared(log, *pieces, await queue_rows(log, 1)) == RangeComparison(18 + 12, ())
 
 
-def test_rows_that_are_not_given_are_not_compared() -> None:
-    async def main() -> None:
-        log = await published()
-        rows = await queue_rows(log, 0)
-        assert await compared(log, rows.take([0, 5, 6, 17])) == RangeComparison(4, ())
-        assert await compared(log) == RangeComparison(0, ())
-
-    asyncio.run(main())
+async def test_rows_that_are_not_given_are_not_compared() -> None:
+    log = await published()
+    rows = await queue_rows(log, 0)
+    assert await compared(log, rows.take([0, 5, 6, 17])) == RangeComparison(4, ())
+    assert await compared(log) == RangeComparison(0, ())
 
 
-def test_a_changed_and_an_additional_row_are_differences() -> None:
-    async def main() -> None:
-        log = await published()
-        rows = await queue_rows(log, 0)
-        body = rows.column_names.index("body")
-        changed = rows.set_column(body, "body", [[b"forged", *rows.column("body").to_pylist()[1:]]])
-        assert (await compared(log, changed)).differences == (RangeDifference(0, 0, 18, 18, 18),)
-        offset = rows.column_names.index("offset")
-        moved = rows.set_column(offset, "offset", pa.array([*range(17), 18], pa.int64()))
-        assert (await compared(log, moved)).differences == (RangeDifference(0, 0, 19, 18, 17),)
-
-    asyncio.run(main())
+async def test_a_changed_and_an_additional_row_are_differences() -> None:
+    log = await published()
+    rows = await queue_rows(log, 0)
+    body = rows.column_names.index("body")
+    changed = rows.set_column(body, "body", [[b"forged", *rows.column("body").to_pylist()[1:]]])
+    assert (await compared(log, changed)).differences == (RangeDifference(0, 0, 18, 18, 18),)
+    offset = rows.column_names.index("offset")
+    moved = rows.set_column(offset, "offset", pa.array([*range(17), 18], pa.int64()))
+    assert (await compared(log, moved)).differences == (RangeDifference(0, 0, 19, 18, 17),)
 
 
 def test_a_range_has_its_first_offset_and_not_its_limit() -> None:

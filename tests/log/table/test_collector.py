@@ -21,7 +21,7 @@ from penstock.log.table.delta.snapshot import Snapshot, apply
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import LogFloor, read_floor_object
 from tests.log.table.readers import snapshot_of, table_rows
-from tests.log.table.upkeep import delta_of, keys, publish, run, topic, trim
+from tests.log.table.upkeep import delta_of, keys, publish, topic, trim
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -38,25 +38,22 @@ def test_who_does_not_know_what_was_taken_out_collects_nothing() -> None:
         Collector(log.store, log.paths, forgetful, log.runtime, log.append_actions)  # type: ignore[arg-type]
 
 
-def test_orphans_go_after_two_days_and_removed_files_after_seven() -> None:
-    async def test() -> None:
-        log = await topic(12)
-        await Compactor(log.store, delta_of(log), log.runtime, fan_in=3).compact_once()
-        removed = set((await snapshot_of(log)).removed)
-        orphan = f"{log.paths.table('table')}queue=0/orphan.parquet"
-        await log.store.put(orphan, b"x", mode=Put.CREATE)
-        log.clock.advance(hours=47)
-        assert await collector(log).collect_table() == 0
-        log.clock.advance(hours=2)
-        assert await collector(log).collect_table() == 1
-        assert orphan not in await keys(log, "table/queue=")
-        log.clock.advance(hours=24 * 5)
-        assert await collector(log).collect_table() == len(removed)
-        live = {log.paths.table("table") + path for path in (await snapshot_of(log)).paths}
-        assert set(await keys(log, "table/queue=")) == live
-        assert await table_rows(log) == log.sent
-
-    run(test)
+async def test_orphans_go_after_two_days_and_removed_files_after_seven() -> None:
+    log = await topic(12)
+    await Compactor(log.store, delta_of(log), log.runtime, fan_in=3).compact_once()
+    removed = set((await snapshot_of(log)).removed)
+    orphan = f"{log.paths.table('table')}queue=0/orphan.parquet"
+    await log.store.put(orphan, b"x", mode=Put.CREATE)
+    log.clock.advance(hours=47)
+    assert await collector(log).collect_table() == 0
+    log.clock.advance(hours=2)
+    assert await collector(log).collect_table() == 1
+    assert orphan not in await keys(log, "table/queue=")
+    log.clock.advance(hours=24 * 5)
+    assert await collector(log).collect_table() == len(removed)
+    live = {log.paths.table("table") + path for path in (await snapshot_of(log)).paths}
+    assert set(await keys(log, "table/queue=")) == live
+    assert await table_rows(log) == log.sent
 
 
 class PublishesAroundLists(StoreWrapper):
@@ -80,23 +77,19 @@ class PublishesAroundLists(StoreWrapper):
         await Publisher(self._log.store, self._log.paths, self._log.record, self._log.runtime).publish_once()
 
 
-def test_a_file_committed_before_the_list_ends_is_seen_as_live() -> None:
+async def test_a_file_committed_before_the_list_ends_is_seen_as_live() -> None:
     """However long the collector sleeps before its LIST: a snapshot that was taken before it would not have that file."""
-
-    async def test() -> None:
-        log = await topic(3)
-        delta = delta_of(log)
-        before = await delta.refresh()
-        of = Collector(PublishesAroundLists(log), log.paths, delta, log.runtime, log.append_actions)  # type: ignore[arg-type]
-        listed, snapshot = await of.list_then_snapshot()
-        log.clock.advance(hours=60)
-        assert len(listed) == len(before.all_files) + 1
-        assert len(snapshot.all_files) == len(before.all_files) + 2
-        assert of.orphans(listed, snapshot, await log.store.clock_ms()) == []
-        assert await of.collect_table() == 0
-        assert await table_rows(log) == log.sent
-
-    run(test)
+    log = await topic(3)
+    delta = delta_of(log)
+    before = await delta.refresh()
+    of = Collector(PublishesAroundLists(log), log.paths, delta, log.runtime, log.append_actions)  # type: ignore[arg-type]
+    listed, snapshot = await of.list_then_snapshot()
+    log.clock.advance(hours=60)
+    assert len(listed) == len(before.all_files) + 1
+    assert len(snapshot.all_files) == len(before.all_files) + 2
+    assert of.orphans(listed, snapshot, await log.store.clock_ms()) == []
+    assert await of.collect_table() == 0
+    assert await table_rows(log) == log.sent
 
 
 async def raised(log: LogWriter) -> None:
@@ -107,70 +100,58 @@ async def raised(log: LogWriter) -> None:
     log.clock.advance(hours=2)
 
 
-def test_an_old_job_is_closed_first_then_deleted_then_forgotten() -> None:
-    async def test() -> None:
-        log = await topic(5)
-        part = log.paths.job_part("spark-1", "p")
-        for key in (log.paths.job_record("spark-1"), part):
-            await log.store.put(key, b"x", mode=Put.CREATE)
-        assert await collector(log).collect_jobs(await read_floor_object(log.store, log.paths), log.clock.now_ms) == (0, 0, 0)
-        log.clock.advance(hours=49)
-        done = await collector(log).collect_once()
-        assert (done.closed, done.job_objects) == (1, 0)
-        assert "spark-1" in log.state.closed_jobs
-        done = await collector(log).collect_once()
-        assert (done.closed, done.job_objects, done.forgotten) == (0, 2, 0)
-        for _ in range(VALIDITY_ENTRIES):
-            await log.append()
-        done = await collector(log).collect_once()
-        assert (done.closed, done.job_objects, done.forgotten) == (0, 0, 1)
-        assert "spark-1" not in log.state.closed_jobs
-
-    run(test)
-
-
-def test_a_linked_job_stays_as_long_as_its_entry() -> None:
-    async def test() -> None:
-        log = await LogWriter().create()
-        await log.send({0: 2}, staged=True, job="linked")
-        part = f"{log.paths.root}staged/jobs/linked/part.parquet"
-        log.clock.advance(hours=100)
-        assert (await collector(log).collect_once()).closed == 0  # its link has closed it
-        await log.append(actions=(CloseJob("linked"),))  # and no later closing changes that
-        for _ in range(70):
-            await log.send({1: 1})
-        assert (await collector(log).collect_once()).job_objects == 0
-        assert part in await keys(log, "staged/")
-        await raised(log)
-        assert (await collector(log).collect_once()).job_objects == 1
-        assert part not in await keys(log, "staged/")
-
-    run(test)
-
-
-def test_handed_objects_go_when_no_kept_entry_can_link_them() -> None:
-    async def test() -> None:
-        log = await topic(150, publish_every=60)
-        handed = [log.paths.handed_object(tail, "name") for tail in (0, 63, 64, 140)]
-        for key in handed:
-            await log.store.put(key, b"x", mode=Put.CREATE)
-        await raised(log)
-        assert (await read_floor_object(log.store, log.paths)).number == 128
-        assert (await collector(log).collect_once()).handed == 2
-        assert await keys(log, "staged/handed/") == handed[2:]
-
-    run(test)
-
-
-def test_nothing_staged_goes_under_a_floor_that_has_just_risen() -> None:
-    async def test() -> None:
-        log = await topic(150, publish_every=60)
-        key = log.paths.handed_object(0, "name")
+async def test_an_old_job_is_closed_first_then_deleted_then_forgotten() -> None:
+    log = await topic(5)
+    part = log.paths.job_part("spark-1", "p")
+    for key in (log.paths.job_record("spark-1"), part):
         await log.store.put(key, b"x", mode=Put.CREATE)
-        assert (await trim(log))[0] == 128
-        assert (await collector(log).collect_once()).handed == 0
+    assert await collector(log).collect_jobs(await read_floor_object(log.store, log.paths), log.clock.now_ms) == (0, 0, 0)
+    log.clock.advance(hours=49)
+    done = await collector(log).collect_once()
+    assert (done.closed, done.job_objects) == (1, 0)
+    assert "spark-1" in log.state.closed_jobs
+    done = await collector(log).collect_once()
+    assert (done.closed, done.job_objects, done.forgotten) == (0, 2, 0)
+    for _ in range(VALIDITY_ENTRIES):
+        await log.append()
+    done = await collector(log).collect_once()
+    assert (done.closed, done.job_objects, done.forgotten) == (0, 0, 1)
+    assert "spark-1" not in log.state.closed_jobs
 
-    run(test)
+
+async def test_a_linked_job_stays_as_long_as_its_entry() -> None:
+    log = await LogWriter().create()
+    await log.send({0: 2}, staged=True, job="linked")
+    part = f"{log.paths.root}staged/jobs/linked/part.parquet"
+    log.clock.advance(hours=100)
+    assert (await collector(log).collect_once()).closed == 0  # its link has closed it
+    await log.append(actions=(CloseJob("linked"),))  # and no later closing changes that
+    for _ in range(70):
+        await log.send({1: 1})
+    assert (await collector(log).collect_once()).job_objects == 0
+    assert part in await keys(log, "staged/")
+    await raised(log)
+    assert (await collector(log).collect_once()).job_objects == 1
+    assert part not in await keys(log, "staged/")
+
+
+async def test_handed_objects_go_when_no_kept_entry_can_link_them() -> None:
+    log = await topic(150, publish_every=60)
+    handed = [log.paths.handed_object(tail, "name") for tail in (0, 63, 64, 140)]
+    for key in handed:
+        await log.store.put(key, b"x", mode=Put.CREATE)
+    await raised(log)
+    assert (await read_floor_object(log.store, log.paths)).number == 128
+    assert (await collector(log).collect_once()).handed == 2
+    assert await keys(log, "staged/handed/") == handed[2:]
+
+
+async def test_nothing_staged_goes_under_a_floor_that_has_just_risen() -> None:
+    log = await topic(150, publish_every=60)
+    key = log.paths.handed_object(0, "name")
+    await log.store.put(key, b"x", mode=Put.CREATE)
+    assert (await trim(log))[0] == 128
+    assert (await collector(log).collect_once()).handed == 0
 
 
 # --- its decisions, at their limits
@@ -201,28 +182,22 @@ def test_a_job_is_old_when_more_than_its_time_is_over() -> None:
     assert [is_old(listed, 1000 + JOB_AGE_MAX_MS + more_ms) for more_ms in (0, 1)] == [False, True]
 
 
-def test_a_closed_job_goes_when_no_kept_entry_can_have_linked_it() -> None:
-    async def test() -> None:
-        log = await LogWriter().create()
-        await log.append(actions=(CloseJob("j"),))
-        decides = collector(log).may_delete
-        state = TopicState(closed_jobs={"j": 2, "k": 2, "gone": 9})
-        assert [await decides("k", state, LogFloor(number)) for number in (1, 2, 3)] == [False, True, True]
-        assert await decides("j", state, LogFloor(1))
-        assert not await decides("gone", state, LogFloor(8))
-
-    run(test)
+async def test_a_closed_job_goes_when_no_kept_entry_can_have_linked_it() -> None:
+    log = await LogWriter().create()
+    await log.append(actions=(CloseJob("j"),))
+    decides = collector(log).may_delete
+    state = TopicState(closed_jobs={"j": 2, "k": 2, "gone": 9})
+    assert [await decides("k", state, LogFloor(number)) for number in (1, 2, 3)] == [False, True, True]
+    assert await decides("j", state, LogFloor(1))
+    assert not await decides("gone", state, LogFloor(8))
 
 
-def test_the_uploads_of_a_deleted_topic_go_without_an_entry() -> None:
-    async def test() -> None:
-        log = await LogWriter().create()
-        for key in (log.paths.job_record("spark-1"), log.paths.job_part("spark-1", "p")):
-            await log.store.put(key, b"x", mode=Put.CREATE)
-        await log.delete()
-        log.clock.advance(hours=49)
-        assert await collector(log).collect_jobs(LogFloor(), log.clock.now_ms) == (2, 0, 0)
-        assert log.state.entry == 2
-        assert await keys(log, "staged/") == []
-
-    run(test)
+async def test_the_uploads_of_a_deleted_topic_go_without_an_entry() -> None:
+    log = await LogWriter().create()
+    for key in (log.paths.job_record("spark-1"), log.paths.job_part("spark-1", "p")):
+        await log.store.put(key, b"x", mode=Put.CREATE)
+    await log.delete()
+    log.clock.advance(hours=49)
+    assert await collector(log).collect_jobs(LogFloor(), log.clock.now_ms) == (2, 0, 0)
+    assert log.state.entry == 2
+    assert await keys(log, "staged/") == []

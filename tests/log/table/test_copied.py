@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
@@ -88,107 +87,82 @@ class Topic:
         )
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("merged", [False, True])
-def test_what_this_process_published_is_compared_without_reading_the_log(merged: bool) -> None:
-    async def test() -> None:
-        topic = await Topic.create()
-        await topic.send(150)
-        if merged:
-            assert (await Compactor(topic.log.store, topic.delta, topic.log.runtime, fan_in=3).compact_once()).files > 0
-        await topic.compare()
-        assert topic.store.entries == []
-        assert topic.store.files == {topic.delta.root + path for path in topic.delta.snapshot.paths}
-        assert topic.comparer.whole
-        reading = Comparer(topic.log.store, topic.log.paths, topic.log.runtime)
-        while await reading.compare_once(topic.delta.snapshot, 0):
-            pass
-        assert topic.comparer.checkpoint_states == reading.checkpoint_states
-        assert list(reading.checkpoint_states) == [64, 128]
-
-    run(test)
+async def test_what_this_process_published_is_compared_without_reading_the_log(merged: bool) -> None:
+    topic = await Topic.create()
+    await topic.send(150)
+    if merged:
+        assert (await Compactor(topic.log.store, topic.delta, topic.log.runtime, fan_in=3).compact_once()).files > 0
+    await topic.compare()
+    assert topic.store.entries == []
+    assert topic.store.files == {topic.delta.root + path for path in topic.delta.snapshot.paths}
+    assert topic.comparer.whole
+    reading = Comparer(topic.log.store, topic.log.paths, topic.log.runtime)
+    while await reading.compare_once(topic.delta.snapshot, 0):
+        pass
+    assert topic.comparer.checkpoint_states == reading.checkpoint_states
+    assert list(reading.checkpoint_states) == [64, 128]
 
 
-def test_what_others_published_is_read_and_the_rest_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_others_published_is_read_and_the_rest_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "_PREFETCH_ENTRIES", 1)
-
-    async def test() -> None:
-        topic = await Topic.create()
-        log = topic.log
-        await topic.send(70, Publisher(log.store, log.paths, log.record, log.runtime))  # before this process began
-        await topic.send(100)
-        await topic.send(10, Publisher(log.store, log.paths, log.record, log.runtime))  # while it was paused
-        await topic.send(40)
-        await topic.compare()
-        # From 71 on it takes over what it copied up to 171, and goes on from the checkpoint before that.
-        assert set(range(2, 222)) - set(topic.store.entries) == {*range(72, 129), *range(182, 222)}
-        await topic.send(10)
-        topic.store.entries.clear()
-        await topic.compare()
-        assert topic.store.entries == []
-
-    run(test)
+    topic = await Topic.create()
+    log = topic.log
+    await topic.send(70, Publisher(log.store, log.paths, log.record, log.runtime))  # before this process began
+    await topic.send(100)
+    await topic.send(10, Publisher(log.store, log.paths, log.record, log.runtime))  # while it was paused
+    await topic.send(40)
+    await topic.compare()
+    # From 71 on it takes over what it copied up to 171, and goes on from the checkpoint before that.
+    assert set(range(2, 222)) - set(topic.store.entries) == {*range(72, 129), *range(182, 222)}
+    await topic.send(10)
+    topic.store.entries.clear()
+    await topic.compare()
+    assert topic.store.entries == []
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_a_table_that_differs_is_found_out_and_judged_by_the_log_the_next_time(merged: bool) -> None:
-    async def test() -> None:
-        topic = await Topic.create()
-        await topic.send(50)
-        await topic.forge(2)
-        if merged:
-            await Compactor(topic.log.store, topic.delta, topic.log.runtime, fan_in=3).compact_once()
-        for _ in range(2):
-            with pytest.raises(DataDamaged, match="log and table differ"):
-                await topic.compare()
-        assert topic.store.entries != []
-        assert topic.comparer.compared <= 0
-
-    run(test)
-
-
-def test_a_file_that_a_stranger_took_out_is_missed() -> None:
-    async def test() -> None:
-        topic = await Topic.create()
-        await topic.send(50)
-        snapshot = await topic.delta.refresh()
-        await topic.delta.commit(
-            CommitContent("DELETE", removes=(snapshot.files[2][-1],)), on=snapshot, started_s=topic.delta.now_s
-        )
+async def test_a_table_that_differs_is_found_out_and_judged_by_the_log_the_next_time(merged: bool) -> None:
+    topic = await Topic.create()
+    await topic.send(50)
+    await topic.forge(2)
+    if merged:
+        await Compactor(topic.log.store, topic.delta, topic.log.runtime, fan_in=3).compact_once()
+    for _ in range(2):
         with pytest.raises(DataDamaged, match="log and table differ"):
             await topic.compare()
+    assert topic.store.entries != []
+    assert topic.comparer.compared <= 0
 
-    run(test)
 
-
-def test_what_retention_took_is_excepted() -> None:
-    async def test() -> None:
-        topic = await Topic.create()
-        await topic.send(50)
-        topic.log.clock.advance(hours=80)
-        await topic.send(20)
-        await retain_once(topic.log.store, topic.delta, topic.log.runtime, RetentionPolicy(timedelta(days=3), None))
-        assert (await snapshot_of(topic.log)).start(0) > 0
+async def test_a_file_that_a_stranger_took_out_is_missed() -> None:
+    topic = await Topic.create()
+    await topic.send(50)
+    snapshot = await topic.delta.refresh()
+    await topic.delta.commit(CommitContent("DELETE", removes=(snapshot.files[2][-1],)), on=snapshot, started_s=topic.delta.now_s)
+    with pytest.raises(DataDamaged, match="log and table differ"):
         await topic.compare()
-        assert topic.store.entries == []
-
-    run(test)
 
 
-def test_copies_are_bounded_and_go_below_the_floor() -> None:
-    async def test() -> None:
-        topic = await Topic.create()
-        await topic.send(150)
-        before = topic.copies.behind(0, TopicState().digest, 151)
-        assert [(copied.start, copied.end) for copied in before][:2] == [(0, 11), (11, 21)]
-        await topic.compare(floor=64)
-        assert topic.copies.next_start(0, 151) == 61
-        small = Copies(files_max=10)
-        for copied in before:
-            small.note(TopicState(entry=copied.start), [TopicState(entry=copied.end)], copied.files)
-        assert small.next_start(0, 151) == 131
+async def test_what_retention_took_is_excepted() -> None:
+    topic = await Topic.create()
+    await topic.send(50)
+    topic.log.clock.advance(hours=80)
+    await topic.send(20)
+    await retain_once(topic.log.store, topic.delta, topic.log.runtime, RetentionPolicy(timedelta(days=3), None))
+    assert (await snapshot_of(topic.log)).start(0) > 0
+    await topic.compare()
+    assert topic.store.entries == []
 
-    run(test)
+
+async def test_copies_are_bounded_and_go_below_the_floor() -> None:
+    topic = await Topic.create()
+    await topic.send(150)
+    before = topic.copies.behind(0, TopicState().digest, 151)
+    assert [(copied.start, copied.end) for copied in before][:2] == [(0, 11), (11, 21)]
+    await topic.compare(floor=64)
+    assert topic.copies.next_start(0, 151) == 61
+    small = Copies(files_max=10)
+    for copied in before:
+        small.note(TopicState(entry=copied.start), [TopicState(entry=copied.end)], copied.files)
+    assert small.next_start(0, 151) == 131

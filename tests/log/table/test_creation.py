@@ -98,32 +98,26 @@ def test_a_fault_at_any_call_leaves_what_the_next_call_or_the_publisher_complete
     assert asyncio.run(run()) > 15
 
 
-def test_creators_beside_publishers_make_one_table() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        async with connected(store) as lake:
-            record = await lake.create_topic("orders", SETTINGS, table=False)
-            await (await lake.producer("orders")).send(Message(b"paid"))
-            creating = (lake.create_topic("orders", SETTINGS) for _ in range(3))
-            rows = await asyncio.gather(published(store, record), published(store, record), *creating)
-            assert rows[:2] == [1, 1]
-            assert (await snapshot(store, record)).version == 1
-
-    asyncio.run(run())
+async def test_creators_beside_publishers_make_one_table() -> None:
+    store = MemoryStore()
+    async with connected(store) as lake:
+        record = await lake.create_topic("orders", SETTINGS, table=False)
+        await (await lake.producer("orders")).send(Message(b"paid"))
+        creating = (lake.create_topic("orders", SETTINGS) for _ in range(3))
+        rows = await asyncio.gather(published(store, record), published(store, record), *creating)
+        assert rows[:2] == [1, 1]
+        assert (await snapshot(store, record)).version == 1
 
 
-def test_a_creator_that_was_paused_makes_nothing_for_a_later_topic() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        async with connected(store) as lake:
-            former = await lake.create_topic("orders", SETTINGS, table=False)
-            await lake.delete_topic("orders")
-            await lake.create_topic("orders", SETTINGS, table=False)
-            delta = DeltaLog(store, PATHS, former.table, lake.runtime)
-            assert await open_table(store, PATHS, former, lake.runtime, delta) is None
-            assert await store.list(f"{PATHS.root}table") == []
-
-    asyncio.run(run())
+async def test_a_creator_that_was_paused_makes_nothing_for_a_later_topic() -> None:
+    store = MemoryStore()
+    async with connected(store) as lake:
+        former = await lake.create_topic("orders", SETTINGS, table=False)
+        await lake.delete_topic("orders")
+        await lake.create_topic("orders", SETTINGS, table=False)
+        delta = DeltaLog(store, PATHS, former.table, lake.runtime)
+        assert await open_table(store, PATHS, former, lake.runtime, delta) is None
+        assert await store.list(f"{PATHS.root}table") == []
 
 
 def test_a_process_that_may_not_write_tables_leaves_them_to_the_publisher(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,23 +150,20 @@ def test_a_damaged_table_stops_no_program_that_creates_its_topic_first(caplog: p
     assert "no readable checkpoint" in caplog.text
 
 
-def test_creating_again_reads_one_small_object_of_the_table() -> None:
-    async def run() -> None:
-        store = CountingStore(MemoryStore())
-        async with connected(store) as lake:
-            record = await lake.create_topic("orders", SETTINGS, table=False)
-            counted = []
-            for table in (False, True, True):
-                before = store.statistics()
-                await lake.create_topic("orders", SETTINGS, table=table)
-                counted.append((store.statistics() - before).requests)
-            assert counted[2] == counted[0] + 1
-            delta = DeltaLog(store, PATHS, record.table, lake.runtime)
-            await delta.refresh()
-            await delta.write_checkpoint()
-            await store.delete(f"{delta.root}_delta_log/{0:020d}.json")  # as the clean-up does after a month
-            assert await delta.has_begun()
-            await lake.create_topic("orders", SETTINGS)
-            assert not await store.list(f"{delta.root}_delta_log/{0:020d}.json")
-
-    asyncio.run(run())
+async def test_creating_again_reads_one_small_object_of_the_table() -> None:
+    store = CountingStore(MemoryStore())
+    async with connected(store) as lake:
+        record = await lake.create_topic("orders", SETTINGS, table=False)
+        counted = []
+        for table in (False, True, True):
+            before = store.statistics()
+            await lake.create_topic("orders", SETTINGS, table=table)
+            counted.append((store.statistics() - before).requests)
+        assert counted[2] == counted[0] + 1
+        delta = DeltaLog(store, PATHS, record.table, lake.runtime)
+        await delta.refresh()
+        await delta.write_checkpoint()
+        await store.delete(f"{delta.root}_delta_log/{0:020d}.json")  # as the clean-up does after a month
+        assert await delta.has_begun()
+        await lake.create_topic("orders", SETTINGS)
+        assert not await store.list(f"{delta.root}_delta_log/{0:020d}.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -57,10 +56,6 @@ JSON = st.recursive(
 )
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]
-
-
 async def published(commits: int = 3) -> LogWriter:
     log = await LogWriter().create()
     await publish(log, commits)
@@ -91,44 +86,37 @@ def lines() -> list[Action]:
 
 
 @pytest.mark.parametrize("text", ["line\u2028separator", "next\x85line", "\x0b\x0c\x1c\x1d\x1e", "\r"])
-def test_a_line_of_a_commit_ends_with_a_line_feed_and_nothing_else(text: str) -> None:
+async def test_a_line_of_a_commit_ends_with_a_line_feed_and_nothing_else(text: str) -> None:
     """By a real writer, which stores such characters as they are."""
-
-    async def test() -> None:
-        log = await published()
-        delta = delta_of(log)
-        described = {**lines()[2]["metaData"], "description": text}
-        line = json.dumps({"metaData": described}, ensure_ascii=False).encode()
-        await put(log, f"{4:020d}.json", b'{"commitInfo": {}}\r\n\n' + line + b"\n")
-        await publish(log)
-        found = (await delta.refresh()).metadata
-        assert found is not None
-        assert found.description == text
-
-    run(test)
+    log = await published()
+    delta = delta_of(log)
+    described = {**lines()[2]["metaData"], "description": text}
+    line = json.dumps({"metaData": described}, ensure_ascii=False).encode()
+    await put(log, f"{4:020d}.json", b'{"commitInfo": {}}\r\n\n' + line + b"\n")
+    await publish(log)
+    found = (await delta.refresh()).metadata
+    assert found is not None
+    assert found.description == text
 
 
-def test_what_others_have_set_of_the_table_survives_our_checkpoint(tmp_path: Path) -> None:
-    async def test() -> None:
-        log = await published()
-        await copy_to_folder(log.store, tmp_path)
-        table = str(tmp_path / log.paths.table("table"))
-        theirs = deltalake.DeltaTable(table)
-        theirs.alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
-        theirs.alter.set_table_description("all\u2028orders")
-        theirs.alter.set_table_name("orders")
-        store = LocalStore(tmp_path)
-        delta = DeltaLog(store, log.paths, "table", log.runtime)
-        snapshot = await delta.refresh()
-        await delta.write_checkpoint()
-        for version in range(snapshot.version + 1):
-            await store.delete(f"{delta.root}_delta_log/{version:020d}.json")
-        assert (await DeltaLog(store, log.paths, "table", log.runtime).refresh()).metadata == snapshot.metadata
-        found = deltalake.DeltaTable(table).metadata()
-        assert found.configuration == {"delta.logRetentionDuration": "interval 60 days"}
-        assert (found.name, found.description) == ("orders", "all\u2028orders")
-
-    run(test)
+async def test_what_others_have_set_of_the_table_survives_our_checkpoint(tmp_path: Path) -> None:
+    log = await published()
+    await copy_to_folder(log.store, tmp_path)
+    table = str(tmp_path / log.paths.table("table"))
+    theirs = deltalake.DeltaTable(table)
+    theirs.alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+    theirs.alter.set_table_description("all\u2028orders")
+    theirs.alter.set_table_name("orders")
+    store = LocalStore(tmp_path)
+    delta = DeltaLog(store, log.paths, "table", log.runtime)
+    snapshot = await delta.refresh()
+    await delta.write_checkpoint()
+    for version in range(snapshot.version + 1):
+        await store.delete(f"{delta.root}_delta_log/{version:020d}.json")
+    assert (await DeltaLog(store, log.paths, "table", log.runtime).refresh()).metadata == snapshot.metadata
+    found = deltalake.DeltaTable(table).metadata()
+    assert found.configuration == {"delta.logRetentionDuration": "interval 60 days"}
+    assert (found.name, found.description) == ("orders", "all\u2028orders")
 
 
 @pytest.mark.parametrize(
@@ -147,18 +135,15 @@ def test_what_others_have_set_of_the_table_survives_our_checkpoint(tmp_path: Pat
         b"7",
     ],
 )
-def test_a_hint_that_makes_no_sense_is_passed_over(hint: bytes) -> None:
-    async def test() -> None:
-        assert decode_last_checkpoint(hint) is None
-        log = await published()
-        snapshot = await delta_of(log).refresh()
-        await put(log, "_last_checkpoint", hint)
-        delta = delta_of(log)
-        assert await delta.refresh() == snapshot
-        await delta.write_checkpoint()
-        assert decode_last_checkpoint((await log.store.get(f"{delta.root}_delta_log/_last_checkpoint")).data) == 3
-
-    run(test)
+async def test_a_hint_that_makes_no_sense_is_passed_over(hint: bytes) -> None:
+    assert decode_last_checkpoint(hint) is None
+    log = await published()
+    snapshot = await delta_of(log).refresh()
+    await put(log, "_last_checkpoint", hint)
+    delta = delta_of(log)
+    assert await delta.refresh() == snapshot
+    await delta.write_checkpoint()
+    assert decode_last_checkpoint((await log.store.get(f"{delta.root}_delta_log/_last_checkpoint")).data) == 3
 
 
 class Between(StoreWrapper):
@@ -176,65 +161,54 @@ class Between(StoreWrapper):
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_the_hint_never_moves_back(before: bool) -> None:
+async def test_the_hint_never_moves_back(before: bool) -> None:
     """Though a later checkpoint was written between the look at it and the write."""
+    log = await published()
+    if before:
+        first = delta_of(log)
+        await first.refresh()
+        await first.write_checkpoint()
+        await publish(log)
 
-    async def test() -> None:
-        log = await published()
-        if before:
-            first = delta_of(log)
-            await first.refresh()
-            await first.write_checkpoint()
-            await publish(log)
+    async def later() -> None:
+        await publish(log, 2)
+        other = delta_of(log)
+        await other.refresh()
+        await other.write_checkpoint()
 
-        async def later() -> None:
-            await publish(log, 2)
-            other = delta_of(log)
-            await other.refresh()
-            await other.write_checkpoint()
-
-        slow = Between(log.store, "_last_checkpoint", later)
-        delta = delta_of(log, slow)
-        await delta.refresh()
-        await delta.write_checkpoint()
-        assert slow.done
-        hint = await log.store.get(f"{delta.root}_delta_log/_last_checkpoint")
-        assert decode_last_checkpoint(hint.data) == delta.snapshot.version + 2
-
-    run(test)
+    slow = Between(log.store, "_last_checkpoint", later)
+    delta = delta_of(log, slow)
+    await delta.refresh()
+    await delta.write_checkpoint()
+    assert slow.done
+    hint = await log.store.get(f"{delta.root}_delta_log/_last_checkpoint")
+    assert decode_last_checkpoint(hint.data) == delta.snapshot.version + 2
 
 
-def test_a_hint_beyond_all_checkpoints_is_put_right() -> None:
-    async def test() -> None:
-        log = await published()
-        await put(log, "_last_checkpoint", b'{"version": 1000}')
-        delta = delta_of(log)
-        await delta.refresh()
-        await delta.write_checkpoint()
-        assert decode_last_checkpoint((await log.store.get(f"{delta.root}_delta_log/_last_checkpoint")).data) == 3
-
-    run(test)
+async def test_a_hint_beyond_all_checkpoints_is_put_right() -> None:
+    log = await published()
+    await put(log, "_last_checkpoint", b'{"version": 1000}')
+    delta = delta_of(log)
+    await delta.refresh()
+    await delta.write_checkpoint()
+    assert decode_last_checkpoint((await log.store.get(f"{delta.root}_delta_log/_last_checkpoint")).data) == 3
 
 
-def test_a_snapshot_that_is_too_old_is_loaded_anew_as_the_next_version_may_have_been_cleaned_up() -> None:
+async def test_a_snapshot_that_is_too_old_is_loaded_anew_as_the_next_version_may_have_been_cleaned_up() -> None:
     """Else its key, free again, would be taken for the table's end."""
-
-    async def test() -> None:
-        log = await published(4)
-        stale = delta_of(log)
-        await stale.refresh()
-        await publish(log, 3)
-        delta = delta_of(log)
-        await delta.refresh()
-        await delta.write_checkpoint()
-        log.clock.advance(hours=24 * 4)
-        assert await delta.clean_up(kept_ms=3 * DAY_MS)
-        assert (await stale.refresh()).version == 7
-
-    run(test)
+    log = await published(4)
+    stale = delta_of(log)
+    await stale.refresh()
+    await publish(log, 3)
+    delta = delta_of(log)
+    await delta.refresh()
+    await delta.write_checkpoint()
+    log.clock.advance(hours=24 * 4)
+    assert await delta.clean_up(kept_ms=3 * DAY_MS)
+    assert (await stale.refresh()).version == 7
 
 
-def test_a_version_that_is_cleaned_up_between_a_look_and_its_reading_is_named_as_missing() -> None:
+async def test_a_version_that_is_cleaned_up_between_a_look_and_its_reading_is_named_as_missing() -> None:
     class Cleaned(StoreWrapper):
         lists = 0
 
@@ -245,12 +219,9 @@ def test_a_version_that_is_cleaned_up_between_a_look_and_its_reading_is_named_as
                 await self._inner.delete(f"{call.key}{2:020d}.json")
             return found
 
-    async def test() -> None:
-        log = await published()
-        with pytest.raises(DataDamaged, match=f"{2:020d}.json"):
-            await delta_of(log, Cleaned(log.store)).refresh()
-
-    run(test)
+    log = await published()
+    with pytest.raises(DataDamaged, match=f"{2:020d}.json"):
+        await delta_of(log, Cleaned(log.store)).refresh()
 
 
 @pytest.mark.parametrize(
@@ -282,14 +253,11 @@ def test_what_is_no_commit_is_named(line: bytes) -> None:
     assert len(str(caught.value)) < 1000
 
 
-def test_a_table_without_metadata_is_named() -> None:
-    async def test() -> None:
-        log = await published(1)
-        await put(log, f"{0:020d}.json", b'{"txn": {"appId": "penstock", "version": 7}}')
-        with pytest.raises(DataDamaged, match="metadata"):
-            await delta_of(log).refresh()
-
-    run(test)
+async def test_a_table_without_metadata_is_named() -> None:
+    log = await published(1)
+    await put(log, f"{0:020d}.json", b'{"txn": {"appId": "penstock", "version": 7}}')
+    with pytest.raises(DataDamaged, match="metadata"):
+        await delta_of(log).refresh()
 
 
 @pytest.mark.parametrize(

@@ -103,17 +103,13 @@ def test_few_columns_and_a_narrow_range_cost_few_bytes(table: tuple[MemoryStore,
     assert bytes_read < size / 4
 
 
-def test_a_scan_that_is_left_early_leaves_nothing_running(table: tuple[MemoryStore, Snapshot, dict[int, pa.Table]]) -> None:
+async def test_a_scan_that_is_left_early_leaves_nothing_running(table: tuple[MemoryStore, Snapshot, dict[int, pa.Table]]) -> None:
     store, snapshot, _ = table
-
-    async def test() -> None:
-        scan = scan_queue(store, LogWriter().paths, snapshot, 0, 0, ROWS)
-        async for _ in scan:
-            break
-        await scan.aclose()
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(test())
+    scan = scan_queue(store, LogWriter().paths, snapshot, 0, 0, ROWS)
+    async for _ in scan:
+        break
+    await scan.aclose()
+    assert len(asyncio.all_tasks()) == 1
 
 
 @pytest.mark.parametrize("time_ms", [-5, 0, 1, 65_535, 65_536, 100_000, ROWS - 1, ROWS])
@@ -192,36 +188,29 @@ def with_keys(rows: pa.Table, counts: list[int]) -> pa.Table:
     ("counts", "groups"),
     [([1] * 5000, 1), ([2] * 5000, 1), ([8] * 5000, 1), ([0] * 2500 + [8] * 2500, 1), ([0] * ROW_GROUP_ROWS + [3] * 2000, 2)],
 )
-def test_the_filter_of_keys_is_made_for_all_keys_of_its_rows(counts: list[int], groups: int) -> None:
-    async def test() -> None:
-        file, data = write_segment(with_keys(rows_of(0, 0, len(counts)), counts), "id")
-        store = MemoryStore()
-        await store.put(file.path, data, mode=Put.CREATE)
-        reader = await SegmentReader(store, "", file).open()
-        assert reader.row_groups == groups
-        for group in range(groups):
-            admitted = [await _in_filter(reader, group, "keys", f"absent-{n}") for n in range(1000)]
-            assert sum(admitted) < 100, "of a filter that is made for 5 %"
-        rows = (row for row in range(len(counts)) if counts[row])
-        assert all([await _in_filter(reader, groups - 1, "keys", f"key-{row}-0") for row in islice(rows, 500)])
-
-    asyncio.run(test())
+async def test_the_filter_of_keys_is_made_for_all_keys_of_its_rows(counts: list[int], groups: int) -> None:
+    file, data = write_segment(with_keys(rows_of(0, 0, len(counts)), counts), "id")
+    store = MemoryStore()
+    await store.put(file.path, data, mode=Put.CREATE)
+    reader = await SegmentReader(store, "", file).open()
+    assert reader.row_groups == groups
+    for group in range(groups):
+        admitted = [await _in_filter(reader, group, "keys", f"absent-{n}") for n in range(1000)]
+        assert sum(admitted) < 100, "of a filter that is made for 5 %"
+    rows = (row for row in range(len(counts)) if counts[row])
+    assert all([await _in_filter(reader, groups - 1, "keys", f"key-{row}-0") for row in islice(rows, 500)])
 
 
-def test_a_row_group_with_more_keys_than_the_first_is_cut() -> None:
+async def test_a_row_group_with_more_keys_than_the_first_is_cut() -> None:
     """So that its filter, of the first one's size, is not too full."""
-
-    async def test() -> None:
-        counts = [1] * ROW_GROUP_ROWS + [4] * ROW_GROUP_ROWS
-        file, data = write_segment(with_keys(rows_of(0, 0, len(counts)), counts), "id")
-        store = MemoryStore()
-        await store.put(file.path, data, mode=Put.CREATE)
-        reader = await SegmentReader(store, "", file).open()
-        assert reader.row_groups == 5
-        admitted = [await _in_filter(reader, group, "keys", f"absent-{n}") for group in range(5) for n in range(400)]
-        assert sum(admitted) < 200
-
-    asyncio.run(test())
+    counts = [1] * ROW_GROUP_ROWS + [4] * ROW_GROUP_ROWS
+    file, data = write_segment(with_keys(rows_of(0, 0, len(counts)), counts), "id")
+    store = MemoryStore()
+    await store.put(file.path, data, mode=Put.CREATE)
+    reader = await SegmentReader(store, "", file).open()
+    assert reader.row_groups == 5
+    admitted = [await _in_filter(reader, group, "keys", f"absent-{n}") for group in range(5) for n in range(400)]
+    assert sum(admitted) < 200
 
 
 def test_a_damaged_byte_is_never_read_as_data() -> None:
@@ -248,15 +237,12 @@ def test_a_damaged_byte_is_never_read_as_data() -> None:
     assert asyncio.run(test()) > 300
 
 
-def test_a_file_that_is_cut_off_is_named() -> None:
-    async def test() -> None:
-        log = LogWriter()
-        file, data = write_segment(rows_of(0, 0, 300), "id")
-        await log.store.put(log.paths.table("table") + file.path, data[:-20], mode=Put.REPLACE)
-        with pytest.raises(DataDamaged, match=file.path):
-            await scanned(log.store, Snapshot("table", 1, files={0: (file,)}), 0, 0, 300)
-
-    asyncio.run(test())
+async def test_a_file_that_is_cut_off_is_named() -> None:
+    log = LogWriter()
+    file, data = write_segment(rows_of(0, 0, 300), "id")
+    await log.store.put(log.paths.table("table") + file.path, data[:-20], mode=Put.REPLACE)
+    with pytest.raises(DataDamaged, match=file.path):
+        await scanned(log.store, Snapshot("table", 1, files={0: (file,)}), 0, 0, 300)
 
 
 def test_rows_out_of_order_are_not_written() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 from penstock.log.stores.faults import Fault, FaultKind
 from penstock.log.table.comparison.full import Comparer
 from penstock.log.table.delta.delta_log import DeltaLog
@@ -13,10 +10,6 @@ from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import Trimmer, read_floor_object
 from tests.log.table.readers import snapshot_of
 from tests.log.topics import LogWriter
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]
 
 
 async def topic(entries: int, *, publish_every: int = 1) -> LogWriter:

@@ -67,22 +67,19 @@ def test_a_producer_of_a_topic_that_was_deleted_is_told_so(send: Callable[[penst
             assert lake.values() == [{"x": "a"}]
 
 
-def test_a_creation_that_a_crash_interrupted_is_finished_with_its_schema() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        settings = penstock.aio.TopicSettings(queues=1, schema=schema_of_source("id int not null"))
-        record = TopicRecord(settings=settings, incarnation="0" * 32)
-        await store.put(TopicPaths.of("orders").settings, encode_record(record), mode=Put.CREATE)
-        async with penstock.aio.Lake(store) as lake:
-            producer = await lake.producer("orders")
-            await producer.send_row({"id": 1})
-            with pytest.raises(InvalidArgument, match="id; expected: int not null"):
-                await producer.send_row({})
-            found = await lake.topic_schema("orders")
-            assert found is not None
-            assert found.ddl == "id int not null"
-
-    asyncio.run(work())
+async def test_a_creation_that_a_crash_interrupted_is_finished_with_its_schema() -> None:
+    store = MemoryStore()
+    settings = penstock.aio.TopicSettings(queues=1, schema=schema_of_source("id int not null"))
+    record = TopicRecord(settings=settings, incarnation="0" * 32)
+    await store.put(TopicPaths.of("orders").settings, encode_record(record), mode=Put.CREATE)
+    async with penstock.aio.Lake(store) as lake:
+        producer = await lake.producer("orders")
+        await producer.send_row({"id": 1})
+        with pytest.raises(InvalidArgument, match="id; expected: int not null"):
+            await producer.send_row({})
+        found = await lake.topic_schema("orders")
+        assert found is not None
+        assert found.ddl == "id int not null"
 
 
 def test_delayed_rows_fire_as_the_fields_they_were_sent_with_whatever_the_names_mean_by_then() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -77,48 +76,41 @@ def test_a_sender_that_has_not_heard_of_a_field_looks_before_it_refuses(orders: 
         assert orders.values() == [{"id": 1, "name": None, "more": None}, {"id": 2, "name": None, "more": 5}]
 
 
-def test_another_process_shows_the_rows_and_its_link_is_read() -> None:
+async def test_another_process_shows_the_rows_and_its_link_is_read() -> None:
     expected = [{"id": 7, "name": None, "more": None}, {"id": 1 << 40, "name": None, "more": 8}]
-
-    async def work() -> None:
-        async with penstock.aio.Lake(MemoryStore()) as lake, penstock.aio.Lake(lake.store) as other:
-            settings = penstock.aio.TopicSettings(message_type=MessageType.TRANSACTION, queues=1, schema=schema_of_source(SCHEMA))
-            await lake.create_topic("orders", settings)
-            await other.reader("orders")  # it has the topic open from before the evolution
-            async with lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN) as transaction:
-                await transaction.send("orders", Message.of({"id": 7}))
-                await lake.evolve_topic("orders", "id bigint, name string, more int")
-                await transaction.send("orders", Message.of({"id": 1 << 40, "more": 8})._replace(headers=[("h", None)]))
-                assert transaction.id is not None
-                service = Transactions(other, other.coordination)
-                assert [message.value for message in await service.messages(transaction.id)] == expected
-                await service.decide(transaction.id, Decision.COMMITTED, Decider.OPERATOR)
-                await service.finish(transaction.id)
-                await transaction.commit()
-            reader = await other.reader("orders")
-            found = [one async for one in reader.messages()]
-            assert ([one.value for one in found], found[1].headers) == (expected, (("h", None),))
-
-    asyncio.run(work())
+    async with penstock.aio.Lake(MemoryStore()) as lake, penstock.aio.Lake(lake.store) as other:
+        settings = penstock.aio.TopicSettings(message_type=MessageType.TRANSACTION, queues=1, schema=schema_of_source(SCHEMA))
+        await lake.create_topic("orders", settings)
+        await other.reader("orders")  # it has the topic open from before the evolution
+        async with lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN) as transaction:
+            await transaction.send("orders", Message.of({"id": 7}))
+            await lake.evolve_topic("orders", "id bigint, name string, more int")
+            await transaction.send("orders", Message.of({"id": 1 << 40, "more": 8})._replace(headers=[("h", None)]))
+            assert transaction.id is not None
+            service = Transactions(other, other.coordination)
+            assert [message.value for message in await service.messages(transaction.id)] == expected
+            await service.decide(transaction.id, Decision.COMMITTED, Decider.OPERATOR)
+            await service.finish(transaction.id)
+            await transaction.commit()
+        reader = await other.reader("orders")
+        found = [one async for one in reader.messages()]
+        assert ([one.value for one in found], found[1].headers) == (expected, (("h", None),))
 
 
-def test_what_a_typed_topic_that_is_gone_was_sent_is_left_out() -> None:
-    async def work() -> None:
-        async with penstock.aio.Lake(MemoryStore()) as lake:
-            settings = penstock.aio.TopicSettings(message_type=MessageType.TRANSACTION, queues=1)
-            await lake.create_topic("orders", replace(settings, schema=schema_of_source(SCHEMA)))
-            async with lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN) as transaction:
-                await transaction.send("orders", Message.of({"id": 7}))
-                assert transaction.id is not None
-                service = Transactions(lake, lake.coordination)
-                for made_again in (replace(settings, schema=schema_of_source("name int")), settings):
-                    await lake.delete_topic("orders")
-                    assert await service.messages(transaction.id) == []
-                    await lake.create_topic("orders", made_again)
-                    assert await service.messages(transaction.id) == []
-                assert (await transaction.commit()).topics["orders"].gone
-
-    asyncio.run(work())
+async def test_what_a_typed_topic_that_is_gone_was_sent_is_left_out() -> None:
+    async with penstock.aio.Lake(MemoryStore()) as lake:
+        settings = penstock.aio.TopicSettings(message_type=MessageType.TRANSACTION, queues=1)
+        await lake.create_topic("orders", replace(settings, schema=schema_of_source(SCHEMA)))
+        async with lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN) as transaction:
+            await transaction.send("orders", Message.of({"id": 7}))
+            assert transaction.id is not None
+            service = Transactions(lake, lake.coordination)
+            for made_again in (replace(settings, schema=schema_of_source("name int")), settings):
+                await lake.delete_topic("orders")
+                assert await service.messages(transaction.id) == []
+                await lake.create_topic("orders", made_again)
+                assert await service.messages(transaction.id) == []
+            assert (await transaction.commit()).topics["orders"].gone
 
 
 def test_keys_headers_and_tombstones_without_a_schema_are_kept() -> None:

@@ -19,6 +19,7 @@ from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.receipts import SendResult
 from penstock.log.tail.view import View
 from tests.log.test_fold import batch, header_on, step, topic
+from tests.playing import played_on
 from tests.rows import entry_rows
 from tests.simulation.faults import Fault, ScriptedFaults, Where
 from tests.simulation.log.stage import HOUR_S, PATIENT, Sending, Stage
@@ -33,73 +34,61 @@ LARGE = "x" * 60_000
 # --------------------------------------------------------------------------------------------------------------- trimming
 
 
-def test_the_floor_is_never_past_the_newest_checkpoint_nor_between_two() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(20)
-        for key in [key for key in stage.archive._keys if key.startswith(stage.paths.checkpoints)][-1:]:
-            await stage.archive.delete(key)  # as if its writer had crashed before it
-        floor = await stage.trim()
-        assert floor in {8, 16}
-        assert stage.archive.holds(stage.paths.checkpoint(floor))
-        assert min(stage.entries()) == floor + 1
-
-    stage.play(script)
+@played_on(Stage)
+async def test_the_floor_is_never_past_the_newest_checkpoint_nor_between_two(stage: Stage) -> None:
+    await stage.fill(20)
+    for key in [key for key in stage.archive._keys if key.startswith(stage.paths.checkpoints)][-1:]:
+        await stage.archive.delete(key)  # as if its writer had crashed before it
+    floor = await stage.trim()
+    assert floor in {8, 16}
+    assert stage.archive.holds(stage.paths.checkpoint(floor))
+    assert min(stage.entries()) == floor + 1
 
 
 @pytest.mark.parametrize("held", ["log/floor", "log/checkpoints", "log/0"])
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_reader_paused_across_a_trim(held: str, side: str) -> None:
+@played_on(Stage)
+async def test_a_reader_paused_across_a_trim(stage: Stage, held: str, side: str) -> None:
     """At any of its reads, so also between its floor read and its next one."""
-    stage = Stage()
+    await stage.fill(20)
+    process = stage.world.new_process("reader")
+    view, seen = View(stage.world.store.client(process), stage.paths, process.runtime), list[int]()
+    view.on_fold = lambda folded, _: seen.append(folded.number)
 
-    async def script() -> None:
-        await stage.fill(20)
-        process = stage.world.new_process("reader")
-        view, seen = View(stage.world.store.client(process), stage.paths, process.runtime), list[int]()
-        view.on_fold = lambda folded, _: seen.append(folded.number)
+    async def read() -> None:
+        await view.open()
+        await view.catch_up()
 
-        async def read() -> None:
-            await view.open()
-            await view.catch_up()
-
-        gate = stage.hold("reader", "list" if held.endswith("checkpoints") else "get", held, side)
-        reading = asyncio.ensure_future(process.run(_until_it_holds(read)))
-        await gate.reached()
-        process.pause(3 * HOUR_S)
-        await stage.trim()
-        await stage.fill(20)
-        await stage.trim()
-        gate.release()
-        await reading
-        assert view.state.entry == max(stage.entries())
-        assert seen == sorted(set(seen))
-        assert view.state == (await _state_of_newcomer(stage))
-
-    stage.play(script)
+    gate = stage.hold("reader", "list" if held.endswith("checkpoints") else "get", held, side)
+    reading = asyncio.ensure_future(process.run(_until_it_holds(read)))
+    await gate.reached()
+    process.pause(3 * HOUR_S)
+    await stage.trim()
+    await stage.fill(20)
+    await stage.trim()
+    gate.release()
+    await reading
+    assert view.state.entry == max(stage.entries())
+    assert seen == sorted(set(seen))
+    assert view.state == (await _state_of_newcomer(stage))
 
 
-def test_a_reader_paused_between_a_listing_and_the_reads_of_what_it_listed() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(10)
-        await stage.trim()
-        await stage.fill(10)
-        process = stage.world.new_process("reader")
-        view = View(stage.world.store.client(process), stage.paths, process.runtime)
-        gate = stage.hold("reader", "get", "log/checkpoints")
-        opening = asyncio.ensure_future(process.run(view.open()))
-        await gate.reached()
-        await stage.fill(20)
-        await stage.trim()
-        gate.release()
-        await opening
-        await process.run(view.catch_up())
-        assert view.state == (await _state_of_newcomer(stage))
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_reader_paused_between_a_listing_and_the_reads_of_what_it_listed(stage: Stage) -> None:
+    await stage.fill(10)
+    await stage.trim()
+    await stage.fill(10)
+    process = stage.world.new_process("reader")
+    view = View(stage.world.store.client(process), stage.paths, process.runtime)
+    gate = stage.hold("reader", "get", "log/checkpoints")
+    opening = asyncio.ensure_future(process.run(view.open()))
+    await gate.reached()
+    await stage.fill(20)
+    await stage.trim()
+    gate.release()
+    await opening
+    await process.run(view.catch_up())
+    assert view.state == (await _state_of_newcomer(stage))
 
 
 async def _until_it_holds(read: Callable[[], Awaitable[None]]) -> None:
@@ -118,25 +107,21 @@ async def _state_of_newcomer(stage: Stage) -> TopicState:
     return view.state
 
 
-def test_a_201_that_arrives_below_the_floor_acknowledges_nothing() -> None:
+@played_on(Stage)
+async def test_a_201_that_arrives_below_the_floor_acknowledges_nothing(stage: Stage) -> None:
     """The writer's request waits for hours; meanwhile its key is written by another, trimmed, and free again."""
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(3)
-        writer = await stage.producer("writer")
-        gate = stage.hold_entry("writer")
-        send = writer.send("late")
-        await gate.reached()
-        await stage.fill(20)
-        assert await stage.trim() >= 8
-        gate.release()
-        assert isinstance(await writer.settle(send), UnknownOutcome)
-        assert min(stage.entries()) <= stage.floor(), "it was created"
-        later = await stage.producer("writer")
-        assert isinstance(await later.sent("again"), SendResult)
-
-    stage.play(script)
+    await stage.fill(3)
+    writer = await stage.producer("writer")
+    gate = stage.hold_entry("writer")
+    send = writer.send("late")
+    await gate.reached()
+    await stage.fill(20)
+    assert await stage.trim() >= 8
+    gate.release()
+    assert isinstance(await writer.settle(send), UnknownOutcome)
+    assert min(stage.entries()) <= stage.floor(), "it was created"
+    later = await stage.producer("writer")
+    assert isinstance(await later.sent("again"), SendResult)
 
 
 @pytest.mark.parametrize("how", ["pause", "suspend"])
@@ -208,30 +193,26 @@ def test_a_batch_of_an_old_epoch_is_not_taken_as_proved_by_the_new_epochs_row() 
 # ------------------------------------------------------------------------------------------------- order and identities
 
 
-def test_batch_six_is_not_linked_before_batch_five() -> None:
+@played_on(Stage)
+async def test_batch_six_is_not_linked_before_batch_five(stage: Stage) -> None:
     """While a hand-over is on its way, nothing of its producer is put anywhere, whatever is sent meanwhile."""
-    stage = Stage()
-
-    async def script() -> None:
-        others = [await stage.producer(f"other{number}") for number in range(3)]
-        writer = await stage.producer("writer")
-        leading = asyncio.gather(*(_keep_sending(other, 60) for other in others))
-        await asyncio.sleep(1.0)
-        await writer.sent("first")
-        gate = stage.hold("writer", "put", "staged/handed")
-        done = asyncio.ensure_future(writer.sent("x" * 20_000))  # more than fits an entry that is raced for
-        await gate.reached()
-        later = [writer.send(f"later{number}") for number in range(3)]
-        await asyncio.sleep(5.0)
-        handed = [c for c in stage.world.store.calls if c.process == "writer" and c.verb == "put" and "handed" in c.key]
-        assert len(handed) == 1
-        assert not any(send.receipt.done() for send in later)
-        gate.release()
-        outcomes = [await done, *[await writer.settle(one) for one in later]]
-        assert all(isinstance(outcome, SendResult) for outcome in outcomes)
-        await leading
-
-    stage.play(script)
+    others = [await stage.producer(f"other{number}") for number in range(3)]
+    writer = await stage.producer("writer")
+    leading = asyncio.gather(*(_keep_sending(other, 60) for other in others))
+    await asyncio.sleep(1.0)
+    await writer.sent("first")
+    gate = stage.hold("writer", "put", "staged/handed")
+    done = asyncio.ensure_future(writer.sent("x" * 20_000))  # more than fits an entry that is raced for
+    await gate.reached()
+    later = [writer.send(f"later{number}") for number in range(3)]
+    await asyncio.sleep(5.0)
+    handed = [c for c in stage.world.store.calls if c.process == "writer" and c.verb == "put" and "handed" in c.key]
+    assert len(handed) == 1
+    assert not any(send.receipt.done() for send in later)
+    gate.release()
+    outcomes = [await done, *[await writer.settle(one) for one in later]]
+    assert all(isinstance(outcome, SendResult) for outcome in outcomes)
+    await leading
 
 
 async def _keep_sending(sending: Sending, times: int) -> list[float]:
@@ -254,20 +235,16 @@ def test_a_batch_linked_out_of_order_would_be_void() -> None:
 
 
 @pytest.mark.parametrize("openers", [2, 100])
-def test_openers_at_once_have_epochs_of_their_own_and_one_remains(openers: int) -> None:
-    stage = Stage(steady=False)
-
-    async def script() -> None:
-        opened = await asyncio.gather(*(stage.producer(f"p{number}", "name") for number in range(openers)))
-        epochs = [one.producer.epoch for one in opened]
-        assert len(set(epochs)) == openers
-        outcomes = await asyncio.gather(*(one.sent(one.process.name, sequence=7) for one in opened))
-        won = [epoch for epoch, outcome in zip(epochs, outcomes, strict=True) if isinstance(outcome, SendResult)]
-        assert len(won) == 1
-        assert won[0] == max(epoch for epoch in epochs if epoch is not None)
-        assert sum(isinstance(outcome, FencedError) for outcome in outcomes) == openers - 1
-
-    stage.play(script)
+@played_on(Stage, steady=False)
+async def test_openers_at_once_have_epochs_of_their_own_and_one_remains(stage: Stage, openers: int) -> None:
+    opened = await asyncio.gather(*(stage.producer(f"p{number}", "name") for number in range(openers)))
+    epochs = [one.producer.epoch for one in opened]
+    assert len(set(epochs)) == openers
+    outcomes = await asyncio.gather(*(one.sent(one.process.name, sequence=7) for one in opened))
+    won = [epoch for epoch, outcome in zip(epochs, outcomes, strict=True) if isinstance(outcome, SendResult)]
+    assert len(won) == 1
+    assert won[0] == max(epoch for epoch in epochs if epoch is not None)
+    assert sum(isinstance(outcome, FencedError) for outcome in outcomes) == openers - 1
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_AFTER, Fault.CRASH_BEFORE, Fault.CRASH_IN_FLIGHT, Fault.LATE_APPLY])
@@ -392,34 +369,30 @@ def test_a_live_hand_over_is_not_deleted() -> None:
 
 
 @pytest.mark.parametrize("fillers", [4, 7])
-def test_a_hand_over_below_the_floor_is_not_deleted_before_its_validity_is_over(fillers: int) -> None:
+@played_on(Stage)
+async def test_a_hand_over_below_the_floor_is_not_deleted_before_its_validity_is_over(stage: Stage, fillers: int) -> None:
     """The floor comes to stand between a hand-over and the entry that links it, in its last moment or a little before."""
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(10)
-        writer = await stage.producer("writer")
-        await writer.sent("first")
-        tail = max(stage.entries())
-        gate = stage.hold_entry("writer")
-        send = writer.send("x" * 20_000)  # more than fits an entry, so it is handed over at the tail
-        await gate.reached()
-        for _ in range(fillers):  # each a process of its own, that has no reason to look for what others handed over
-            await asyncio.sleep(10.0)
-            await stage.fill(1)
-        floor = await stage.trim()
-        assert tail < floor < tail + 8, "it lies between the hand-over and its end"
-        upkeep, maintenance = await stage.maintenance()
-        await upkeep.run(maintenance.collect())
-        gate.release()
-        assert isinstance(await writer.settle(send), SendResult)
-        assert max(stage.entries()) == tail + fillers + 1
-        await stage.fill(20)
-        assert await stage.trim() > tail + 8
-        await upkeep.run(maintenance.collect())
-        assert not await stage.archive.list(stage.paths.handed), "it has served"
-
-    stage.play(script)
+    await stage.fill(10)
+    writer = await stage.producer("writer")
+    await writer.sent("first")
+    tail = max(stage.entries())
+    gate = stage.hold_entry("writer")
+    send = writer.send("x" * 20_000)  # more than fits an entry, so it is handed over at the tail
+    await gate.reached()
+    for _ in range(fillers):  # each a process of its own, that has no reason to look for what others handed over
+        await asyncio.sleep(10.0)
+        await stage.fill(1)
+    floor = await stage.trim()
+    assert tail < floor < tail + 8, "it lies between the hand-over and its end"
+    upkeep, maintenance = await stage.maintenance()
+    await upkeep.run(maintenance.collect())
+    gate.release()
+    assert isinstance(await writer.settle(send), SendResult)
+    assert max(stage.entries()) == tail + fillers + 1
+    await stage.fill(20)
+    assert await stage.trim() > tail + 8
+    await upkeep.run(maintenance.collect())
+    assert not await stage.archive.list(stage.paths.handed), "it has served"
 
 
 @pytest.mark.parametrize("followers", [1, 5])
@@ -440,70 +413,58 @@ def test_a_leader_that_never_loses_a_race_starves_nobody(followers: int) -> None
     assert max(took) < 3.0, sorted(took)[-5:]
 
 
-def test_a_hundred_producers_all_get_on() -> None:
-    stage = Stage(steady=False)
-
-    async def script() -> None:
-        everybody = await asyncio.gather(*(stage.producer(f"p{number}") for number in range(100)))
-        took = await asyncio.gather(*(_keep_sending(one, 2) for one in everybody))
-        assert max(map(max, took)) < 10.0
-
-    stage.play(script)
+@played_on(Stage, steady=False)
+async def test_a_hundred_producers_all_get_on(stage: Stage) -> None:
+    everybody = await asyncio.gather(*(stage.producer(f"p{number}") for number in range(100)))
+    took = await asyncio.gather(*(_keep_sending(one, 2) for one in everybody))
+    assert max(map(max, took)) < 10.0
 
 
 # --------------------------------------------------------------------------------------------------------------- damage
 
 
-def test_a_damaged_entry_in_mid_log_forks_nobody_and_stops_nobody() -> None:
+@played_on(Stage)
+async def test_a_damaged_entry_in_mid_log_forks_nobody_and_stops_nobody(stage: Stage) -> None:
     """A reader and a writer that stand before it are led around by the checkpoint behind it, to the same state."""
-    stage = Stage()
-
-    async def script() -> None:
-        writer = await stage.producer("writer")
-        await writer.sent("before")
-        process = stage.world.new_process("reader")
-        view = View(stage.world.store.client(process), stage.paths, process.runtime)
-        await process.run(view.open())
-        await process.run(view.catch_up())
-        await stage.fill(12)
-        key = stage.paths.entry(5)
-        whole = (await stage.archive.get(key)).data
-        await stage.archive.damage(key, whole[:200] + b"\xff" + whole[201:])
-        await process.run(view.catch_up())
-        assert view.skipped
-        assert view.state == (await _state_of_newcomer(stage))
-        assert isinstance(await writer.sent("after"), SendResult), "it was never exposed to an entry that was passed over"
-        await stage.archive.damage(key, whole)  # for the judge, who reads everything
-
-    stage.play(script)
+    writer = await stage.producer("writer")
+    await writer.sent("before")
+    process = stage.world.new_process("reader")
+    view = View(stage.world.store.client(process), stage.paths, process.runtime)
+    await process.run(view.open())
+    await process.run(view.catch_up())
+    await stage.fill(12)
+    key = stage.paths.entry(5)
+    whole = (await stage.archive.get(key)).data
+    await stage.archive.damage(key, whole[:200] + b"\xff" + whole[201:])
+    await process.run(view.catch_up())
+    assert view.skipped
+    assert view.state == (await _state_of_newcomer(stage))
+    assert isinstance(await writer.sent("after"), SendResult), "it was never exposed to an entry that was passed over"
+    await stage.archive.damage(key, whole)  # for the judge, who reads everything
 
 
-def test_a_damaged_entry_before_a_checkpoint_that_ends_the_log_stops_nobody() -> None:
+@played_on(Stage)
+async def test_a_damaged_entry_before_a_checkpoint_that_ends_the_log_stops_nobody(stage: Stage) -> None:
     """Nothing vouches for the checkpoint yet; but whoever comes now starts from it, so whoever is behind goes on from it too."""
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(9)
-        process = stage.world.new_process("reader")
-        view = View(stage.world.store.client(process), stage.paths, process.runtime)
-        await process.run(view.open())
-        await process.run(view.catch_up())
-        await stage.fill(6)
-        assert max(stage.entries()) == 16
-        await asyncio.sleep(1.0)
-        assert stage.archive.holds(stage.paths.checkpoint(16))
-        key = stage.paths.entry(13)
-        whole = (await stage.archive.get(key)).data
-        await stage.archive.damage(key, whole[: len(whole) // 2])
-        await process.run(view.catch_up())
-        assert view.skipped
-        assert view.state == (await _state_of_newcomer(stage))
-        await stage.fill(3)
-        await process.run(view.catch_up())
-        assert view.state == (await _state_of_newcomer(stage))
-        await stage.archive.damage(key, whole)  # for the judge, who reads everything
-
-    stage.play(script)
+    await stage.fill(9)
+    process = stage.world.new_process("reader")
+    view = View(stage.world.store.client(process), stage.paths, process.runtime)
+    await process.run(view.open())
+    await process.run(view.catch_up())
+    await stage.fill(6)
+    assert max(stage.entries()) == 16
+    await asyncio.sleep(1.0)
+    assert stage.archive.holds(stage.paths.checkpoint(16))
+    key = stage.paths.entry(13)
+    whole = (await stage.archive.get(key)).data
+    await stage.archive.damage(key, whole[: len(whole) // 2])
+    await process.run(view.catch_up())
+    assert view.skipped
+    assert view.state == (await _state_of_newcomer(stage))
+    await stage.fill(3)
+    await process.run(view.catch_up())
+    assert view.state == (await _state_of_newcomer(stage))
+    await stage.archive.damage(key, whole)  # for the judge, who reads everything
 
 
 # ----------------------------------------------------------------------------------------------- table files and jobs
@@ -536,75 +497,63 @@ def test_no_name_of_a_data_file_is_used_twice_around_a_slow_collector() -> None:
     assert set(written.values()) == {1}, written
 
 
-def test_a_collector_with_an_old_snapshot_deletes_no_live_file() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(4)
-        collecting, collector = await stage.maintenance("collector")
-        await collecting.run(collector.publish())
-        process, upkeep = await stage.maintenance("publisher")
-        await stage.fill(6)
-        await process.run(upkeep.publish())
-        await asyncio.sleep(3 * DAY_S)
-        await collecting.run(collector.collect())
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_collector_with_an_old_snapshot_deletes_no_live_file(stage: Stage) -> None:
+    await stage.fill(4)
+    collecting, collector = await stage.maintenance("collector")
+    await collecting.run(collector.publish())
+    process, upkeep = await stage.maintenance("publisher")
+    await stage.fill(6)
+    await process.run(upkeep.publish())
+    await asyncio.sleep(3 * DAY_S)
+    await collecting.run(collector.collect())
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-def test_a_job_closed_while_its_link_is_in_flight(forgotten: bool) -> None:
+@played_on(Stage)
+async def test_a_job_closed_while_its_link_is_in_flight(stage: Stage, forgotten: bool) -> None:
     """The collector gives an upload up while the entry that links it waits to be sent: it counts for nothing, ever after."""
-    stage = Stage()
-
-    async def script() -> None:
-        writer = await stage.producer("writer", options=replace(PATIENT, delivery_timeout=timedelta(days=1)))
-        await writer.sent("small")
-        gate = stage.hold_entry("writer")
-        send = writer.send(LARGE)
-        await gate.reached()
-        (job,) = await stage.archive.list_folders(stage.paths.jobs)
-        closer = await stage.producer("closer")
-        topic_ = await closer.process.run(closer.lake.topic(TOPIC))
-        await closer.process.run(topic_.act(CloseJob(job)))
-        if forgotten:
-            for info in await stage.archive.list(stage.paths.job(job)):
-                await stage.archive.delete(info.key)
-            await stage.fill(10)
-            await closer.process.run(topic_.act(ForgetJob(job)))
-            await stage.fill(12)
-            assert await stage.trim() >= 16
-        gate.release()
-        assert isinstance(await writer.settle(send), NotWritten | UnknownOutcome)
-
-    stage.play(script)
-
-
-def test_a_suspended_writer_links_no_job_that_was_given_up_and_forgotten() -> None:
-    """Timers sleep with the machine: the deadline is asked of the clock that does not."""
-    stage = Stage()
-
-    async def script() -> None:
-        writer = await stage.producer("writer", "name", options=replace(PATIENT, delivery_timeout=timedelta(days=1)))
-        await writer.sent("small", sequence=1)
-        gate = stage.hold_entry("writer")
-        send = writer.send(LARGE, sequence=2)
-        await gate.reached()
-        writer.process.suspend(3 * DAY_S)
-        (job,) = await stage.archive.list_folders(stage.paths.jobs)
-        closer = await stage.producer("closer")
-        topic_ = await closer.process.run(closer.lake.topic(TOPIC))
-        await closer.process.run(topic_.act(CloseJob(job)))
+    writer = await stage.producer("writer", options=replace(PATIENT, delivery_timeout=timedelta(days=1)))
+    await writer.sent("small")
+    gate = stage.hold_entry("writer")
+    send = writer.send(LARGE)
+    await gate.reached()
+    (job,) = await stage.archive.list_folders(stage.paths.jobs)
+    closer = await stage.producer("closer")
+    topic_ = await closer.process.run(closer.lake.topic(TOPIC))
+    await closer.process.run(topic_.act(CloseJob(job)))
+    if forgotten:
         for info in await stage.archive.list(stage.paths.job(job)):
             await stage.archive.delete(info.key)
         await stage.fill(10)
         await closer.process.run(topic_.act(ForgetJob(job)))
         await stage.fill(12)
         assert await stage.trim() >= 16
-        gate.release()
-        assert isinstance(await writer.settle(send), NotWritten | UnknownOutcome)
+    gate.release()
+    assert isinstance(await writer.settle(send), NotWritten | UnknownOutcome)
 
-    stage.play(script)
+
+@played_on(Stage)
+async def test_a_suspended_writer_links_no_job_that_was_given_up_and_forgotten(stage: Stage) -> None:
+    """Timers sleep with the machine: the deadline is asked of the clock that does not."""
+    writer = await stage.producer("writer", "name", options=replace(PATIENT, delivery_timeout=timedelta(days=1)))
+    await writer.sent("small", sequence=1)
+    gate = stage.hold_entry("writer")
+    send = writer.send(LARGE, sequence=2)
+    await gate.reached()
+    writer.process.suspend(3 * DAY_S)
+    (job,) = await stage.archive.list_folders(stage.paths.jobs)
+    closer = await stage.producer("closer")
+    topic_ = await closer.process.run(closer.lake.topic(TOPIC))
+    await closer.process.run(topic_.act(CloseJob(job)))
+    for info in await stage.archive.list(stage.paths.job(job)):
+        await stage.archive.delete(info.key)
+    await stage.fill(10)
+    await closer.process.run(topic_.act(ForgetJob(job)))
+    await stage.fill(12)
+    assert await stage.trim() >= 16
+    gate.release()
+    assert isinstance(await writer.settle(send), NotWritten | UnknownOutcome)
 
 
 # ------------------------------------------------------------------------------------------------------ lives of a topic
@@ -637,48 +586,40 @@ def test_a_topic_deleted_and_created_again_under_a_paused_writer(side: str) -> N
     assert b"of the first life" not in world.history.audit.values()
 
 
-def test_a_topic_deleted_and_created_again_under_a_paused_trimmer() -> None:
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(20)
-        process, upkeep = await stage.maintenance("trimmer")
-        await process.run(upkeep.publish())
-        gate = stage.hold("trimmer", "put", "log/floor")
-        trimming = asyncio.ensure_future(process.run(upkeep.trim()))
-        await gate.reached()
-        await _recreate(stage)
-        await stage.fill(20)
-        gate.release()
-        await trimming
-        await asyncio.sleep(2 * HOUR_S)
-        await process.run(upkeep.trim())
-        await stage.trim()
-
-    stage.play(script)
+@played_on(Stage)
+async def test_a_topic_deleted_and_created_again_under_a_paused_trimmer(stage: Stage) -> None:
+    await stage.fill(20)
+    process, upkeep = await stage.maintenance("trimmer")
+    await process.run(upkeep.publish())
+    gate = stage.hold("trimmer", "put", "log/floor")
+    trimming = asyncio.ensure_future(process.run(upkeep.trim()))
+    await gate.reached()
+    await _recreate(stage)
+    await stage.fill(20)
+    gate.release()
+    await trimming
+    await asyncio.sleep(2 * HOUR_S)
+    await process.run(upkeep.trim())
+    await stage.trim()
 
 
-def test_one_that_slept_through_a_whole_life_does_not_raise_the_dead() -> None:
+@played_on(Stage)
+async def test_one_that_slept_through_a_whole_life_does_not_raise_the_dead(stage: Stage) -> None:
     """It read the settings of the first life; by the time it goes on, the second one has ended too."""
-    stage = Stage()
-
-    async def script() -> None:
-        process = stage.world.new_process("sleeper")
-        lake = stage.world.lake(process)
-        gate = stage.hold("sleeper", "get", "topic.json", "after")
-        opening = asyncio.ensure_future(process.run(lake.topic(TOPIC)))
-        await gate.reached()
-        await _recreate(stage)
-        admin = stage.world.new_process("admin")
-        other = stage.world.lake(admin)
-        await admin.run(other.delete_topic(TOPIC))
-        gate.release()
-        with pytest.raises(TopicNotFound):
-            await opening
-        await admin.run(other.create_topic(TOPIC, stage.world.settings))
-        await stage.fill(2)
-
-    stage.play(script)
+    process = stage.world.new_process("sleeper")
+    lake = stage.world.lake(process)
+    gate = stage.hold("sleeper", "get", "topic.json", "after")
+    opening = asyncio.ensure_future(process.run(lake.topic(TOPIC)))
+    await gate.reached()
+    await _recreate(stage)
+    admin = stage.world.new_process("admin")
+    other = stage.world.lake(admin)
+    await admin.run(other.delete_topic(TOPIC))
+    gate.release()
+    with pytest.raises(TopicNotFound):
+        await opening
+    await admin.run(other.create_topic(TOPIC, stage.world.settings))
+    await stage.fill(2)
 
 
 def test_the_stage_itself_uses_the_simulated_store() -> None:

@@ -10,6 +10,7 @@ from penstock.log.errors import DataDamaged, UnknownOutcome
 from penstock.log.read.reader import Reader
 from penstock.log.stores.protocol import Put
 from penstock.log.tail.view import View
+from tests.playing import played_on
 from tests.simulation.log.stage import HOUR_S, Stage
 from tests.simulation.log.world import TOPIC
 from tests.simulation.patches import always, attribute
@@ -73,32 +74,28 @@ def _play_an_answer_that_the_view_did_not_wait_for() -> None:
     stage.play(script)
 
 
-def test_a_view_that_can_be_opened_nowhere_ends_the_send_at_once() -> None:
+@played_on(Stage)
+async def test_a_view_that_can_be_opened_nowhere_ends_the_send_at_once(stage: Stage) -> None:
     """The log was trimmed past the writer, and the checkpoints are damaged: waiting mends nothing, so nobody waits for the deadline."""
-    stage = Stage()
-
-    async def script() -> None:
-        await stage.fill(3)
-        writer = await stage.producer("writer")
-        gate = stage.hold_entry("writer")
-        send = writer.send("late")
-        await gate.reached()
-        await stage.fill(20)
-        assert await stage.trim() > 3
-        checkpoints = [key for key in stage.archive._keys if key.startswith(stage.paths.checkpoints)]
-        whole = {key: (await stage.archive.get(key)).data for key in checkpoints}
-        for key in checkpoints:
-            await stage.archive.put(key, b"damaged\n", mode=Put.REPLACE)
-        started_s = asyncio.get_running_loop().time()
-        gate.release()
-        outcome = await writer.settle(send)
-        assert isinstance(outcome, UnknownOutcome)
-        assert isinstance(outcome.__cause__, DataDamaged)
-        assert asyncio.get_running_loop().time() - started_s < 60.0
-        for key in checkpoints:
-            await stage.archive.put(key, whole[key], mode=Put.REPLACE)  # for the judge, who reads everything
-
-    stage.play(script)
+    await stage.fill(3)
+    writer = await stage.producer("writer")
+    gate = stage.hold_entry("writer")
+    send = writer.send("late")
+    await gate.reached()
+    await stage.fill(20)
+    assert await stage.trim() > 3
+    checkpoints = [key for key in stage.archive._keys if key.startswith(stage.paths.checkpoints)]
+    whole = {key: (await stage.archive.get(key)).data for key in checkpoints}
+    for key in checkpoints:
+        await stage.archive.put(key, b"damaged\n", mode=Put.REPLACE)
+    started_s = asyncio.get_running_loop().time()
+    gate.release()
+    outcome = await writer.settle(send)
+    assert isinstance(outcome, UnknownOutcome)
+    assert isinstance(outcome.__cause__, DataDamaged)
+    assert asyncio.get_running_loop().time() - started_s < 60.0
+    for key in checkpoints:
+        await stage.archive.put(key, whole[key], mode=Put.REPLACE)  # for the judge, who reads everything
 
 
 async def _follow(reader: Reader) -> None:

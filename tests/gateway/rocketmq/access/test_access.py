@@ -41,71 +41,58 @@ async def with_shop(served: Gateway, *grants: Grant) -> None:
         await access.grant("shop", grants)
 
 
-def test_calls_are_answered_as_sdks_expect() -> None:
-    async def main() -> None:
-        async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            await with_shop(served, Grant(Verb.SEND, "orders"))
-            assert (await ask(channel, "QueryRoute", route(), signed())).status.code == pb.OK
-            unsigned = (await ask(channel, "QueryRoute", route())).status
-            assert (unsigned.code, unsigned.message[:22]) == (pb.UNAUTHORIZED, "the call is not signed")
-            assert (await ask(channel, "QueryRoute", route(), signed("wrong-horse-battery"))).status.code == pb.UNAUTHORIZED
-            assert (await ask(channel, "QueryRoute", route("secrets"), signed())).status.code == pb.FORBIDDEN
-            heartbeat = pb.HeartbeatRequest(client_type=pb.PUSH_CONSUMER, group=pb.Resource(name="billing"))
-            assert (await ask(channel, "Heartbeat", heartbeat, signed())).status.code == pb.FORBIDDEN
-            assert (await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER), signed())).status.code == pb.OK
-
-    asyncio.run(main())
+async def test_calls_are_answered_as_sdks_expect() -> None:
+    async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        await with_shop(served, Grant(Verb.SEND, "orders"))
+        assert (await ask(channel, "QueryRoute", route(), signed())).status.code == pb.OK
+        unsigned = (await ask(channel, "QueryRoute", route())).status
+        assert (unsigned.code, unsigned.message[:22]) == (pb.UNAUTHORIZED, "the call is not signed")
+        assert (await ask(channel, "QueryRoute", route(), signed("wrong-horse-battery"))).status.code == pb.UNAUTHORIZED
+        assert (await ask(channel, "QueryRoute", route("secrets"), signed())).status.code == pb.FORBIDDEN
+        heartbeat = pb.HeartbeatRequest(client_type=pb.PUSH_CONSUMER, group=pb.Resource(name="billing"))
+        assert (await ask(channel, "Heartbeat", heartbeat, signed())).status.code == pb.FORBIDDEN
+        assert (await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER), signed())).status.code == pb.OK
 
 
-def test_a_client_without_rights_is_not_remembered() -> None:
-    async def main() -> None:
-        async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER))
-            assert len(served.clients) == 0
-
-    asyncio.run(main())
+async def test_a_client_without_rights_is_not_remembered() -> None:
+    async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER))
+        assert len(served.clients) == 0
 
 
-def test_a_stream_is_refused_and_ends_when_its_right_does() -> None:
+async def test_a_stream_is_refused_and_ends_when_its_right_does() -> None:
     producer = pb.TelemetryCommand(
         settings=pb.Settings(client_type=pb.PRODUCER, publishing=pb.Publishing(topics=[pb.Resource(name="orders")]))
     )
-
-    async def main() -> None:
-        async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            await with_shop(served, Grant(Verb.SEND, "orders"))
-            telemetry: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")
-            unsigned = telemetry(metadata=CLIENT, timeout=30)
-            refusal = pb.TelemetryCommand.FromString(await unsigned.read())
-            assert refusal.status.code == pb.UNAUTHORIZED
-            stream = telemetry(metadata=signed(), timeout=60)
-            await stream.write(producer.SerializeToString())
-            assert pb.TelemetryCommand.FromString(await stream.read()).status.code == pb.OK
-            await served.lake.coordination.access.remove("shop")
-            assert served.authorizer is not None
-            served.authorizer.principals.cache._read_s = None  # some seconds later
-            await stream.write(producer.SerializeToString())
-            assert pb.TelemetryCommand.FromString(await stream.read()).status.code == pb.UNAUTHORIZED
-            assert await stream.read() is grpc.aio.EOF
-
-    asyncio.run(main())
+    async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        await with_shop(served, Grant(Verb.SEND, "orders"))
+        telemetry: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")
+        unsigned = telemetry(metadata=CLIENT, timeout=30)
+        refusal = pb.TelemetryCommand.FromString(await unsigned.read())
+        assert refusal.status.code == pb.UNAUTHORIZED
+        stream = telemetry(metadata=signed(), timeout=60)
+        await stream.write(producer.SerializeToString())
+        assert pb.TelemetryCommand.FromString(await stream.read()).status.code == pb.OK
+        await served.lake.coordination.access.remove("shop")
+        assert served.authorizer is not None
+        served.authorizer.principals.cache._read_s = None  # some seconds later
+        await stream.write(producer.SerializeToString())
+        assert pb.TelemetryCommand.FromString(await stream.read()).status.code == pb.UNAUTHORIZED
+        assert await stream.read() is grpc.aio.EOF
 
 
-def test_what_is_too_large_is_not_decoded() -> None:
-    async def main() -> None:
-        async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            await with_shop(served, Grant(Verb.SEND, "orders"))
-            large = pb.SendMessageRequest(messages=[pb.Message(topic=pb.Resource(name="orders"), body=bytes(1001))])
-            status = (await ask(channel, "QueryRoute", large, signed())).status
-            assert status.code == pb.PAYLOAD_TOO_LARGE
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await ask(channel, "QueryRoute", pb.QueryRouteRequest(topic=pb.Resource(name="x" * 10_000)), signed())
-            assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, "gRPC's own limit, four times as large"
-
-    asyncio.run(main())
+async def test_what_is_too_large_is_not_decoded() -> None:
+    async with gateway(OPTIONS) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        await with_shop(served, Grant(Verb.SEND, "orders"))
+        large = pb.SendMessageRequest(messages=[pb.Message(topic=pb.Resource(name="orders"), body=bytes(1001))])
+        status = (await ask(channel, "QueryRoute", large, signed())).status
+        assert status.code == pb.PAYLOAD_TOO_LARGE
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await ask(channel, "QueryRoute", pb.QueryRouteRequest(topic=pb.Resource(name="x" * 10_000)), signed())
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, "gRPC's own limit, four times as large"
 
 
-def test_http_1_on_the_port_is_turned_away() -> None:
+async def test_http_1_on_the_port_is_turned_away() -> None:
     def speak(port: int) -> bytes:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n")
@@ -114,12 +101,9 @@ def test_http_1_on_the_port_is_turned_away() -> None:
                 found += piece
             return found
 
-    async def main() -> None:
-        async with gateway() as served:
-            started_s = time.monotonic()
-            await asyncio.to_thread(speak, served.port)
-            assert time.monotonic() - started_s < 25
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-                assert (await ask(channel, "QueryRoute", route())).status.code == pb.OK
-
-    asyncio.run(main())
+    async with gateway() as served:
+        started_s = time.monotonic()
+        await asyncio.to_thread(speak, served.port)
+        assert time.monotonic() - started_s < 25
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            assert (await ask(channel, "QueryRoute", route())).status.code == pb.OK

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -89,126 +87,95 @@ class AckStage(Stage):
         return (await self.service.forward_message_to_dead_letter_queue(request, call)).status
 
 
-def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(play())
-
-
 @pytest.mark.parametrize("failure", [StoreUnavailable("no answer"), DeadLettersWait("too many")], ids=lambda one: one.kind)
-def test_what_could_not_be_given_up_is_renewed_while_its_client_tries_again(failure: PenstockError) -> None:
-    async def play() -> None:
-        stage, given = AckStage(), received(1)
-        stage.heard()
-        await stage.add_receive(given)
-        stage.settles.fails[given.receipt_handle] = failure
-        with pytest.raises(type(failure)):
-            await stage.forwards(given.receipt_handle)
-        assert len(stage.deliveries) == 1
-        stage.settles.fails.clear()
-        assert (await stage.forwards(given.receipt_handle)).code == pb.OK
-        assert (stage.settles.given_up, len(stage.deliveries)) == ([given.receipt_handle], 0)
-
-    run(play)
+async def test_what_could_not_be_given_up_is_renewed_while_its_client_tries_again(failure: PenstockError) -> None:
+    stage, given = AckStage(), received(1)
+    stage.heard()
+    await stage.add_receive(given)
+    stage.settles.fails[given.receipt_handle] = failure
+    with pytest.raises(type(failure)):
+        await stage.forwards(given.receipt_handle)
+    assert len(stage.deliveries) == 1
+    stage.settles.fails.clear()
+    assert (await stage.forwards(given.receipt_handle)).code == pb.OK
+    assert (stage.settles.given_up, len(stage.deliveries)) == ([given.receipt_handle], 0)
 
 
 @pytest.mark.parametrize("over", [ReceiptExpired("late"), AlreadySettled("before")], ids=lambda one: one.kind)
-def test_a_delivery_that_is_over_is_renewed_no_longer(over: PenstockError) -> None:
-    async def play() -> None:
-        stage, given = AckStage(), received(1)
-        stage.heard()
-        await stage.add_receive(given)
-        stage.settles.fails[given.receipt_handle] = over
-        answer = await stage.forwards(given.receipt_handle)
-        assert (answer.code, answer.message) == (pb.OK, "this delivery was over, and nothing was given up")
-        assert len(stage.deliveries) == 0
-
-    run(play)
+async def test_a_delivery_that_is_over_is_renewed_no_longer(over: PenstockError) -> None:
+    stage, given = AckStage(), received(1)
+    stage.heard()
+    await stage.add_receive(given)
+    stage.settles.fails[given.receipt_handle] = over
+    answer = await stage.forwards(given.receipt_handle)
+    assert (answer.code, answer.message) == (pb.OK, "this delivery was over, and nothing was given up")
+    assert len(stage.deliveries) == 0
 
 
-def test_a_client_that_lets_a_message_come_again_lets_it_go_at_every_gateway() -> None:
-    async def play() -> None:
-        stage, given = AckStage(), received(1)
-        stage.heard()
-        await stage.add_receive(given)
-        request = pb.ChangeInvisibleDurationRequest(
-            group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"), receipt_handle=given.receipt_handle
-        )
-        request.invisible_duration.FromSeconds(45)
-        await stage.service.change_invisible_duration(
-            request, RpcCall("ChangeInvisibleDuration", CallMetadata(client_id="c"), "one")
-        )
-        assert stage.settles.let_go == {given.receipt_handle}
-        assert len(stage.deliveries) == 0
-
-    run(play)
+async def test_a_client_that_lets_a_message_come_again_lets_it_go_at_every_gateway() -> None:
+    stage, given = AckStage(), received(1)
+    stage.heard()
+    await stage.add_receive(given)
+    request = pb.ChangeInvisibleDurationRequest(
+        group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"), receipt_handle=given.receipt_handle
+    )
+    request.invisible_duration.FromSeconds(45)
+    await stage.service.change_invisible_duration(request, RpcCall("ChangeInvisibleDuration", CallMetadata(client_id="c"), "one"))
+    assert stage.settles.let_go == {given.receipt_handle}
+    assert len(stage.deliveries) == 0
 
 
-def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up() -> None:
-    async def play() -> None:
-        stage = AckStage()
-        second, third = received(2, following=3, attempt=2), received(3, attempt=2)
-        await stage.acks_ahead(second, third)
-        stage.over(second, third)
-        again = [received(offset, attempt=3) for offset in (2, 3, 4)]
-        assert await stage.left(*again) == [4]
-        assert stage.settles.acked == [view.receipt_handle for view in again[:2]]
-        assert await stage.left(received(2, attempt=4)) == [2], "it is kept no longer"
-
-    run(play)
+async def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up() -> None:
+    stage = AckStage()
+    second, third = received(2, following=3, attempt=2), received(3, attempt=2)
+    await stage.acks_ahead(second, third)
+    stage.over(second, third)
+    again = [received(offset, attempt=3) for offset in (2, 3, 4)]
+    assert await stage.left(*again) == [4]
+    assert stage.settles.acked == [view.receipt_handle for view in again[:2]]
+    assert await stage.left(received(2, attempt=4)) == [2], "it is kept no longer"
 
 
-def test_what_was_acknowledged_ahead_comes_again_with_the_earlier_one() -> None:
-    async def play() -> None:
-        stage = AckStage()
-        second = received(2)
-        await stage.acks_ahead(second)
-        assert await stage.left(received(1, following=2), second) == [1, 2], "the receive is repeated"
-        stage.over(second)
-        assert await stage.left(received(1, following=2, attempt=2), received(2, attempt=2)) == [1, 2]
-        assert await stage.left(received(2, attempt=3)) == [2], "it was not acknowledged the second time"
-        assert stage.settles.acked == []
-
-    run(play)
+async def test_what_was_acknowledged_ahead_comes_again_with_the_earlier_one() -> None:
+    stage = AckStage()
+    second = received(2)
+    await stage.acks_ahead(second)
+    assert await stage.left(received(1, following=2), second) == [1, 2], "the receive is repeated"
+    stage.over(second)
+    assert await stage.left(received(1, following=2, attempt=2), received(2, attempt=2)) == [1, 2]
+    assert await stage.left(received(2, attempt=3)) == [2], "it was not acknowledged the second time"
+    assert stage.settles.acked == []
 
 
-def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_settled_elsewhere() -> None:
-    async def play() -> None:
-        stage = AckStage()
-        second = received(2)
-        await stage.acks_ahead(second)
-        stage.settles.fails.clear()
-        assert await stage.left(second) == [], "the receive is repeated"
-        assert stage.settles.acked == [second.receipt_handle]
-
-    run(play)
+async def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_settled_elsewhere() -> None:
+    stage = AckStage()
+    second = received(2)
+    await stage.acks_ahead(second)
+    stage.settles.fails.clear()
+    assert await stage.left(second) == [], "the receive is repeated"
+    assert stage.settles.acked == [second.receipt_handle]
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
-def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere(is_settled: bool) -> None:
+async def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere(is_settled: bool) -> None:
     """What is only over may have been given up: then the later one is settled when it comes by itself."""
-
-    async def play() -> None:
-        stage = AckStage(DeliveryOrder.ORDERLY)
-        first, second, third = received(1, following=2), received(2, following=3), received(3)
-        stage.heard()
-        await stage.add_receive(first, second, third)
-        await stage.acks_ahead(second)
-        stage.settles.fails = {first.receipt_handle: AlreadySettled("elsewhere") if is_settled else ReceiptExpired("late")}
-        stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
-        stage.heard()
-        await stage.renewer.round()
-        assert stage.settles.acked == ([second.receipt_handle] if is_settled else [])
-        assert stage.consumer.changes == [((third if is_settled else second).receipt_handle, INVISIBLE_DURATION)]
-
-    run(play)
+    stage = AckStage(DeliveryOrder.ORDERLY)
+    first, second, third = received(1, following=2), received(2, following=3), received(3)
+    stage.heard()
+    await stage.add_receive(first, second, third)
+    await stage.acks_ahead(second)
+    stage.settles.fails = {first.receipt_handle: AlreadySettled("elsewhere") if is_settled else ReceiptExpired("late")}
+    stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
+    stage.heard()
+    await stage.renewer.round()
+    assert stage.settles.acked == ([second.receipt_handle] if is_settled else [])
+    assert stage.consumer.changes == [((third if is_settled else second).receipt_handle, INVISIBLE_DURATION)]
 
 
 @pytest.mark.parametrize("failure", [ReceiptOutdated("a reset"), StoreUnavailable("no answer")], ids=lambda one: one.kind)
-def test_what_cannot_be_settled_is_given_again(failure: PenstockError) -> None:
-    async def play() -> None:
-        stage = AckStage()
-        second = received(2)
-        await stage.acks_ahead(second)
-        stage.settles.fails[second.receipt_handle] = failure
-        assert await stage.left(received(2, attempt=2)) == [2]
-
-    run(play)
+async def test_what_cannot_be_settled_is_given_again(failure: PenstockError) -> None:
+    stage = AckStage()
+    second = received(2)
+    await stage.acks_ahead(second)
+    stage.settles.fails[second.receipt_handle] = failure
+    assert await stage.left(received(2, attempt=2)) == [2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -123,365 +123,292 @@ class Stage:
         await self.renewer.adopt(self.pooled, "c", peer, is_renewed=is_renewed)
 
 
-def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(play())
-
-
-def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        await stage.add_receive(message(1), message(2))
-        for _ in range(3):
-            stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
-            stage.heard()
-            await stage.renewer.round()
-            await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-1", INVISIBLE_DURATION), ("h0-2", INVISIBLE_DURATION)] * 3
-
-    run(play)
-
-
-def test_a_renewal_that_fails_is_tried_again_and_a_refused_one_is_not() -> None:
-    async def play() -> None:
-        stage = Stage()
-        await stage.add_receive(message(1), message(2))
-        stage.consumer.fails = {"h0-1": ReceiptExpired("late"), "h0-2": StoreUnavailable("no answer")}
-        stage.times.now_s += 40
-        stage.heard()
-        await stage.renewer.round()
-        assert len(stage.deliveries) == 1
-        stage.consumer.fails.clear()
-        await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-2", INVISIBLE_DURATION)]
-
-    run(play)
-
-
-def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -> None:
-    async def play() -> None:
-        stage = Stage(DeliveryOrder.ORDERLY)
-        stage.heard()
-        await stage.add_receive(message(1, "a"), message(2, "a"), message(3, "b"))
-        stage.clients.remove("c")
-        await stage.renewer.close()
-        assert stage.consumer.changes == [("h0-1", GIVEN_UP), ("h0-3", GIVEN_UP)]
-        assert len(stage.deliveries) == 0
-
-    run(play)
-
-
-def test_what_a_client_let_go_elsewhere_is_not_hastened_by_its_goodbye() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        stage.held(message(7), message(8), left_s=20)
-        await stage.polls("one")
-        stage.consumer.let_go.add("h0-7")
-        stage.clients.remove("c")
-        await stage.renewer.close()
-        assert stage.consumer.changes == [("h0-8", GIVEN_UP)]
-
-    run(play)
-
-
-def test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway() -> None:
-    async def play() -> None:
-        stage = Stage(DeliveryOrder.ORDERLY)
-        stage.heard()
-        await stage.add_receive(*(message(offset, "a") for offset in range(9)))
-        stage.consumer.fails = {f"h0-{offset}": AlreadySettled("at another gateway") for offset in range(4)}
+async def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
+    stage = Stage()
+    stage.heard()
+    await stage.add_receive(message(1), message(2))
+    for _ in range(3):
         stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
         stage.heard()
         await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-4", INVISIBLE_DURATION)], "its time is over before a round for each"
-        stage.consumer.fails["h0-4"] = AlreadySettled("at another gateway")
-        stage.clients.remove("c")
+        await stage.renewer.round()
+    assert stage.consumer.changes == [("h0-1", INVISIBLE_DURATION), ("h0-2", INVISIBLE_DURATION)] * 3
+
+
+async def test_a_renewal_that_fails_is_tried_again_and_a_refused_one_is_not() -> None:
+    stage = Stage()
+    await stage.add_receive(message(1), message(2))
+    stage.consumer.fails = {"h0-1": ReceiptExpired("late"), "h0-2": StoreUnavailable("no answer")}
+    stage.times.now_s += 40
+    stage.heard()
+    await stage.renewer.round()
+    assert len(stage.deliveries) == 1
+    stage.consumer.fails.clear()
+    await stage.renewer.round()
+    assert stage.consumer.changes == [("h0-2", INVISIBLE_DURATION)]
+
+
+async def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -> None:
+    stage = Stage(DeliveryOrder.ORDERLY)
+    stage.heard()
+    await stage.add_receive(message(1, "a"), message(2, "a"), message(3, "b"))
+    stage.clients.remove("c")
+    await stage.renewer.close()
+    assert stage.consumer.changes == [("h0-1", GIVEN_UP), ("h0-3", GIVEN_UP)]
+    assert len(stage.deliveries) == 0
+
+
+async def test_what_a_client_let_go_elsewhere_is_not_hastened_by_its_goodbye() -> None:
+    stage = Stage()
+    stage.heard()
+    stage.held(message(7), message(8), left_s=20)
+    await stage.polls("one")
+    stage.consumer.let_go.add("h0-7")
+    stage.clients.remove("c")
+    await stage.renewer.close()
+    assert stage.consumer.changes == [("h0-8", GIVEN_UP)]
+
+
+async def test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway() -> None:
+    stage = Stage(DeliveryOrder.ORDERLY)
+    stage.heard()
+    await stage.add_receive(*(message(offset, "a") for offset in range(9)))
+    stage.consumer.fails = {f"h0-{offset}": AlreadySettled("at another gateway") for offset in range(4)}
+    stage.times.now_s += INVISIBLE_DURATION_S - RENEW_AHEAD_S + 1
+    stage.heard()
+    await stage.renewer.round()
+    assert stage.consumer.changes == [("h0-4", INVISIBLE_DURATION)], "its time is over before a round for each"
+    stage.consumer.fails["h0-4"] = AlreadySettled("at another gateway")
+    stage.clients.remove("c")
+    await stage.renewer.close()
+    assert stage.consumer.changes[1:] == [("h0-5", GIVEN_UP)]
+
+
+async def test_a_look_that_fails_is_repeated_though_its_receive_was_cancelled() -> None:
+    stage = Stage()
+    stage.heard()
+    stage.consumer.silent = StoreUnavailable("no answer")
+    first = asyncio.ensure_future(stage.renewer.adopt(stage.pooled, "c", "one", is_renewed=True))
+    await asyncio.sleep(0)
+    first.cancel()
+    await stage.renewer.close()
+    stage.consumer.silent = None
+    await stage.renewer.adopt(stage.pooled, "c", "one", is_renewed=True)
+    assert stage.consumer.scans == 2
+
+
+async def test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself() -> None:
+    stage = Stage()
+    stage.heard(stream=False)
+    await stage.add_receive(message(1))
+    for stopped_s in (20, 40):
+        stage.times.now_s += stopped_s
+        await stage.renewer.round()
+        stage.clients.sweep()
         await stage.renewer.close()
-        assert stage.consumer.changes[1:] == [("h0-5", GIVEN_UP)]
-
-    run(play)
-
-
-def test_a_look_that_fails_is_repeated_though_its_receive_was_cancelled() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        stage.consumer.silent = StoreUnavailable("no answer")
-        first = asyncio.ensure_future(stage.renewer.adopt(stage.pooled, "c", "one", is_renewed=True))
-        await asyncio.sleep(0)
-        first.cancel()
-        await stage.renewer.close()
-        stage.consumer.silent = None
-        await stage.renewer.adopt(stage.pooled, "c", "one", is_renewed=True)
-        assert stage.consumer.scans == 2
-
-    run(play)
+        assert GIVEN_UP not in dict(stage.consumer.changes).values(), "what it said meanwhile is not read yet"
+        assert stage.clients.get("c") is not None
+    await stage.awake(13)
+    assert stage.consumer.changes[-1] == ("h0-1", GIVEN_UP)
 
 
-def test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard(stream=False)
-        await stage.add_receive(message(1))
-        for stopped_s in (20, 40):
-            stage.times.now_s += stopped_s
-            await stage.renewer.round()
-            stage.clients.sweep()
-            await stage.renewer.close()
-            assert GIVEN_UP not in dict(stage.consumer.changes).values(), "what it said meanwhile is not read yet"
-            assert stage.clients.get("c") is not None
-        await stage.awake(13)
-        assert stage.consumer.changes[-1] == ("h0-1", GIVEN_UP)
-
-    run(play)
+async def test_a_client_whose_stream_ended_and_that_is_silent_is_gone() -> None:
+    stage = Stage()
+    stage.heard(stream=False)
+    await stage.add_receive(message(1))
+    await stage.awake(11)
+    assert stage.consumer.changes == [], "its next heartbeat may be on its way"
+    await stage.awake(2)
+    assert stage.consumer.changes == [("h0-1", GIVEN_UP)]
 
 
-def test_a_client_whose_stream_ended_and_that_is_silent_is_gone() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard(stream=False)
-        await stage.add_receive(message(1))
-        await stage.awake(11)
-        assert stage.consumer.changes == [], "its next heartbeat may be on its way"
-        await stage.awake(2)
-        assert stage.consumer.changes == [("h0-1", GIVEN_UP)]
-
-    run(play)
-
-
-def test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_to_that() -> None:
+async def test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_to_that() -> None:
     """Its other poll shows that the answer was lost here, when it has it from there already, or is about to."""
+    stage = Stage()
+    stage.heard()
+    await stage.add_receive(message(1), breaks_off=True)
+    stage.asks("second", "one")
+    await stage.polls("one")
+    await stage.awake(25)
+    assert stage.consumer.changes == [], "its time is not cut short"
 
-    async def play() -> None:
-        stage = Stage()
+
+async def test_what_a_client_gets_by_repeating_its_receive_is_renewed_again() -> None:
+    stage = Stage()
+    stage.heard()
+    await stage.add_receive(message(1), breaks_off=True)
+    stage.asks("second", "two")
+    stage.times.now_s += 2
+    await stage.add_receive(message(1))
+    for _ in range(8):
         stage.heard()
-        await stage.add_receive(message(1), breaks_off=True)
-        stage.asks("second", "one")
-        await stage.polls("one")
         await stage.awake(25)
-        assert stage.consumer.changes == [], "its time is not cut short"
-
-    run(play)
+    assert stage.consumer.changes.count(("h0-1", INVISIBLE_DURATION)) >= 5
 
 
-def test_what_a_client_gets_by_repeating_its_receive_is_renewed_again() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        await stage.add_receive(message(1), breaks_off=True)
-        stage.asks("second", "two")
-        stage.times.now_s += 2
-        await stage.add_receive(message(1))
-        for _ in range(8):
-            stage.heard()
-            await stage.awake(25)
-        assert stage.consumer.changes.count(("h0-1", INVISIBLE_DURATION)) >= 5
-
-    run(play)
+async def test_a_receive_that_is_repeated_is_renewed_at_once() -> None:
+    stage = Stage()
+    stage.heard()
+    await stage.add_receive(message(1))
+    stage.times.now_s += 5
+    await stage.add_receive(message(1))
+    assert stage.consumer.changes == [("h0-1", INVISIBLE_DURATION)]
 
 
-def test_a_receive_that_is_repeated_is_renewed_at_once() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        await stage.add_receive(message(1))
-        stage.times.now_s += 5
-        await stage.add_receive(message(1))
-        assert stage.consumer.changes == [("h0-1", INVISIBLE_DURATION)]
-
-    run(play)
+async def test_behind_a_balancer_a_client_that_is_silent_here_may_have_been_moved() -> None:
+    stage = Stage(balanced=True)
+    stage.heard(stream=False)
+    await stage.add_receive(message(1))
+    await stage.awake(13)
+    assert (stage.consumer.changes, len(stage.deliveries)) == ([], 0)
 
 
-def test_behind_a_balancer_a_client_that_is_silent_here_may_have_been_moved() -> None:
-    async def play() -> None:
-        stage = Stage(balanced=True)
-        stage.heard(stream=False)
-        await stage.add_receive(message(1))
-        await stage.awake(13)
-        assert (stage.consumer.changes, len(stage.deliveries)) == ([], 0)
-
-    run(play)
+async def test_a_client_that_is_only_silent_here_is_left_to_other_gateways() -> None:
+    stage = Stage()
+    stage.heard()
+    await stage.add_receive(message(1))
+    await stage.awake(31)
+    assert (stage.consumer.changes, len(stage.deliveries)) == ([], 0)
 
 
-def test_a_client_that_is_only_silent_here_is_left_to_other_gateways() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        await stage.add_receive(message(1))
-        await stage.awake(31)
-        assert (stage.consumer.changes, len(stage.deliveries)) == ([], 0)
-
-    run(play)
-
-
-def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        stage.held(message(7), left_s=20)
-        await asyncio.gather(*(stage.polls("one") for _ in range(3)))
-        await stage.polls("one")
-        assert stage.consumer.scans == 1
-        await stage.renewer.round()
-        assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)], "20 s are left of it"
-        await stage.polls("two")
-        assert stage.consumer.scans == 2
-
-    run(play)
+async def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() -> None:
+    stage = Stage()
+    stage.heard()
+    stage.held(message(7), left_s=20)
+    await asyncio.gather(*(stage.polls("one") for _ in range(3)))
+    await stage.polls("one")
+    assert stage.consumer.scans == 1
+    await stage.renewer.round()
+    assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)], "20 s are left of it"
+    await stage.polls("two")
+    assert stage.consumer.scans == 2
 
 
-def test_what_its_client_let_go_elsewhere_is_renewed_no_longer() -> None:
+async def test_what_its_client_let_go_elsewhere_is_renewed_no_longer() -> None:
     """Its client settles another message of the same receive here: that says nothing of the one that it let go."""
-
-    async def play() -> None:
-        stage = Stage()
+    stage = Stage()
+    stage.heard()
+    stage.held(message(7), message(8), message(9), left_s=20)
+    await stage.polls("one")
+    await stage.renewer.round()
+    assert [handle for handle, _ in stage.consumer.changes] == ["h0-7", "h0-8", "h0-9"]
+    stage.consumer.changes.clear()
+    stage.consumer.let_go.add("h0-7")
+    stage.deliveries.settle("h0-8")
+    for _ in range(8):
         stage.heard()
-        stage.held(message(7), message(8), message(9), left_s=20)
-        await stage.polls("one")
-        await stage.renewer.round()
-        assert [handle for handle, _ in stage.consumer.changes] == ["h0-7", "h0-8", "h0-9"]
-        stage.consumer.changes.clear()
-        stage.consumer.let_go.add("h0-7")
-        stage.deliveries.settle("h0-8")
-        for _ in range(8):
-            stage.heard()
-            await stage.awake(25)
-        assert {handle for handle, _ in stage.consumer.changes} == {"h0-9"}
-        assert len(stage.deliveries) == 1
-
-    run(play)
+        await stage.awake(25)
+    assert {handle for handle, _ in stage.consumer.changes} == {"h0-9"}
+    assert len(stage.deliveries) == 1
 
 
-def test_what_was_looked_for_is_remembered_of_few_connections_and_ends_with_the_client() -> None:
-    async def play() -> None:
-        stage = Stage()
-        client = stage.heard()
-        for number in range(100):
-            await stage.polls(str(number))
-        (looked,) = client.adoption_scans.values()
-        assert list(looked.by_peer) == [str(number) for number in range(84, 100)]
-        stage.clients.remove("c")
-        await stage.polls("100")
-        assert stage.consumer.scans == 100, "it said goodbye beside this receive"
-        stage.heard()
-        await stage.polls("100")
-        assert stage.consumer.scans == 101
-
-    run(play)
+async def test_what_was_looked_for_is_remembered_of_few_connections_and_ends_with_the_client() -> None:
+    stage = Stage()
+    client = stage.heard()
+    for number in range(100):
+        await stage.polls(str(number))
+    (looked,) = client.adoption_scans.values()
+    assert list(looked.by_peer) == [str(number) for number in range(84, 100)]
+    stage.clients.remove("c")
+    await stage.polls("100")
+    assert stage.consumer.scans == 100, "it said goodbye beside this receive"
+    stage.heard()
+    await stage.polls("100")
+    assert stage.consumer.scans == 101
 
 
-def test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        await stage.polls("one")
-        stage.held(message(7), left_s=20)
-        stage.renewer.adopt_all()
-        stage.renewer.adopt_all()
-        await stage.renewer.close()
-        assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)]
-        stage.times.now_s += 31
-        stage.heard()
-        asked = stage.consumer.scans
-        stage.renewer.adopt_all()
-        await stage.renewer.close()
-        assert stage.consumer.scans == asked, "it polls elsewhere by now"
-
-    run(play)
+async def test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection() -> None:
+    stage = Stage()
+    stage.heard()
+    await stage.polls("one")
+    stage.held(message(7), left_s=20)
+    stage.renewer.adopt_all()
+    stage.renewer.adopt_all()
+    await stage.renewer.close()
+    assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)]
+    stage.times.now_s += 31
+    stage.heard()
+    asked = stage.consumer.scans
+    stage.renewer.adopt_all()
+    await stage.renewer.close()
+    assert stage.consumer.scans == asked, "it polls elsewhere by now"
 
 
-def test_a_look_that_fails_is_logged_and_the_next_one_finds_it(caplog: pytest.LogCaptureFixture) -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        await stage.polls("one")
-        stage.consumer.silent = StoreUnavailable("no answer")
-        stage.renewer.adopt_all()
-        await stage.renewer.close()
-        assert "orders to group billing was not looked for: no answer" in caplog.text
-        stage.consumer.silent = None
-        stage.held(message(7), left_s=20)
-        stage.renewer.adopt_all()
-        await stage.renewer.close()
-        assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)]
-
-    run(play)
+async def test_a_look_that_fails_is_logged_and_the_next_one_finds_it(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.heard()
+    await stage.polls("one")
+    stage.consumer.silent = StoreUnavailable("no answer")
+    stage.renewer.adopt_all()
+    await stage.renewer.close()
+    assert "orders to group billing was not looked for: no answer" in caplog.text
+    stage.consumer.silent = None
+    stage.held(message(7), left_s=20)
+    stage.renewer.adopt_all()
+    await stage.renewer.close()
+    assert stage.consumer.changes == [("h0-7", INVISIBLE_DURATION)]
 
 
-def test_what_a_client_receives_for_a_time_of_its_own_is_not_renewed() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.heard()
-        stage.held(message(7), left_s=20)
-        await stage.polls("one", is_renewed=False)
-        stage.renewer.adopt_all()
-        await stage.renewer.close()
-        assert (stage.consumer.scans, stage.consumer.changes, len(stage.deliveries)) == (1, [], 0)
-
-    run(play)
+async def test_what_a_client_receives_for_a_time_of_its_own_is_not_renewed() -> None:
+    stage = Stage()
+    stage.heard()
+    stage.held(message(7), left_s=20)
+    await stage.polls("one", is_renewed=False)
+    stage.renewer.adopt_all()
+    await stage.renewer.close()
+    assert (stage.consumer.scans, stage.consumer.changes, len(stage.deliveries)) == (1, [], 0)
 
 
-def test_what_did_not_reach_a_client_is_renewed_no_longer_when_it_asks_for_other_messages() -> None:
-    async def play() -> None:
-        stage = Stage(DeliveryOrder.ORDERLY)
-        stage.heard()
-        await stage.add_receive(message(1, "a"), message(2, "a"), message(3, "b"), breaks_off=True)
-        stage.asks("first", "two")
-        stage.times.now_s += 40
-        stage.heard()
-        await stage.renewer.round()
-        renewed = [("h0-1", INVISIBLE_DURATION), ("h0-3", INVISIBLE_DURATION)]
-        assert stage.consumer.changes == renewed, "it asks for the same once more"
-        assert stage.asks("second", "two") == ["h0-1", "h0-2", "h0-3"]
-        stage.held(message(1, "a"), message(2, "a"), left_s=10)
-        await stage.polls("two")
-        stage.times.now_s += 40
-        stage.heard()
-        await stage.renewer.round()
-        assert stage.consumer.changes == renewed, "nor are they found in the cells"
-
-    run(play)
+async def test_what_did_not_reach_a_client_is_renewed_no_longer_when_it_asks_for_other_messages() -> None:
+    stage = Stage(DeliveryOrder.ORDERLY)
+    stage.heard()
+    await stage.add_receive(message(1, "a"), message(2, "a"), message(3, "b"), breaks_off=True)
+    stage.asks("first", "two")
+    stage.times.now_s += 40
+    stage.heard()
+    await stage.renewer.round()
+    renewed = [("h0-1", INVISIBLE_DURATION), ("h0-3", INVISIBLE_DURATION)]
+    assert stage.consumer.changes == renewed, "it asks for the same once more"
+    assert stage.asks("second", "two") == ["h0-1", "h0-2", "h0-3"]
+    stage.held(message(1, "a"), message(2, "a"), left_s=10)
+    await stage.polls("two")
+    stage.times.now_s += 40
+    stage.heard()
+    await stage.renewer.round()
+    assert stage.consumer.changes == renewed, "nor are they found in the cells"
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it(stream: bool) -> None:
+async def test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it(stream: bool) -> None:
     """Of a client without a stream that shows as it comes by another connection."""
-
-    async def play() -> None:
-        stage = Stage()
-        stage.clients.notify_change(stage.heard(stream=stream))
-        await stage.add_receive(message(1))
-        until_s = stage.times.now_s + RENEW_UNSEEN_MAX_S
-        while stage.times.now_s < until_s:  # and the two minutes do not begin anew each time
-            if stream:
-                stage.reconnects()
-            stage.heard(stream=stream)
-            stage.asks(f"at {stage.times.now_s}", f"at {stage.times.now_s}")
-            await stage.awake(ROUND_S)
-        assert set(stage.consumer.changes) == {("h0-1", INVISIBLE_DURATION)}, "two clients would have it at once"
-        renewals = len(stage.consumer.changes)
-        for _ in range(3):
-            stage.heard()
-            await stage.awake(INVISIBLE_DURATION_S / 3)
-        assert len(stage.consumer.changes) == renewals, "it waits for its client in vain"
-
-    run(play)
-
-
-def test_behind_a_balancer_another_connection_says_nothing_of_what_a_client_has() -> None:
-    async def play() -> None:
-        stage = Stage(balanced=True)
+    stage = Stage()
+    stage.clients.notify_change(stage.heard(stream=stream))
+    await stage.add_receive(message(1))
+    until_s = stage.times.now_s + RENEW_UNSEEN_MAX_S
+    while stage.times.now_s < until_s:  # and the two minutes do not begin anew each time
+        if stream:
+            stage.reconnects()
+        stage.heard(stream=stream)
+        stage.asks(f"at {stage.times.now_s}", f"at {stage.times.now_s}")
+        await stage.awake(ROUND_S)
+    assert set(stage.consumer.changes) == {("h0-1", INVISIBLE_DURATION)}, "two clients would have it at once"
+    renewals = len(stage.consumer.changes)
+    for _ in range(3):
         stage.heard()
-        await stage.add_receive(message(1))
-        for number in range(12):
-            stage.heard()
-            stage.asks(str(number), str(number))
-            await stage.awake(25)
-        assert stage.consumer.changes[-1] == ("h0-1", INVISIBLE_DURATION)
-        assert len(stage.consumer.changes) >= 8
+        await stage.awake(INVISIBLE_DURATION_S / 3)
+    assert len(stage.consumer.changes) == renewals, "it waits for its client in vain"
 
-    run(play)
+
+async def test_behind_a_balancer_another_connection_says_nothing_of_what_a_client_has() -> None:
+    stage = Stage(balanced=True)
+    stage.heard()
+    await stage.add_receive(message(1))
+    for number in range(12):
+        stage.heard()
+        stage.asks(str(number), str(number))
+        await stage.awake(25)
+    assert stage.consumer.changes[-1] == ("h0-1", INVISIBLE_DURATION)
+    assert len(stage.consumer.changes) >= 8
 
 
 async def renews_for_long(stage: Stage) -> bool:
@@ -497,67 +424,53 @@ async def renews_for_long(stage: Stage) -> bool:
 
 @pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize("settles", [False, True])
-def test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes(settles: bool, balanced: bool) -> None:
+async def test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes(settles: bool, balanced: bool) -> None:
     """Its connection and its stream are good. The SDK for Go asks with another attempt id then, and never has this answer."""
-
-    async def play() -> None:
-        stage = Stage(balanced=balanced)
-        stage.clients.notify_change(stage.heard())
-        await stage.add_receive(message(1), message(2), left_s=1)
-        stage.asks("second", "one")
-        if settles:
-            stage.deliveries.settle("h0-2")
-        assert await renews_for_long(stage) is settles
-
-    run(play)
+    stage = Stage(balanced=balanced)
+    stage.clients.notify_change(stage.heard())
+    await stage.add_receive(message(1), message(2), left_s=1)
+    stage.asks("second", "one")
+    if settles:
+        stage.deliveries.settle("h0-2")
+    assert await renews_for_long(stage) is settles
 
 
 @pytest.mark.parametrize("settles", [False, True])
-def test_behind_a_balancer_what_was_on_its_way_as_the_stream_broke_shows_by_being_settled_alone(settles: bool) -> None:
+async def test_behind_a_balancer_what_was_on_its_way_as_the_stream_broke_shows_by_being_settled_alone(settles: bool) -> None:
     """The balancer's own connection goes on, by which the client then asks for other messages."""
-
-    async def play() -> None:
-        stage = Stage(balanced=True)
-        stage.clients.notify_change(stage.heard())
-        await stage.add_receive(message(1), message(2))
-        stage.reconnects()
-        stage.asks("second", "one")
-        if settles:
-            stage.deliveries.settle("h0-2")
-        assert await renews_for_long(stage) is settles
-
-    run(play)
+    stage = Stage(balanced=True)
+    stage.clients.notify_change(stage.heard())
+    await stage.add_receive(message(1), message(2))
+    stage.reconnects()
+    stage.asks("second", "one")
+    if settles:
+        stage.deliveries.settle("h0-2")
+    assert await renews_for_long(stage) is settles
 
 
 @pytest.mark.parametrize("shows", ["settles", "asks"])
-def test_what_a_client_has_is_renewed_though_its_stream_broke(shows: str) -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.clients.notify_change(stage.heard())
-        await stage.add_receive(message(1), message(2))
-        stage.reconnects()
-        if shows == "settles":
-            stage.deliveries.settle("h0-1")
-        else:
-            stage.asks("second", "one")
-        for _ in range(8):
-            stage.heard()
-            await stage.awake(25)
-        renewed = [handle for handle, duration in stage.consumer.changes if duration == INVISIBLE_DURATION]
-        assert renewed.count("h0-2") >= 5
-        assert stage.consumer.changes[-1] == ("h0-2", INVISIBLE_DURATION)
-
-    run(play)
-
-
-def test_what_was_settled_or_has_another_time_is_not_renewed() -> None:
-    async def play() -> None:
-        stage = Stage()
-        await stage.add_receive(message(1))
+async def test_what_a_client_has_is_renewed_though_its_stream_broke(shows: str) -> None:
+    stage = Stage()
+    stage.clients.notify_change(stage.heard())
+    await stage.add_receive(message(1), message(2))
+    stage.reconnects()
+    if shows == "settles":
         stage.deliveries.settle("h0-1")
-        stage.times.now_s += 50
+    else:
+        stage.asks("second", "one")
+    for _ in range(8):
         stage.heard()
-        await stage.renewer.round()
-        assert stage.consumer.changes == []
+        await stage.awake(25)
+    renewed = [handle for handle, duration in stage.consumer.changes if duration == INVISIBLE_DURATION]
+    assert renewed.count("h0-2") >= 5
+    assert stage.consumer.changes[-1] == ("h0-2", INVISIBLE_DURATION)
 
-    run(play)
+
+async def test_what_was_settled_or_has_another_time_is_not_renewed() -> None:
+    stage = Stage()
+    await stage.add_receive(message(1))
+    stage.deliveries.settle("h0-1")
+    stage.times.now_s += 50
+    stage.heard()
+    await stage.renewer.round()
+    assert stage.consumer.changes == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -72,112 +72,82 @@ class Stage:
             await asyncio.sleep(0)
 
 
-def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(play())
+async def test_many_calls_at_once_open_one_consumer() -> None:
+    stage = Stage()
+    await asyncio.gather(*(stage.use() for _ in range(20)))
+    assert len(stage.opened) == len(stage.pool) == 1
 
 
-def test_many_calls_at_once_open_one_consumer() -> None:
-    async def play() -> None:
-        stage = Stage()
-        await asyncio.gather(*(stage.use() for _ in range(20)))
-        assert len(stage.opened) == len(stage.pool) == 1
-
-    run(play)
-
-
-def test_a_consumer_is_closed_when_nobody_used_it_for_a_while_and_opened_again() -> None:
-    async def play() -> None:
-        stage = Stage()
-        for _ in range(10):
-            await stage.use()
-            await stage.awake(IDLE_S - 10)
-        assert [one.closed for one in stage.opened] == [False], "somebody came each time"
-        await stage.awake(15)
-        assert [one.closed for one in stage.opened] == [True]
-        assert len(stage.pool) == 0
+async def test_a_consumer_is_closed_when_nobody_used_it_for_a_while_and_opened_again() -> None:
+    stage = Stage()
+    for _ in range(10):
         await stage.use()
-        assert [one.closed for one in stage.opened] == [True, False]
-
-    run(play)
-
-
-def test_a_consumer_is_not_closed_under_a_receive_that_waits() -> None:
-    async def play() -> None:
-        stage = Stage()
-        async with stage.pool.of("billing", "orders", "*"):
-            await stage.awake(10 * IDLE_S)
-            assert not stage.opened[0].closed
-        await stage.awake(IDLE_S - 5)
-        assert not stage.opened[0].closed, "the time counts from its last use"
-        await stage.awake(10)
-        assert stage.opened[0].closed
-
-    run(play)
+        await stage.awake(IDLE_S - 10)
+    assert [one.closed for one in stage.opened] == [False], "somebody came each time"
+    await stage.awake(15)
+    assert [one.closed for one in stage.opened] == [True]
+    assert len(stage.pool) == 0
+    await stage.use()
+    assert [one.closed for one in stage.opened] == [True, False]
 
 
-def test_a_consumer_whose_group_cannot_be_read_is_closed() -> None:
+async def test_a_consumer_is_not_closed_under_a_receive_that_waits() -> None:
+    stage = Stage()
+    async with stage.pool.of("billing", "orders", "*"):
+        await stage.awake(10 * IDLE_S)
+        assert not stage.opened[0].closed
+    await stage.awake(IDLE_S - 5)
+    assert not stage.opened[0].closed, "the time counts from its last use"
+    await stage.awake(10)
+    assert stage.opened[0].closed
+
+
+async def test_a_consumer_whose_group_cannot_be_read_is_closed() -> None:
     """Else it has queues, and nobody ever asks it for their messages."""
-
-    async def play() -> None:
-        stage = Stage()
-        stage.fails_at = 2
-        with pytest.raises(StoreUnavailable):
-            await stage.use()
-        await asyncio.sleep(0)
-        assert [one.closed for one in stage.opened] == [True]
+    stage = Stage()
+    stage.fails_at = 2
+    with pytest.raises(StoreUnavailable):
         await stage.use()
-        assert [one.closed for one in stage.opened] == [True, False]
+    await asyncio.sleep(0)
+    assert [one.closed for one in stage.opened] == [True]
+    await stage.use()
+    assert [one.closed for one in stage.opened] == [True, False]
 
-    run(play)
 
-
-def test_what_is_opened_after_another_call_failed_is_known_to_the_pool() -> None:
+async def test_what_is_opened_after_another_call_failed_is_known_to_the_pool() -> None:
     """Time sweeps the place away between the two: a consumer that is opened there would never be closed."""
-
-    async def play() -> None:
-        stage = Stage()
-        stage.fails_at = 2
-        first, second = await asyncio.gather(stage.use(), stage.use(), return_exceptions=True)
-        assert isinstance(first, StoreUnavailable)
-        assert second is None
-        assert len(stage.pool) == 1
-        await stage.awake(IDLE_S + 10)
-        assert [one.closed for one in stage.opened] == [True, True]
-
-    run(play)
+    stage = Stage()
+    stage.fails_at = 2
+    first, second = await asyncio.gather(stage.use(), stage.use(), return_exceptions=True)
+    assert isinstance(first, StoreUnavailable)
+    assert second is None
+    assert len(stage.pool) == 1
+    await stage.awake(IDLE_S + 10)
+    assert [one.closed for one in stage.opened] == [True, True]
 
 
-def test_a_consumer_that_ended_by_itself_is_replaced() -> None:
-    async def play() -> None:
-        stage = Stage()
+async def test_a_consumer_that_ended_by_itself_is_replaced() -> None:
+    stage = Stage()
+    await stage.use()
+    stage.opened[0].has_ended = True
+    await stage.use()
+    assert len(stage.opened) == 2
+
+
+async def test_settings_are_read_again_now_and_then_and_not_for_each_call() -> None:
+    stage = Stage()
+    for _ in range(5):
         await stage.use()
-        stage.opened[0].has_ended = True
+    once = stage.reads
+    stage.times.now_s += 11
+    for _ in range(5):
         await stage.use()
-        assert len(stage.opened) == 2
-
-    run(play)
+    assert stage.reads == once + 1
 
 
-def test_settings_are_read_again_now_and_then_and_not_for_each_call() -> None:
-    async def play() -> None:
-        stage = Stage()
-        for _ in range(5):
-            await stage.use()
-        once = stage.reads
-        stage.times.now_s += 11
-        for _ in range(5):
-            await stage.use()
-        assert stage.reads == once + 1
-
-    run(play)
-
-
-def test_closing_the_pool_closes_all() -> None:
-    async def play() -> None:
-        stage = Stage()
-        await stage.use()
-        await stage.pool.close()
-        assert stage.opened[0].closed
-        assert len(stage.pool) == 0
-
-    run(play)
+async def test_closing_the_pool_closes_all() -> None:
+    stage = Stage()
+    await stage.use()
+    await stage.pool.close()
+    assert stage.opened[0].closed
+    assert len(stage.pool) == 0

@@ -104,101 +104,78 @@ class Stage:
         return cast("AsyncGenerator[pb.ReceiveMessageResponse, None]", self.service.receive_message(request, call))
 
 
-def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.out["lost"] = [message(7, "a")]
-        repeated = asyncio.ensure_future(stage.on_answer("lost"))
-        await asyncio.sleep(0)
-        stage.service.end_polls()
-        for frames in (await repeated, await stage.on_answer("lost")):
-            assert [frame.message.system_properties.queue_offset for frame in frames if frame.HasField("message")] == [7]
-
-    asyncio.run(play())
+async def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
+    stage = Stage()
+    stage.out["lost"] = [message(7, "a")]
+    repeated = asyncio.ensure_future(stage.on_answer("lost"))
+    await asyncio.sleep(0)
+    stage.service.end_polls()
+    for frames in (await repeated, await stage.on_answer("lost")):
+        assert [frame.message.system_properties.queue_offset for frame in frames if frame.HasField("message")] == [7]
 
 
-def test_a_poll_without_new_messages_asks_once() -> None:
-    async def play() -> None:
-        stage = Stage()
-        polls = asyncio.ensure_future(stage.on_answer("new"))
-        await stage.waits.wait()
-        stage.over.set()
-        assert [frame.status.code for frame in await polls] == [pb.MESSAGE_NOT_FOUND]
-        assert stage.asked_s == [POLL_DEFAULT.total_seconds()]
-
-    asyncio.run(play())
+async def test_a_poll_without_new_messages_asks_once() -> None:
+    stage = Stage()
+    polls = asyncio.ensure_future(stage.on_answer("new"))
+    await stage.waits.wait()
+    stage.over.set()
+    assert [frame.status.code for frame in await polls] == [pb.MESSAGE_NOT_FOUND]
+    assert stage.asked_s == [POLL_DEFAULT.total_seconds()]
 
 
 @pytest.mark.parametrize("name", ["new", None])
-def test_a_gateway_that_stops_lets_nobody_wait(name: str | None) -> None:
-    async def play() -> None:
-        stage = Stage()
-        waits = asyncio.ensure_future(stage.on_answer(name))
-        await stage.waits.wait()
-        stage.service.end_polls()
-        for frames in (await waits, await stage.on_answer(name)):
-            assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
-
-    asyncio.run(play())
+async def test_a_gateway_that_stops_lets_nobody_wait(name: str | None) -> None:
+    stage = Stage()
+    waits = asyncio.ensure_future(stage.on_answer(name))
+    await stage.waits.wait()
+    stage.service.end_polls()
+    for frames in (await waits, await stage.on_answer(name)):
+        assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
 
 
-def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.out[""] = [message(1, "a"), message(2, "b"), message(3, "a")]
-        frames = stage.frames(None)
-        await anext(frames)
-        await frames.aclose()
-        await stage.service.close()
-        assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
-
-    asyncio.run(play())
+async def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
+    stage = Stage()
+    stage.out[""] = [message(1, "a"), message(2, "b"), message(3, "a")]
+    frames = stage.frames(None)
+    await anext(frames)
+    await frames.aclose()
+    await stage.service.close()
+    assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
 
 
 @pytest.mark.parametrize(("remaining_s", "takes_s", "is_late"), [(None, 60.0, False), (10.0, 6.9, False), (10.0, 7.1, True)])
-def test_an_answer_is_late_when_it_was_written_as_its_client_was_about_to_wait_no_longer(
+async def test_an_answer_is_late_when_it_was_written_as_its_client_was_about_to_wait_no_longer(
     remaining_s: float | None, takes_s: float, is_late: bool
 ) -> None:
-    async def play() -> None:
-        stage = Stage()
-        stage.out["first"] = [message(1, "a")]
-        async for _ in (frames := stage.frames("first", remaining_s)):
-            stage.times.now_s += takes_s / 3  # the client reads slowly
-        await frames.aclose()
-        assert (stage.sent.is_whole, stage.sent.is_late) == (True, is_late)
-
-    asyncio.run(play())
+    stage = Stage()
+    stage.out["first"] = [message(1, "a")]
+    async for _ in (frames := stage.frames("first", remaining_s)):
+        stage.times.now_s += takes_s / 3  # the client reads slowly
+    await frames.aclose()
+    assert (stage.sent.is_whole, stage.sent.is_late) == (True, is_late)
 
 
 @pytest.mark.parametrize(("read", "is_whole"), [(1, False), (2, False), (3, False), (4, True)])
-def test_an_answer_is_whole_when_it_was_written_to_its_end(read: int, is_whole: bool) -> None:
+async def test_an_answer_is_whole_when_it_was_written_to_its_end(read: int, is_whole: bool) -> None:
     """The status, one message, the time, and behind them the end."""
-
-    async def play() -> None:
-        stage = Stage()
-        stage.out["first"] = [message(1, "a")]
-        frames = stage.frames("first")
-        for _ in range(read):
-            await anext(frames, None)
-        await frames.aclose()
-        assert (stage.sent.is_whole, stage.sent.is_broken_off) == (is_whole, not is_whole)
-        assert stage.given_back == []
-
-    asyncio.run(play())
+    stage = Stage()
+    stage.out["first"] = [message(1, "a")]
+    frames = stage.frames("first")
+    for _ in range(read):
+        await anext(frames, None)
+    await frames.aclose()
+    assert (stage.sent.is_whole, stage.sent.is_broken_off) == (is_whole, not is_whole)
+    assert stage.given_back == []
 
 
-def test_it_is_logged_what_did_not_reach_a_client(caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_logged_what_did_not_reach_a_client(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "penstock.gateway")
-
-    async def play() -> None:
-        stage = Stage()
-        stage.out["first"] = [message(1, "a"), message(2, "a")]
-        frames = stage.frames("first")
-        await anext(frames)
-        await frames.aclose()
-        assert "did not reach" not in caplog.text
-        stage.over.set()
-        await stage.on_answer("second")
-        assert "2 messages of topic orders did not reach client c" in caplog.text
-
-    asyncio.run(play())
+    stage = Stage()
+    stage.out["first"] = [message(1, "a"), message(2, "a")]
+    frames = stage.frames("first")
+    await anext(frames)
+    await frames.aclose()
+    assert "did not reach" not in caplog.text
+    stage.over.set()
+    await stage.on_answer("second")
+    assert "2 messages of topic orders did not reach client c" in caplog.text

@@ -40,30 +40,25 @@ def seen(served: Gateway) -> dict[tuple[Metric, tuple[str, ...]], float]:
     return {(one.metric, one.labels): one.value for one in served.metrics.samples()}
 
 
-def test_calls_and_clients_are_counted() -> None:
-    async def main() -> None:
-        async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            await ask(channel, "QueryRoute", route())
-            await ask(channel, "QueryRoute", route())
-            await ask(channel, "QueryRoute", route("absent"))
-            odd = (*CLIENT[:1], ("x-mq-language", "one of my own"))
-            await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER), (("x-mq-client-id", "b"), *odd[1:]))
-            stream: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=CLIENT, timeout=30)
-            await stream.write(PRODUCER.SerializeToString())
-            await stream.read()
-            found = seen(served)
-            assert (found[PROXY_UP, ()], found[STREAMS, ()]) == (1, 1)
-            assert found[RECEIVED, ("QueryRoute",)] == 2 * len(route().SerializeToString()) + len(
-                route("absent").SerializeToString()
-            )
-            assert found[CLIENTS, ("PRODUCER", "PYTHON")] == 1
-            assert {labels[1] for metric, labels in found if metric == CLIENTS} == {"PYTHON", "OTHER"}
-            assert isinstance(served.metrics, MemoryMetrics)
-            counts = {one.labels: sum(one.counts) for one in served.metrics.distributions() if one.metric == RPC_LATENCY}
-            assert (counts["QueryRoute", "OK"], counts["QueryRoute", "TOPIC_NOT_FOUND"]) == (2, 1)
-        assert not seen(served).keys() & {(PROXY_UP, ())}, "a gateway that has ended tells nothing more"
-
-    asyncio.run(main())
+async def test_calls_and_clients_are_counted() -> None:
+    async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        await ask(channel, "QueryRoute", route())
+        await ask(channel, "QueryRoute", route())
+        await ask(channel, "QueryRoute", route("absent"))
+        odd = (*CLIENT[:1], ("x-mq-language", "one of my own"))
+        await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER), (("x-mq-client-id", "b"), *odd[1:]))
+        stream: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=CLIENT, timeout=30)
+        await stream.write(PRODUCER.SerializeToString())
+        await stream.read()
+        found = seen(served)
+        assert (found[PROXY_UP, ()], found[STREAMS, ()]) == (1, 1)
+        assert found[RECEIVED, ("QueryRoute",)] == 2 * len(route().SerializeToString()) + len(route("absent").SerializeToString())
+        assert found[CLIENTS, ("PRODUCER", "PYTHON")] == 1
+        assert {labels[1] for metric, labels in found if metric == CLIENTS} == {"PYTHON", "OTHER"}
+        assert isinstance(served.metrics, MemoryMetrics)
+        counts = {one.labels: sum(one.counts) for one in served.metrics.distributions() if one.metric == RPC_LATENCY}
+        assert (counts["QueryRoute", "OK"], counts["QueryRoute", "TOPIC_NOT_FOUND"]) == (2, 1)
+    assert not seen(served).keys() & {(PROXY_UP, ())}, "a gateway that has ended tells nothing more"
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -146,22 +141,19 @@ def test_every_call_of_a_gateway_is_audited_where_it_is_asked_for(caplog: pytest
     assert lines(caplog) == [f"{CLIENT[0][1]} QueryRoute orders: OK"]
 
 
-def test_consumers_and_producers_behind_the_clients_are_counted_as_those_of_the_library() -> None:
-    async def main() -> None:
-        async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            topic, group = pb.Resource(name="orders"), pb.Resource(name="billing")
-            message = pb.Message(topic=topic, body=b"paid", system_properties=pb.SystemProperties(message_id="0" * 34))
-            await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[message]))
-            request = pb.ReceiveMessageRequest(group=group, message_queue=pb.MessageQueue(topic=topic), batch_size=1)
-            request.invisible_duration.FromSeconds(30)
-            request.filter_expression.CopyFrom(pb.FilterExpression(type=pb.TAG, expression="*"))
-            receive: Any = channel.unary_stream(f"/{SERVICE}/ReceiveMessage")
-            frames = [frame async for frame in receive(request.SerializeToString(), metadata=CLIENT, timeout=30)]
-            assert len(frames) == 3
-            found = seen(served)
-            assert found[PRODUCER_CONNECTIONS, ("orders",)] == 1
-            assert served.metrics.value(MESSAGES_IN, topic="orders") == 1  # type: ignore[attr-defined]  # of MemoryMetrics
-            assert {labels for metric, labels in found if metric == CONSUMER_CONNECTIONS} == {("billing",)}
-        assert not {metric for metric, _ in seen(served)} & {PRODUCER_CONNECTIONS, CONSUMER_CONNECTIONS}
-
-    asyncio.run(main())
+async def test_consumers_and_producers_behind_the_clients_are_counted_as_those_of_the_library() -> None:
+    async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        topic, group = pb.Resource(name="orders"), pb.Resource(name="billing")
+        message = pb.Message(topic=topic, body=b"paid", system_properties=pb.SystemProperties(message_id="0" * 34))
+        await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[message]))
+        request = pb.ReceiveMessageRequest(group=group, message_queue=pb.MessageQueue(topic=topic), batch_size=1)
+        request.invisible_duration.FromSeconds(30)
+        request.filter_expression.CopyFrom(pb.FilterExpression(type=pb.TAG, expression="*"))
+        receive: Any = channel.unary_stream(f"/{SERVICE}/ReceiveMessage")
+        frames = [frame async for frame in receive(request.SerializeToString(), metadata=CLIENT, timeout=30)]
+        assert len(frames) == 3
+        found = seen(served)
+        assert found[PRODUCER_CONNECTIONS, ("orders",)] == 1
+        assert served.metrics.value(MESSAGES_IN, topic="orders") == 1  # type: ignore[attr-defined]  # of MemoryMetrics
+        assert {labels for metric, labels in found if metric == CONSUMER_CONNECTIONS} == {("billing",)}
+    assert not {metric for metric, _ in seen(served)} & {PRODUCER_CONNECTIONS, CONSUMER_CONNECTIONS}

@@ -5,7 +5,6 @@ All is walked by the protocol's descriptors. So a new RPC, or a new field of an 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -217,24 +216,20 @@ def test_a_group_is_refused_as_nothing_bounds_what_is_in_it() -> None:
         check_bounds("QueryRouteRequest", data)
 
 
-def test_every_rpc_is_bounded_where_it_is_served() -> None:
+async def test_every_rpc_is_bounded_where_it_is_served() -> None:
     """At a gateway that admits everybody."""
-
-    async def main() -> None:
-        async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-            for method in METHODS:
-                answer = getattr(pb, method.output_type.name)
-                data = padded(next(data for path in paths_of(method.input_type) for data in too_much(method.input_type, path)))
-                call: Any = channel.stream_stream(f"/{SERVICE}/{method.name}")(metadata=CLIENT, timeout=30)
-                await call.write(data)
-                found = answer.FromString(await call.read())
-                assert found.status.code == pb.PAYLOAD_TOO_LARGE, method.name
-                call.cancel()
-            ask: Any = channel.unary_unary(f"/{SERVICE}/QueryRoute")
-            data = await ask(route().SerializeToString(), metadata=CLIENT, timeout=30)
-            assert pb.QueryRouteResponse.FromString(data).status.code == pb.OK
-
-    asyncio.run(main())
+    async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        for method in METHODS:
+            answer = getattr(pb, method.output_type.name)
+            data = padded(next(data for path in paths_of(method.input_type) for data in too_much(method.input_type, path)))
+            call: Any = channel.stream_stream(f"/{SERVICE}/{method.name}")(metadata=CLIENT, timeout=30)
+            await call.write(data)
+            found = answer.FromString(await call.read())
+            assert found.status.code == pb.PAYLOAD_TOO_LARGE, method.name
+            call.cancel()
+        ask: Any = channel.unary_unary(f"/{SERVICE}/QueryRoute")
+        data = await ask(route().SerializeToString(), metadata=CLIENT, timeout=30)
+        assert pb.QueryRouteResponse.FromString(data).status.code == pb.OK
 
 
 # --- What names something ------------------------------------------------------------------------------------------------------

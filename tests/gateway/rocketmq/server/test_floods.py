@@ -29,38 +29,29 @@ from tests.gateway.stage import CLIENT, ask, gateway, route
 MIB = 1 << 20
 
 
-def test_a_stranger_is_answered_before_anything_of_its_request_is_read() -> None:
-    async def main() -> None:
-        async with signed_gateway() as served, channel_to(served) as channel:
-            for rpc in ("SendMessage", "ReceiveMessage", "AckMessage"):
-                call: Any = channel.stream_stream(f"/{SERVICE}/{rpc}")(metadata=CLIENT, timeout=30)
-                answer = pb.HeartbeatResponse.FromString(await call.read())  # nothing was sent yet
-                assert answer.status.code == pb.UNAUTHORIZED, rpc
-
-    asyncio.run(main())
+async def test_a_stranger_is_answered_before_anything_of_its_request_is_read() -> None:
+    async with signed_gateway() as served, channel_to(served) as channel:
+        for rpc in ("SendMessage", "ReceiveMessage", "AckMessage"):
+            call: Any = channel.stream_stream(f"/{SERVICE}/{rpc}")(metadata=CLIENT, timeout=30)
+            answer = pb.HeartbeatResponse.FromString(await call.read())  # nothing was sent yet
+            assert answer.status.code == pb.UNAUTHORIZED, rpc
 
 
-def test_a_call_without_a_request_has_a_status() -> None:
-    async def main() -> None:
-        async with gateway() as served, channel_to(served) as channel:
-            call: Any = channel.stream_unary(f"/{SERVICE}/QueryRoute")(metadata=CLIENT, timeout=30)
-            await call.done_writing()
-            status = pb.QueryRouteResponse.FromString(await call).status
-            assert (status.code, status.message) == (pb.BAD_REQUEST, "the call has no request")
-
-    asyncio.run(main())
+async def test_a_call_without_a_request_has_a_status() -> None:
+    async with gateway() as served, channel_to(served) as channel:
+        call: Any = channel.stream_unary(f"/{SERVICE}/QueryRoute")(metadata=CLIENT, timeout=30)
+        await call.done_writing()
+        status = pb.QueryRouteResponse.FromString(await call).status
+        assert (status.code, status.message) == (pb.BAD_REQUEST, "the call has no request")
 
 
-def test_what_grpc_packed_is_not_unpacked() -> None:
-    async def main() -> None:
-        async with gateway() as served, channel_to(served) as channel:
-            request = pb.SendMessageRequest(messages=[pb.Message(topic=named("orders"), body=bytes(8 * MIB))])
-            method: Any = channel.unary_unary(f"/{SERVICE}/SendMessage")
-            data = await method(request.SerializeToString(), metadata=CLIENT, timeout=30, compression=grpc.Compression.Gzip)
-            status = pb.SendMessageResponse.FromString(data).status
-            assert (status.code, "is packed by gRPC" in status.message) == (pb.UNSUPPORTED, True)
-
-    asyncio.run(main())
+async def test_what_grpc_packed_is_not_unpacked() -> None:
+    async with gateway() as served, channel_to(served) as channel:
+        request = pb.SendMessageRequest(messages=[pb.Message(topic=named("orders"), body=bytes(8 * MIB))])
+        method: Any = channel.unary_unary(f"/{SERVICE}/SendMessage")
+        data = await method(request.SerializeToString(), metadata=CLIENT, timeout=30, compression=grpc.Compression.Gzip)
+        status = pb.SendMessageResponse.FromString(data).status
+        assert (status.code, "is packed by gRPC" in status.message) == (pb.UNSUPPORTED, True)
 
 
 def packed_body() -> pb.Message:
@@ -69,77 +60,63 @@ def packed_body() -> pb.Message:
     return pb.Message(topic=named("orders"), body=compress(bytes(4 * MIB)), system_properties=properties)
 
 
-def test_packed_bodies_are_unpacked_up_to_what_a_request_may_have() -> None:
+async def test_packed_bodies_are_unpacked_up_to_what_a_request_may_have() -> None:
     """Each is within the topic's limit, and a thousand times smaller on its way."""
-
-    async def main() -> None:
-        async with gateway() as served, channel_to(served) as channel:
-            status = (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[packed_body()] * 9))).status
-            assert status.code == pb.PAYLOAD_TOO_LARGE
-            assert (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status.code == pb.OK
-
-    asyncio.run(main())
+    async with gateway() as served, channel_to(served) as channel:
+        status = (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[packed_body()] * 9))).status
+        assert status.code == pb.PAYLOAD_TOO_LARGE
+        assert (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status.code == pb.OK
 
 
-def test_requests_that_send_nothing_are_small() -> None:
-    async def main() -> None:
-        async with gateway() as served, channel_to(served) as channel:
-            large = route().SerializeToString() + b"\x82\x7d" + b"\x80\x80\x80\x01" + bytes(2 * MIB)  # field 2000
-            method: Any = channel.unary_unary(f"/{SERVICE}/QueryRoute")
-            answer = pb.QueryRouteResponse.FromString(await method(large, metadata=CLIENT, timeout=30))
-            assert answer.status.code == pb.PAYLOAD_TOO_LARGE
-
-    asyncio.run(main())
+async def test_requests_that_send_nothing_are_small() -> None:
+    async with gateway() as served, channel_to(served) as channel:
+        large = route().SerializeToString() + b"\x82\x7d" + b"\x80\x80\x80\x01" + bytes(2 * MIB)  # field 2000
+        method: Any = channel.unary_unary(f"/{SERVICE}/QueryRoute")
+        answer = pb.QueryRouteResponse.FromString(await method(large, metadata=CLIENT, timeout=30))
+        assert answer.status.code == pb.PAYLOAD_TOO_LARGE
 
 
-def test_what_a_principal_has_on_its_way_is_bounded() -> None:
-    async def main() -> None:
-        async with (
-            signed_gateway() as served,
-            caller(served, "shop", *send("orders")) as shop,
-            caller(served, "bar", *send("orders")) as other,
-        ):
-            with served.calls.shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each):
-                status = (await shop.ask("SendMessage", message("orders", "A1"))).status
-                assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True)
-                assert (await other.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
-            with served.calls.shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each - 3 * MIB):
-                status = (await shop.ask("SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status
-                assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True), "it counts as unpacked"
-                assert (await shop.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
-            assert served.calls.shares.held(calls.REQUESTS) == 0
-
-    asyncio.run(main())
+async def test_what_a_principal_has_on_its_way_is_bounded() -> None:
+    async with (
+        signed_gateway() as served,
+        caller(served, "shop", *send("orders")) as shop,
+        caller(served, "bar", *send("orders")) as other,
+    ):
+        with served.calls.shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each):
+            status = (await shop.ask("SendMessage", message("orders", "A1"))).status
+            assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True)
+            assert (await other.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
+        with served.calls.shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each - 3 * MIB):
+            status = (await shop.ask("SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status
+            assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True), "it counts as unpacked"
+            assert (await shop.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
+        assert served.calls.shares.held(calls.REQUESTS) == 0
 
 
-def test_what_a_poll_or_a_stream_asked_counts_as_long_as_it_is_open() -> None:
+async def test_what_a_poll_or_a_stream_asked_counts_as_long_as_it_is_open() -> None:
     """It is kept for as long, and a principal may have thousands of them."""
     unknown = b"\x82\x7d" + b"\x80\x80\x40" + bytes(MIB)  # field 2000
-
-    async def main() -> None:
-        grants = *consume("billing", "orders"), *send("orders")
-        async with signed_gateway() as served, caller(served, "shop", *grants) as shop:
-            shares, said = served.calls.shares, shop.metadata()
-            poll: Any = shop.channel.unary_stream(f"/{SERVICE}/ReceiveMessage")(
-                receive_request("billing", "orders").SerializeToString() + unknown, metadata=said
-            )
-            reading = asyncio.ensure_future(read(poll))
-            await until(lambda: shares.held(calls.REQUESTS, "shop") > MIB, "the poll waits")
-            stream: Any = shop.channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=said)
-            settings = pb.TelemetryCommand(settings=producing("orders"))
-            for sent in (settings.SerializeToString() + unknown, settings.SerializeToString() + unknown):
-                await stream.write(sent)
-                await stream.read()
-            await until(lambda: 2 * MIB < shares.held(calls.REQUESTS, "shop") < 3 * MIB, "of a stream the last one counts")
-            stream.cancel()
-            poll.cancel()
-            await asyncio.wait((reading,))
-            await until(lambda: not shares.held(calls.REQUESTS), "both are over")
-            with shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each):
-                (frame,) = await shop.frames("ReceiveMessage", receive_request("billing", "orders"))
-                assert pb.ReceiveMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS
-
-    asyncio.run(main())
+    grants = *consume("billing", "orders"), *send("orders")
+    async with signed_gateway() as served, caller(served, "shop", *grants) as shop:
+        shares, said = served.calls.shares, shop.metadata()
+        poll: Any = shop.channel.unary_stream(f"/{SERVICE}/ReceiveMessage")(
+            receive_request("billing", "orders").SerializeToString() + unknown, metadata=said
+        )
+        reading = asyncio.ensure_future(read(poll))
+        await until(lambda: shares.held(calls.REQUESTS, "shop") > MIB, "the poll waits")
+        stream: Any = shop.channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=said)
+        settings = pb.TelemetryCommand(settings=producing("orders"))
+        for sent in (settings.SerializeToString() + unknown, settings.SerializeToString() + unknown):
+            await stream.write(sent)
+            await stream.read()
+        await until(lambda: 2 * MIB < shares.held(calls.REQUESTS, "shop") < 3 * MIB, "of a stream the last one counts")
+        stream.cancel()
+        poll.cancel()
+        await asyncio.wait((reading,))
+        await until(lambda: not shares.held(calls.REQUESTS), "both are over")
+        with shares.take(calls.REQUESTS, "shop", calls.REQUESTS.each):
+            (frame,) = await shop.frames("ReceiveMessage", receive_request("billing", "orders"))
+            assert pb.ReceiveMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS
 
 
 def test_a_connection_has_few_calls_under_way_and_others_do_not_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -165,7 +142,7 @@ def test_a_connection_has_few_calls_under_way_and_others_do_not_wait(caplog: pyt
     assert "has 2 calls under way, and may have 2" in line
 
 
-def test_a_connection_is_told_how_many_streams_it_may_have() -> None:
+async def test_a_connection_is_told_how_many_streams_it_may_have() -> None:
     """By the settings with which the server begins (RFC 9113, 6.5)."""
 
     def settings(port: int) -> dict[int, int]:
@@ -179,88 +156,70 @@ def test_a_connection_is_told_how_many_streams_it_may_have() -> None:
         pairs = [data[at : at + 6] for at in range(9, 9 + size, 6)]
         return {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs}
 
-    async def main() -> None:
-        async with gateway() as served:
-            assert (await asyncio.to_thread(settings, served.port))[3] == STREAMS_OF_A_CONNECTION
-            assert served.calls.calls_of_a_connection < STREAMS_OF_A_CONNECTION
-
-    asyncio.run(main())
+    async with gateway() as served:
+        assert (await asyncio.to_thread(settings, served.port))[3] == STREAMS_OF_A_CONNECTION
+        assert served.calls.calls_of_a_connection < STREAMS_OF_A_CONNECTION
 
 
 # --- Whatever ids a principal's clients choose -------------------------------------------------------------------------------------
 
 
-def test_a_principal_s_clients_have_one_share_together() -> None:
-    async def main() -> None:
-        async with signed_gateway() as served:
-            served.consumers.budget.bounds = BudgetLimits(owner_polls=2)
-            grants = consume("billing", "orders")
-            async with caller(served, "shop", *grants) as shop, caller(served, "bar", *consume("billing", "orders")) as other:
-                clients = [Caller("shop", shop.channel, f"client-{number}") for number in range(3)]
-                polls = [
-                    asyncio.ensure_future(one.frames("ReceiveMessage", receive_request("billing", "orders"))) for one in clients
-                ]
-                (refused,), waiting = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
-                (frame,) = await refused
-                assert pb.ReceiveMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS
-                frames = await other.frames("ReceiveMessage", receive_request("billing", "orders", poll_s=0.1))
-                assert pb.ReceiveMessageResponse.FromString(frames[0]).status.code == pb.MESSAGE_NOT_FOUND
-                for poll in waiting:
-                    poll.cancel()
-                await asyncio.gather(*waiting, return_exceptions=True)
-
-    asyncio.run(main())
+async def test_a_principal_s_clients_have_one_share_together() -> None:
+    async with signed_gateway() as served:
+        served.consumers.budget.bounds = BudgetLimits(owner_polls=2)
+        grants = consume("billing", "orders")
+        async with caller(served, "shop", *grants) as shop, caller(served, "bar", *consume("billing", "orders")) as other:
+            clients = [Caller("shop", shop.channel, f"client-{number}") for number in range(3)]
+            polls = [asyncio.ensure_future(one.frames("ReceiveMessage", receive_request("billing", "orders"))) for one in clients]
+            (refused,), waiting = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+            (frame,) = await refused
+            assert pb.ReceiveMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS
+            frames = await other.frames("ReceiveMessage", receive_request("billing", "orders", poll_s=0.1))
+            assert pb.ReceiveMessageResponse.FromString(frames[0]).status.code == pb.MESSAGE_NOT_FOUND
+            for poll in waiting:
+                poll.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def test_a_principal_s_clients_hold_one_share_of_unread_messages_together() -> None:
-    async def main() -> None:
-        async with signed_gateway() as served:
-            budget = served.consumers.budget
-            budget.bounds = BudgetLimits(owner_bytes=4 * MIB)
-            producer = await served.lake.producer("orders")
-            for _ in range(16):
-                await producer.send(Message(bytes(MIB)))
-            async with caller(served, "shop", *consume("billing", "orders")) as shop, channel_to(served) as slow:
-                method: Any = slow.unary_stream(f"/{SERVICE}/ReceiveMessage")
-                pull = pb.PullMessageRequest(
-                    group=named("billing"), message_queue=pb.MessageQueue(topic=named("orders")), batch_size=32
-                )
-                first = receive_request("billing", "orders", invisible_s=3600).SerializeToString()
-                unread = method(first, metadata=Caller("shop", slow, "a").metadata(), timeout=60)
-                await until(lambda: budget.held_bytes > 8 * MIB, "an answer is under way")
-                for rpc, request in (("PullMessage", pull), ("ReceiveMessage", receive_request("billing", "orders"))):
-                    (frame,) = await Caller("shop", shop.channel, "b").frames(rpc, request)
-                    assert pb.PullMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS, rpc
-                unread.cancel()
-                await until(lambda: not budget.held_bytes, "it is over")
-
-    asyncio.run(main())
+async def test_a_principal_s_clients_hold_one_share_of_unread_messages_together() -> None:
+    async with signed_gateway() as served:
+        budget = served.consumers.budget
+        budget.bounds = BudgetLimits(owner_bytes=4 * MIB)
+        producer = await served.lake.producer("orders")
+        for _ in range(16):
+            await producer.send(Message(bytes(MIB)))
+        async with caller(served, "shop", *consume("billing", "orders")) as shop, channel_to(served) as slow:
+            method: Any = slow.unary_stream(f"/{SERVICE}/ReceiveMessage")
+            pull = pb.PullMessageRequest(
+                group=named("billing"), message_queue=pb.MessageQueue(topic=named("orders")), batch_size=32
+            )
+            first = receive_request("billing", "orders", invisible_s=3600).SerializeToString()
+            unread = method(first, metadata=Caller("shop", slow, "a").metadata(), timeout=60)
+            await until(lambda: budget.held_bytes > 8 * MIB, "an answer is under way")
+            for rpc, request in (("PullMessage", pull), ("ReceiveMessage", receive_request("billing", "orders"))):
+                (frame,) = await Caller("shop", shop.channel, "b").frames(rpc, request)
+                assert pb.PullMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS, rpc
+            unread.cancel()
+            await until(lambda: not budget.held_bytes, "it is over")
 
 
-def test_a_principal_has_a_number_of_clients_and_those_that_end_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_principal_has_a_number_of_clients_and_those_that_end_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "CLIENTS_OF_ONE_MAX", 2)
-
-    async def main() -> None:
-        async with signed_gateway() as served, caller(served, "shop") as shop, caller(served, "bar") as other:
-            heartbeat, goodbye = pb.HeartbeatRequest(client_type=pb.PRODUCER), pb.NotifyClientTerminationRequest()
-            first, second, third = (Caller("shop", shop.channel, f"client-{number}") for number in range(3))
-            for one in (first, second):
-                assert (await one.ask("Heartbeat", heartbeat)).status.code == pb.OK
-            assert (await third.ask("Heartbeat", heartbeat)).status.code == pb.TOO_MANY_REQUESTS
-            assert (await other.ask("Heartbeat", heartbeat)).status.code == pb.OK
-            assert (await first.ask("NotifyClientTermination", goodbye)).status.code == pb.OK
-            assert (await third.ask("Heartbeat", heartbeat)).status.code == pb.OK
-
-    asyncio.run(main())
+    async with signed_gateway() as served, caller(served, "shop") as shop, caller(served, "bar") as other:
+        heartbeat, goodbye = pb.HeartbeatRequest(client_type=pb.PRODUCER), pb.NotifyClientTerminationRequest()
+        first, second, third = (Caller("shop", shop.channel, f"client-{number}") for number in range(3))
+        for one in (first, second):
+            assert (await one.ask("Heartbeat", heartbeat)).status.code == pb.OK
+        assert (await third.ask("Heartbeat", heartbeat)).status.code == pb.TOO_MANY_REQUESTS
+        assert (await other.ask("Heartbeat", heartbeat)).status.code == pb.OK
+        assert (await first.ask("NotifyClientTermination", goodbye)).status.code == pb.OK
+        assert (await third.ask("Heartbeat", heartbeat)).status.code == pb.OK
 
 
-def test_a_client_s_id_is_short() -> None:
-    async def main() -> None:
-        async with gateway() as served, channel_to(served) as channel:
-            status = (await ask(channel, "QueryRoute", route(), (("x-mq-client-id", "x" * 513),))).status
-            assert status.code == pb.REQUEST_HEADER_FIELDS_TOO_LARGE
-
-    asyncio.run(main())
+async def test_a_client_s_id_is_short() -> None:
+    async with gateway() as served, channel_to(served) as channel:
+        status = (await ask(channel, "QueryRoute", route(), (("x-mq-client-id", "x" * 513),))).status
+        assert status.code == pb.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
 def test_handles_that_are_too_long_are_neither_decoded_nor_kept() -> None:

@@ -182,16 +182,13 @@ def test_transactions_are_ended_as_their_sender_says() -> None:
     play(body)
 
 
-def test_another_gateway_ends_a_transaction_that_it_did_not_begin() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        async with serving(store) as (_, one), serving(store) as (lake, other):
-            begun_there = await begun(one)
-            assert (await other.call("EndTransaction", end(begun_there, pb.COMMIT))).status.code == pb.OK
-            assert [found.body for found in await stored(lake, "transaction")] == [b"paid"]
-            assert (await one.call("EndTransaction", end(begun_there, pb.COMMIT))).status.code == pb.OK
-
-    asyncio.run(run())
+async def test_another_gateway_ends_a_transaction_that_it_did_not_begin() -> None:
+    store = MemoryStore()
+    async with serving(store) as (_, one), serving(store) as (lake, other):
+        begun_there = await begun(one)
+        assert (await other.call("EndTransaction", end(begun_there, pb.COMMIT))).status.code == pb.OK
+        assert [found.body for found in await stored(lake, "transaction")] == [b"paid"]
+        assert (await one.call("EndTransaction", end(begun_there, pb.COMMIT))).status.code == pb.OK
 
 
 def announced(*topics: str, group: str | None = None) -> pb.TelemetryCommand:
@@ -274,29 +271,26 @@ def test_the_sender_of_an_open_transaction_is_asked_by_its_stream() -> None:
     play(body, first_check=timedelta(milliseconds=1))
 
 
-def test_a_gateway_that_ends_ends_its_streams_and_lets_calls_under_way_end() -> None:
-    async def run() -> None:
-        async with connect(store=MemoryStore(), maintenance=False) as lake:
-            await lake.create_topic("normal", TOPICS["normal"])
-            gateway = Gateway(lake, RocketMQOptions(port=0, drain=timedelta(hours=1)))
-            await gateway.start()
-            there = asyncio.Event()
-            gateway.calls.on_call = lambda call: there.set()
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
-                client = Client(channel)
-                stream = Stream(client)
-                await stream.ask(announced("normal"))
-                there.clear()
-                sending = asyncio.ensure_future(client.send("normal"))
-                await there.wait()
-                async with asyncio.timeout(60):
-                    await gateway.stop()
-                assert (await sending).status.code == pb.OK
-                await stream.end()
-                with pytest.raises(grpc.aio.AioRpcError):
-                    await client.send("normal")
-
-    asyncio.run(run())
+async def test_a_gateway_that_ends_ends_its_streams_and_lets_calls_under_way_end() -> None:
+    async with connect(store=MemoryStore(), maintenance=False) as lake:
+        await lake.create_topic("normal", TOPICS["normal"])
+        gateway = Gateway(lake, RocketMQOptions(port=0, drain=timedelta(hours=1)))
+        await gateway.start()
+        there = asyncio.Event()
+        gateway.calls.on_call = lambda call: there.set()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
+            client = Client(channel)
+            stream = Stream(client)
+            await stream.ask(announced("normal"))
+            there.clear()
+            sending = asyncio.ensure_future(client.send("normal"))
+            await there.wait()
+            async with asyncio.timeout(60):
+                await gateway.stop()
+            assert (await sending).status.code == pb.OK
+            await stream.end()
+            with pytest.raises(grpc.aio.AioRpcError):
+                await client.send("normal")
 
 
 def test_routes_and_assignments_lead_back_where_the_client_came_from() -> None:
@@ -318,35 +312,29 @@ def test_routes_and_assignments_lead_back_where_the_client_came_from() -> None:
 
 
 @pytest.mark.parametrize(("host", "address"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
-def test_a_gateway_at_all_addresses_tells_clients_the_one_that_it_is_given(host: str, address: str) -> None:
-    async def run() -> None:
-        options = RocketMQOptions(host=host, address=address, port=0)
-        async with (
-            connect(store=MemoryStore(), maintenance=False) as lake,
-            Gateway(lake, options) as gateway,
-            grpc.aio.insecure_channel(f"localhost:{gateway.port}") as channel,
-        ):
-            await lake.create_topic("normal", TOPICS["normal"])
-            request = pb.QueryRouteRequest(topic=pb.Resource(name="normal"))
-            (queue, _) = (await Client(channel).call("QueryRoute", request)).message_queues
-            (told,) = queue.broker.endpoints.addresses
-            assert (told.host, told.port) == (address, gateway.port)
-
-    asyncio.run(run())
+async def test_a_gateway_at_all_addresses_tells_clients_the_one_that_it_is_given(host: str, address: str) -> None:
+    options = RocketMQOptions(host=host, address=address, port=0)
+    async with (
+        connect(store=MemoryStore(), maintenance=False) as lake,
+        Gateway(lake, options) as gateway,
+        grpc.aio.insecure_channel(f"localhost:{gateway.port}") as channel,
+    ):
+        await lake.create_topic("normal", TOPICS["normal"])
+        request = pb.QueryRouteRequest(topic=pb.Resource(name="normal"))
+        (queue, _) = (await Client(channel).call("QueryRoute", request)).message_queues
+        (told,) = queue.broker.endpoints.addresses
+        assert (told.host, told.port) == (address, gateway.port)
 
 
-def test_health_tells_readiness_and_liveness_apart() -> None:
-    async def run() -> None:
-        async with (
-            connect(store=MemoryStore(), maintenance=False) as lake,
-            Gateway(lake, RocketMQOptions(port=0)) as gateway,
-            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel,
-        ):
-            client = Client(channel)
-            check = "/grpc.health.v1.Health/Check"
-            assert await client.raw(check, b"") == b"\x08\x01"
-            gateway.server.health.is_ready = False
-            assert await client.raw(check, b"") == b"\x08\x02"
-            assert await client.raw(check, b"\x0a\x08liveness") == b"\x08\x01"
-
-    asyncio.run(run())
+async def test_health_tells_readiness_and_liveness_apart() -> None:
+    async with (
+        connect(store=MemoryStore(), maintenance=False) as lake,
+        Gateway(lake, RocketMQOptions(port=0)) as gateway,
+        grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel,
+    ):
+        client = Client(channel)
+        check = "/grpc.health.v1.Health/Check"
+        assert await client.raw(check, b"") == b"\x08\x01"
+        gateway.server.health.is_ready = False
+        assert await client.raw(check, b"") == b"\x08\x02"
+        assert await client.raw(check, b"\x0a\x08liveness") == b"\x08\x01"
