@@ -65,7 +65,7 @@ class PagePart(Generic[T]):
     fault: ErrorReport | None = None
     error: PenstockError | None = field(default=None, metadata=UNTOLD)
 
-    def check_asked(self) -> None:
+    def check_answer(self) -> None:
         """Raise an error of the query. Other errors are the part's own."""
         if isinstance(self.error, CallError) and isinstance(self.error, ValueError | LookupError):
             raise self.error

@@ -56,47 +56,47 @@ class ActionRunner:
         except KeyError:
             raise CallError("there is no such action", operation="act", object=name, expected=", ".join(self.actions)) from None
 
-    async def preview(self, action: Action[Any], scene: PageContext, arguments: object) -> ActionPreview:
+    async def preview(self, action: Action[Any], context: PageContext, arguments: object) -> ActionPreview:
         """Its stamp holds for these arguments and this lake alone. Raises `StoreUnavailable` on a timeout."""
         try:
             async with asyncio.timeout(PREVIEW_S):
-                found = await action.preview(scene, arguments)
+                found = await action.preview(context, arguments)
         except TimeoutError:
             raise StoreUnavailable(
                 "the preview did not come in time",
                 operation=action.name,
                 expected=f"within {PREVIEW_S:.0f} s",
-                hint=f"try again, or choose less; in a shell nothing is cut off: {shell_line(scene.source, action.command(arguments))}",
+                hint=f"try again, or choose less; in a shell nothing is cut off: {shell_line(context.source, action.command(arguments))}",
             ) from None
-        about = (scene.source.name, action.name, sorted(action.texts(arguments).items()), found.stamp)
+        about = (context.source.name, action.name, sorted(action.texts(arguments).items()), found.stamp)
         return replace(found, stamp=hashlib.sha256(repr(about).encode()).hexdigest()[:16])
 
     async def run(
-        self, action: Action[Any], scene: PageContext, arguments: object, actor: Actor, *, stamp: str, typed: str | None
+        self, action: Action[Any], context: PageContext, arguments: object, actor: Actor, *, stamp: str, typed: str | None
     ) -> ActionResult:
         """Do an action whose preview had this ``stamp``. Its beginning is in the audit topic before anything is done. Raises `Changed`,
         `NotConfirmed`, `ReadOnlyError`, and errors of the action.
         """
         self.check_allowed(action, actor)
-        preview = await self.preview(action, scene, arguments)
+        preview = await self.preview(action, context, arguments)
         check(action, preview, stamp=stamp, typed=typed)
-        began = self._record(action, scene, arguments, actor, preview)
-        await scene.using(lambda lake: write(lake, began))
+        began = self._record(action, context, arguments, actor, preview)
+        await context.using(lambda lake: write(lake, began))
         try:
-            done = await action.do(scene, arguments, preview)
+            done = await action.do(context, arguments, preview)
         except PenstockError as error:
-            await self._log_end(scene, began.ended(scene.now, str(error), failed=True))
+            await self._log_end(context, began.ended(context.now, str(error), failed=True))
             raise
         except asyncio.CancelledError:
             # Who waits is gone, or has no patience left. What was done by then stands, so the audit topic must not be silent.
-            await self._log_end(scene, began.ended(scene.now, BROKEN_OFF, failed=True))
+            await self._log_end(context, began.ended(context.now, BROKEN_OFF, failed=True))
             raise
         except Exception as error:
-            await self._log_end(scene, began.ended(scene.now, str(unforeseen(error, operation=action.name)), failed=True))
+            await self._log_end(context, began.ended(context.now, str(unforeseen(error, operation=action.name)), failed=True))
             raise
         finally:
-            scene.source.changed()
-        await self._log_end(scene, began.ended(scene.now, done.summary, failed=False))
+            context.source.changed()
+        await self._log_end(context, began.ended(context.now, done.summary, failed=False))
         return done
 
     def check_allowed(self, action: Action[Any], actor: Actor) -> None:
@@ -106,11 +106,11 @@ class ActionRunner:
         check_operator(action.name, actor)
 
     def _record(
-        self, action: Action[Any], scene: PageContext, arguments: object, actor: Actor, preview: ActionPreview
+        self, action: Action[Any], context: PageContext, arguments: object, actor: Actor, preview: ActionPreview
     ) -> AuditRecord:
         return AuditRecord(
-            id=scene.source.runtime.new_id(),
-            at=scene.now,
+            id=context.source.runtime.new_id(),
+            at=context.now,
             who=actor.name,
             role=actor.role,
             address=actor.address,
@@ -120,10 +120,10 @@ class ActionRunner:
             outcome=preview.summary,
         )
 
-    async def _log_end(self, scene: PageContext, record: AuditRecord) -> None:
+    async def _log_end(self, context: PageContext, record: AuditRecord) -> None:
         """Write an action's end to the audit topic, or else to the log. The viewer gets the outcome either way."""
         try:
-            await scene.using(lambda lake: write(lake, record))
+            await context.using(lambda lake: write(lake, record))
         except Exception as error:  # noqa: BLE001 - whatever it is, what was done stands
             log.error("the end of an action is not in the audit topic (%s): %s", error, record)  # noqa: TRY400 - no traceback needed
 

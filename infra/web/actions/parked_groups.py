@@ -27,9 +27,9 @@ class ParkedGroupSelection:
     message_group: str | None = None
 
 
-async def _parked(scene: PageContext, chosen: ParkedGroupSelection) -> list[ParkedGroup]:
+async def _parked(context: PageContext, chosen: ParkedGroupSelection) -> list[ParkedGroup]:
     which = {"topic": chosen.topic, "queue": chosen.queue, "message_group": chosen.message_group}
-    return await scene.using(lambda lake: lake.parked(chosen.group, **which))  # type: ignore[arg-type] # by name
+    return await context.using(lambda lake: lake.parked(chosen.group, **which))  # type: ignore[arg-type] # by name
 
 
 def _preview_of(found: Sequence[ParkedGroup], sentence: str, *, type_name: str | None) -> ActionPreview:
@@ -67,12 +67,12 @@ def parked_groups_action(
 ) -> Action[ParkedGroupSelection]:
     """An action on parked message groups. One that gives messages up requires the typed name of the consumer group."""
 
-    async def preview(scene: PageContext, chosen: ParkedGroupSelection) -> ActionPreview:
-        found = await _parked(scene, chosen)
+    async def preview(context: PageContext, chosen: ParkedGroupSelection) -> ActionPreview:
+        found = await _parked(context, chosen)
         sentence = f"{_groups(found)} of {chosen.group} will {will}"
         return _preview_of(found, sentence, type_name=chosen.group if gives_up else None)
 
-    async def do(scene: PageContext, chosen: ParkedGroupSelection, preview: ActionPreview) -> ActionResult:
+    async def do(context: PageContext, chosen: ParkedGroupSelection, preview: ActionPreview) -> ActionResult:
         meant = cast("frozenset[tuple[str, int, int]]", preview.meant)
 
         async def ordered(lake: Lake) -> list[ParkedGroup]:
@@ -80,7 +80,7 @@ def parked_groups_action(
             give = operators.release if order == "release" else operators.skip
             return await give(chosen.group, topic=chosen.topic, queue=chosen.queue, message_group=chosen.message_group, only=meant)
 
-        found = await scene.using(ordered)
+        found = await context.using(ordered)
         if not found:
             raise InvalidArgument(
                 "nothing of these is parked any more",

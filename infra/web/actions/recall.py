@@ -32,16 +32,16 @@ async def _found(lake: Lake, meant: RecallHandle) -> WaitingMessage | None:
     return next((one for one in waiting_messages(meant.topic, rows) if one.recall_handle == meant.encode()), None)
 
 
-async def preview(scene: PageContext, recall: MessageRecall) -> ActionPreview:
+async def preview(context: PageContext, recall: MessageRecall) -> ActionPreview:
     meant = RecallHandle.decode(recall.handle)
-    message = await scene.using(lambda lake: _found(lake, meant))
+    message = await context.using(lambda lake: _found(lake, meant))
     if message is None:
         return ActionPreview(
             summary=f"Message {meant.message_id} does not wait for {meant.topic} any more: it was delivered or recalled.",
             stamp="gone",
             is_nothing=True,
         )
-    shown = delayed_of(message, scene.now, body_bytes=BODY_BYTES)
+    shown = delayed_of(message, context.now, body_bytes=BODY_BYTES)
     row = (
         message.topic,
         shown.message_id,
@@ -61,8 +61,8 @@ async def preview(scene: PageContext, recall: MessageRecall) -> ActionPreview:
     )
 
 
-async def do(scene: PageContext, recall: MessageRecall, _: ActionPreview) -> ActionResult:
-    message = await scene.using(lambda lake: lake.recall(recall.handle))
+async def do(context: PageContext, recall: MessageRecall, _: ActionPreview) -> ActionResult:
+    message = await context.using(lambda lake: lake.recall(recall.handle))
     return ActionResult(
         summary=f"Recalled {message.message_id} of {message.topic}, due {time_text(message.delivery_timestamp)}.",
         counts=(ActionCount(name="messages", value=1),),

@@ -96,7 +96,7 @@ def _sample(letter: MessageView) -> tuple[object, ...]:
 
 
 async def _run(
-    scene: PageContext, chosen: DeadLetterSelection, *, only: frozenset[int] | None = None
+    context: PageContext, chosen: DeadLetterSelection, *, only: frozenset[int] | None = None
 ) -> tuple[RedriveReport, _Watched]:
     """Redrive the chosen letters at these offsets; None: only find them."""
     offsets, until = chosen.offsets, chosen.until
@@ -112,11 +112,11 @@ async def _run(
         report = await redrive(lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=only is None)
         return report, watched
 
-    return await scene.using(work)
+    return await context.using(work)
 
 
-async def preview(scene: PageContext, chosen: DeadLetterSelection) -> ActionPreview:
-    report, watched = await _run(scene, chosen)
+async def preview(context: PageContext, chosen: DeadLetterSelection) -> ActionPreview:
+    report, watched = await _run(context, chosen)
     topics = tuple((name, count) for name, count in sorted(report.topics.items()))
     refused = tuple((reason, count) for reason, count in report.refused.items())
     samples = (
@@ -134,8 +134,8 @@ async def preview(scene: PageContext, chosen: DeadLetterSelection) -> ActionPrev
     )
 
 
-async def do(scene: PageContext, chosen: DeadLetterSelection, preview: ActionPreview) -> ActionResult:
-    report, _ = await _run(scene, chosen, only=cast("frozenset[int]", preview.meant))
+async def do(context: PageContext, chosen: DeadLetterSelection, preview: ActionPreview) -> ActionResult:
+    report, _ = await _run(context, chosen, only=cast("frozenset[int]", preview.meant))
     return ActionResult(summary=redriven_sentence(chosen.group, report, dry_run=False), counts=_counts(report, "sent back"))
 
 

@@ -48,7 +48,7 @@ class _Move:
         return 0 if self.floor is None else max(0, self.to - self.floor)
 
 
-async def preview(scene: PageContext, reset: OffsetReset) -> ActionPreview:
+async def preview(context: PageContext, reset: OffsetReset) -> ActionPreview:
     to = position_of(reset.to, operation="reset")  # once: "an hour ago" is another moment later
 
     async def look(lake: Lake) -> ActionPreview:
@@ -60,7 +60,7 @@ async def preview(scene: PageContext, reset: OffsetReset) -> ActionPreview:
         moves = [_Move(queue, floors.get(queue), offset) for queue, offset in sorted(offsets.items())]
         return _preview_of(reset, to, moves, await _samples(reader, moves))
 
-    return await scene.using(look)
+    return await context.using(look)
 
 
 def _preview_of(reset: OffsetReset, to: Position, moves: list[_Move], samples: tuple[AffectedRows, ...]) -> ActionPreview:
@@ -104,10 +104,10 @@ async def _read(reader: Reader, spans: Mapping[int, tuple[int, int]]) -> tuple[t
     return tuple(rows)
 
 
-async def do(scene: PageContext, reset: OffsetReset, preview: ActionPreview) -> ActionResult:
+async def do(context: PageContext, reset: OffsetReset, preview: ActionPreview) -> ActionResult:
     queues = None if reset.queue is None else [reset.queue]
     to = cast("Position", preview.meant)
-    offsets = await scene.using(lambda lake: lake.reset_offsets(reset.group, reset.topic, to, queues=queues))
+    offsets = await context.using(lambda lake: lake.reset_offsets(reset.group, reset.topic, to, queues=queues))
     return ActionResult(
         summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}; its members carry it out within seconds.",
         counts=(ActionCount(name="queues", value=len(offsets)),),

@@ -28,20 +28,20 @@ async def _gone(lake: Lake, row: TransactionRow, decision: Decision) -> frozense
 
 
 def decision_preview(decision: Decision) -> Callable[[PageContext, TransactionKey], Awaitable[ActionPreview]]:
-    async def preview(scene: PageContext, chosen: TransactionKey) -> ActionPreview:
+    async def preview(context: PageContext, chosen: TransactionKey) -> ActionPreview:
         async def look(lake: Lake) -> ActionPreview:
             group, _ = await lake.transactions.find(chosen.transaction)
             row = await lake.transactions.check(chosen.transaction, decision, Decider.OPERATOR)
             gone = await _gone(lake, row, decision)
             return _preview_of(
                 decision,
-                transaction_of(group, row, scene.now, gone),
+                transaction_of(group, row, context.now, gone),
                 row,
                 gone,
                 tuple(map(_sample, await first_messages(lake, row))),
             )
 
-        return await scene.using(look)
+        return await context.using(look)
 
     return preview
 
@@ -80,7 +80,7 @@ def _preview_of(
 
 
 def decision_action(decision: Decision) -> Callable[[PageContext, TransactionKey, ActionPreview], Awaitable[ActionResult]]:
-    async def do(scene: PageContext, chosen: TransactionKey, _: ActionPreview) -> ActionResult:
+    async def do(context: PageContext, chosen: TransactionKey, _: ActionPreview) -> ActionResult:
         async def work(lake: Lake) -> ActionResult:
             group, _ = await lake.transactions.find(chosen.transaction)
             await lake.transactions.decide(chosen.transaction, decision, Decider.OPERATOR)
@@ -90,7 +90,7 @@ def decision_action(decision: Decision) -> Callable[[PageContext, TransactionKey
             summary = f"{sentence(done, group, row, gone)} {missing_topics_sentence(row, gone)}".rstrip()
             return ActionResult(summary=summary, counts=(ActionCount(name="messages", value=row.messages),))
 
-        return await scene.using(work)
+        return await context.using(work)
 
     return do
 

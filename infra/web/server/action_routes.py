@@ -20,42 +20,42 @@ def routes(site: ConsoleSite) -> list[Route]:
     """Arguments are in the URL, so a preview can be shared; the confirmation is in the form."""
 
     async def shown(request: Request) -> Response:
-        action, scene = action_of(site, request), site.scene(request)
+        action, context = action_of(site, request), site.context(request)
         check_operator(action.name, site.actor(request))
         arguments = action.parse_arguments(_given(request))
-        return _page(site, request, action, scene, arguments, await site.runner.preview(action, scene, arguments))
+        return _page(site, request, action, context, arguments, await site.runner.preview(action, context, arguments))
 
     async def done(request: Request) -> Response:
-        action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)
+        action, context, actor = action_of(site, request), site.context(request), site.actor(request)
         form = await site.form(request)
         site.runner.check_allowed(action, actor)
         arguments = action.parse_arguments(_given(request))
         try:
             result = await site.runner.run(
-                action, scene, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed", "").strip()
+                action, context, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed", "").strip()
             )
         except (Changed, NotConfirmed) as error:
-            return _page(site, request, action, scene, arguments, await site.runner.preview(action, scene, arguments), error)
+            return _page(site, request, action, context, arguments, await site.runner.preview(action, context, arguments), error)
         return site.html(
             request,
             "done.html",
             title=f"{action.title}: done",
-            source=scene.source,
+            source=context.source,
             done=result,
             back=action.back(arguments),
-            command=shell_line(scene.source, action.command(arguments)),
+            command=shell_line(context.source, action.command(arguments)),
         )
 
     async def api_shown(request: Request) -> Response:
-        action, scene = action_of(site, request), site.scene(request)
+        action, context = action_of(site, request), site.context(request)
         check_operator(action.name, site.actor(request))
-        return json_response(json_value(await site.runner.preview(action, scene, action.parse_arguments(_given(request)))))
+        return json_response(json_value(await site.runner.preview(action, context, action.parse_arguments(_given(request)))))
 
     async def api_done(request: Request) -> Response:
-        action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)
+        action, context, actor = action_of(site, request), site.context(request), site.actor(request)
         form = await site.form(request)
         arguments = action.parse_arguments(_given(request))
-        result = await site.runner.run(action, scene, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed"))
+        result = await site.runner.run(action, context, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed"))
         return json_response(json_value(result))
 
     path = "/l/{lake}/actions/{action}"
@@ -77,7 +77,7 @@ def _page(
     site: ConsoleSite,
     request: Request,
     action: Action[Any],
-    scene: PageContext,
+    context: PageContext,
     arguments: object,
     preview: ActionPreview,
     error: Changed | NotConfirmed | None = None,
@@ -87,7 +87,7 @@ def _page(
         request,
         "action.html",
         title=action.title,
-        source=scene.source,
+        source=context.source,
         status=200 if error is None else status_of(error),
         crumbs=[back],
         action=action,
@@ -95,5 +95,5 @@ def _page(
         arguments=action.texts(arguments),
         back=back,
         fault=None if error is None else ErrorReport.of(error),
-        command=shell_line(scene.source, action.command(arguments)),
+        command=shell_line(context.source, action.command(arguments)),
     )

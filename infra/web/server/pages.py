@@ -37,12 +37,12 @@ def routes(site: ConsoleSite) -> list[Route]:
     return found + [Route(f"/files/l/{{lake}}{one.path}", file(site, one)) for one in DOWNLOADS]
 
 
-def asked_of(page: LakeResource, request: Request) -> PageRequest:
+def page_request_of(page: LakeResource, request: Request) -> PageRequest:
     """Raises `InvalidArgument`."""
     names = list(dict(request.query_params))
     if len(request.query_params.multi_items()) != len(names):
         raise InvalidArgument("a parameter is given twice", operation="show a page", object=page.name)
-    return page.asked({name: request.path_params[name] for name in page.names}, dict(request.query_params))
+    return page.parse_request({name: request.path_params[name] for name in page.names}, dict(request.query_params))
 
 
 async def in_time(work: Awaitable[T]) -> T:
@@ -56,23 +56,23 @@ async def in_time(work: Awaitable[T]) -> T:
 
 def html(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     async def answer(request: Request) -> Response:
-        scene, asked = site.scene(request), asked_of(page, request)
-        shown = await in_time(page.shown(scene, asked))
-        names = {**asked.path, **asked.query}
+        context, page_request = site.context(request), page_request_of(page, request)
+        shown = await in_time(page.shown(context, page_request))
+        names = {**page_request.path, **page_request.query}
         return site.html(
             request,
             f"{page.name}.html",
-            title=page.title_of(asked),
-            source=scene.source,
+            title=page.title_of(page_request),
+            source=context.source,
             live=page.live(shown),
-            crumbs=page.crumbs(asked),
+            crumbs=page.crumbs(page_request),
             page=page,
             shown=shown,
-            asked=asked,
-            now=scene.now,
-            command=shell_line(scene.source, page.command(asked)),
-            api=page_url(scene.source.name, page.name, names, below="/api"),
-            live_url=page_url(scene.source.name, page.name, names, below="/live"),
+            page_request=page_request,
+            now=context.now,
+            command=shell_line(context.source, page.command(page_request)),
+            api=page_url(context.source.name, page.name, names, below="/api"),
+            live_url=page_url(context.source.name, page.name, names, below="/live"),
         )
 
     return answer
@@ -80,7 +80,9 @@ def html(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
 
 def api(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     async def answer(request: Request) -> Response:
-        return json_response(json_value(await in_time(page.answer_for_programs(site.scene(request), asked_of(page, request)))))
+        return json_response(
+            json_value(await in_time(page.answer_for_programs(site.context(request), page_request_of(page, request))))
+        )
 
     return answer
 
@@ -92,7 +94,7 @@ def begin(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
         await site.form(request)
         check_operator(page.name, site.actor(request))
         assert page.begin is not None, "its route is there for that"
-        await in_time(page.begin(site.scene(request), asked_of(page, request)))
+        await in_time(page.begin(site.context(request), page_request_of(page, request)))
         return RedirectResponse(request.url.path, status_code=303)
 
     return answer
@@ -100,26 +102,26 @@ def begin(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
 
 def live(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
     async def answer(request: Request) -> Response:
-        scene, asked = site.scene(request), asked_of(page, request)
-        key = (page.name, asked.key)
+        context, page_request = site.context(request), page_request_of(page, request)
+        key = (page.name, page_request.key)
 
         async def values() -> dict[str, object]:
-            return dict(page.live(await scene.source.polled(key, lambda: in_time(page.shown(scene, asked)))))
+            return dict(page.live(await context.source.polled(key, lambda: in_time(page.shown(context, page_request)))))
 
-        return stream(site, request, values, every=lambda: scene.source.poll_interval(key))
+        return stream(site, request, values, every=lambda: context.source.poll_interval(key))
 
     return answer
 
 
 def file(site: ConsoleSite, one: Download) -> Endpoint:
     async def answer(request: Request) -> Response:
-        scene, asked = site.scene(request), asked_of(one, request)
+        context, page_request = site.context(request), page_request_of(one, request)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                given = await one.gather(scene, asked)
+                content = await one.gather(context, page_request)
         except TimeoutError:
             raise late(PATIENCE_S) from None
-        return download(given.data, given.name)
+        return download(content.data, content.name)
 
     return answer
 

@@ -80,7 +80,7 @@ class ConsoleSite:
     def mark(self, request: Request) -> str:
         return f"{self.cookie(request)}_mark"
 
-    def scene(self, request: Request) -> PageContext:
+    def context(self, request: Request) -> PageContext:
         """Raises `LakeNotServed`."""
         return PageContext(self.lakes[request.path_params["lake"]])
 
@@ -171,8 +171,8 @@ def _links(lake: str | None) -> dict[str, Any]:
         assert lake is not None, "actions are linked from pages of a lake"
         return action_url(lake, action, names)
 
-    def paged(page: PageDefinition[Any], asked: PageRequest, number: int) -> str:
-        return url(page.name, **{**asked.path, **asked.query, "page": number})
+    def paged(page: PageDefinition[Any], page_request: PageRequest, number: int) -> str:
+        return url(page.name, **{**page_request.path, **page_request.query, "page": number})
 
     return {"url": url, "action_url": act, "paged": paged, "static": static_url}
 

@@ -56,16 +56,16 @@ class ToolCalls:
                 raise late(patience_s) from None
 
     async def _answer(self, tool: Tool, texts: dict[str, str], actor: Actor) -> Json:
-        scene = PageContext(self._source)
+        context = PageContext(self._source)
         if tool.page is not None:
             path = {name: texts.pop(name) for name in tool.page.names}
-            return _object(json_value(await tool.page.answer_for_programs(scene, tool.page.asked(path, texts))))
+            return _object(json_value(await tool.page.answer_for_programs(context, tool.page.parse_request(path, texts))))
         if tool.action is None:
             return await self._source.using(lambda lake: _verified(lake, texts["topic"]))
         if tool.name.startswith(PREVIEW):
-            return _object(json_value(await self._runner.preview(tool.action, scene, tool.action.parse_arguments(texts))))
+            return _object(json_value(await self._runner.preview(tool.action, context, tool.action.parse_arguments(texts))))
         stamp, typed = texts.pop(STAMP), texts.pop(TYPED, None)
-        done = await self._runner.run(tool.action, scene, tool.action.parse_arguments(texts), actor, stamp=stamp, typed=typed)
+        done = await self._runner.run(tool.action, context, tool.action.parse_arguments(texts), actor, stamp=stamp, typed=typed)
         return _object(json_value(done))
 
 

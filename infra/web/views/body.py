@@ -9,8 +9,8 @@ from .page import Download, DownloadContent, PageContext, PageRequest
 _NUMBER_DIGITS_MAX = 18
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> DownloadContent:
-    topic, queue, offset = asked["topic"], _number(asked, "queue"), _number(asked, "offset")
+async def gather(context: PageContext, request: PageRequest) -> DownloadContent:
+    topic, queue, offset = request["topic"], _number(request, "queue"), _number(request, "offset")
 
     async def read(lake: Lake) -> bytes:
         reader = await lake.reader(topic)
@@ -18,11 +18,11 @@ async def gather(scene: PageContext, asked: PageRequest) -> DownloadContent:
             return message.content
         raise MessageNotFound("there is no such message", operation="read", object=f"{topic}, queue {queue}, offset {offset}")
 
-    return DownloadContent(f"{topic}-{queue}-{offset}.bin", await scene.using(read))
+    return DownloadContent(f"{topic}-{queue}-{offset}.bin", await context.using(read))
 
 
-def _number(asked: PageRequest, name: str) -> int:
-    text = asked[name]
+def _number(request: PageRequest, name: str) -> int:
+    text = request[name]
     if not (text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX):
         raise InvalidArgument("this is no number", operation="read", object=name, expected="a whole number", observed=text[:200])
     return int(text)

@@ -147,34 +147,36 @@ class ChangesPage:
 Records = Mapping[tuple[str, str], SyncRecord | PenstockError]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> ChangesPage:
-    looked = await scene.source.look()
-    wanted = (asked.text("filter") or "").lower()
+async def gather(context: PageContext, request: PageRequest) -> ChangesPage:
+    looked = await context.source.look()
+    wanted = (request.text("filter") or "").lower()
 
     async def syncs(lake: Lake) -> SyncList:
-        records = await known_records(scene, lake)
+        records = await known_records(context, lake)
         chosen = ordered({place: one for place, one in records.items() if any(wanted in text.lower() for text in place)})
-        span = Pagination.of(len(chosen), asked.number("page"), rows=SYNCS_SHOWN)
+        span = Pagination.of(len(chosen), request.number("page"), rows=SYNCS_SHOWN)
 
         async def row(place: tuple[str, str], record: SyncRecord | PenstockError) -> SyncRow:
             if isinstance(record, PenstockError):
                 return SyncRow(topic=place[0], name=place[1], sync=PagePart(fault=ErrorReport.of(record)))
-            sync = await scene.part(lambda lake: _sync(scene, lake, looked, *place, record))
+            sync = await context.part(lambda lake: _sync(context, lake, looked, *place, record))
             return SyncRow(topic=place[0], name=place[1], sync=sync)
 
         rows = await asyncio.gather(*(row(place, record) for place, record in chosen[span.slice]))
         return SyncList(standing_still=sum(map(stands_still, records.values())), span=span, rows=tuple(rows))
 
-    return ChangesPage(at=looked.at, syncs=await scene.part(syncs), captures=await scene.part(lambda lake: _captures(scene, lake)))
+    return ChangesPage(
+        at=looked.at, syncs=await context.part(syncs), captures=await context.part(lambda lake: _captures(context, lake))
+    )
 
 
-async def known_records(scene: PageContext, lake: Lake) -> Records:
+async def known_records(context: PageContext, lake: Lake) -> Records:
     """All syncs' records. Unchanged ones are not read again."""
 
     async def nothing() -> dict[str, StoredCell | PenstockError]:
         return {}
 
-    before = await scene.source.memo.get(("records of syncs",), nothing, fresh_s=float("inf"))
+    before = await context.source.memo.get(("records of syncs",), nothing, fresh_s=float("inf"))
     return await read_records(lake.coordination.cells, before)
 
 
@@ -187,7 +189,7 @@ def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | Pensto
     return sorted(records.items(), key=lambda item: (isinstance(item[1], SyncRecord) and not item[1].stopped, item[0]))
 
 
-async def _sync(scene: PageContext, lake: Lake, looked: LakeSnapshot, topic: str, name: str, record: SyncRecord) -> SyncDetails:
+async def _sync(context: PageContext, lake: Lake, looked: LakeSnapshot, topic: str, name: str, record: SyncRecord) -> SyncDetails:
     stopped = list(stops_of(record))
     state = await _state(lake, looked, topic, name)
     lag, age = progress_of(looked, topic, name)
@@ -199,7 +201,7 @@ async def _sync(scene: PageContext, lake: Lake, looked: LakeSnapshot, topic: str
         if opened.life != record.life:
             state = "its topic was made anew"
         else:
-            stopped = await _dated(scene, Reader(opened), record.life, stopped)
+            stopped = await _dated(context, Reader(opened), record.life, stopped)
     return SyncDetails(
         topic=topic,
         name=name,
@@ -258,7 +260,7 @@ def driven(looked: LakeSnapshot, owner: str) -> str:
     return "does not run"
 
 
-async def _dated(scene: PageContext, reader: Reader, life: int, stopped: Sequence[StalledTableRow]) -> list[StalledTableRow]:
+async def _dated(context: PageContext, reader: Reader, life: int, stopped: Sequence[StalledTableRow]) -> list[StalledTableRow]:
     """The events with their times, of each queue the first's."""
     first: dict[int, int] = {}
     for one in stopped:
@@ -274,17 +276,17 @@ async def _dated(scene: PageContext, reader: Reader, life: int, stopped: Sequenc
             return {}
 
     key = ("times of events", reader.topic, life, *sorted(first.items()))
-    times = await scene.source.memo.get(key, read, fresh_s=TIMES_KEPT_S)
+    times = await context.source.memo.get(key, read, fresh_s=TIMES_KEPT_S)
     return [replace(one, since=times.get(one.queue)) if first.get(one.queue) == one.offset else one for one in stopped]
 
 
-async def _captures(scene: PageContext, lake: Lake) -> CaptureList:
+async def _captures(context: PageContext, lake: Lake) -> CaptureList:
     keys = sorted(one.key for one in await lake.store.list(CAPTURES))
     found = [(key, name) for key in keys if (name := slot_of(key) or name_of(key)) is not None]
 
     async def row(key: str, name: str) -> CaptureRow:
         topic = topic_name(key.removeprefix(CAPTURES).partition("/")[0])
-        return CaptureRow(topic=topic, name=name, capture=await scene.part(lambda lake: _capture(lake, topic, key)))
+        return CaptureRow(topic=topic, name=name, capture=await context.part(lambda lake: _capture(lake, topic, key)))
 
     rows = await asyncio.gather(*(row(*one) for one in found[:CAPTURES_SHOWN]))
     return CaptureList(total=len(found), rows=tuple(rows))
@@ -347,7 +349,7 @@ PAGE = PageDefinition(
     about="Captures and syncs: who runs, how far each sync is behind, and the events at which tables stand still; 6 syncs a page.",
     shows=ChangesPage,
     gather=gather,
-    command=lambda asked: ["group", "lag"],
+    command=lambda request: ["group", "lag"],
     parameters=(FILTER, NUMBER),
     menu="Change data",
     live=live,

@@ -63,30 +63,30 @@ class CheckPage:
     """The last check by any viewer."""
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> CheckPage:
-    name = asked["topic"]
+async def gather(context: PageContext, request: PageRequest) -> CheckPage:
+    name = request["topic"]
 
     async def bounds_of() -> CheckBounds:
-        return await scene.using(lambda lake: _bounds(lake, name))
+        return await context.using(lambda lake: _bounds(lake, name))
 
-    bounds = await scene.part(
-        lambda _: scene.source.memo.get(("bounds of a check", name), bounds_of, fresh_s=BOUNDS_KEPT_S), fatal=(TopicNotFound,)
+    bounds = await context.part(
+        lambda _: context.source.memo.get(("bounds of a check", name), bounds_of, fresh_s=BOUNDS_KEPT_S), fatal=(TopicNotFound,)
     )
-    jobs = scene.source.jobs
+    jobs = context.source.jobs
     job = jobs.get(name)
     return CheckPage(topic=name, bounds=bounds, checked=None if job is None else checked_of(job, jobs.took(job)))
 
 
-async def begin(scene: PageContext, asked: PageRequest) -> None:
+async def begin(context: PageContext, request: PageRequest) -> None:
     """Begin a check, unless one runs or just ended. Raises `LimitExceeded` for a large topic, `BackPressureError` beside another check."""
-    name = asked["topic"]
-    if is_wanted(scene, scene.source.jobs.get(name)):
-        _check_small(name, await scene.using(lambda lake: _bounds(lake, name)))
-        scene.source.jobs.start(name, lambda: scene.using(lambda lake: _work(lake, name)))
+    name = request["topic"]
+    if is_wanted(context, context.source.jobs.get(name)):
+        _check_small(name, await context.using(lambda lake: _bounds(lake, name)))
+        context.source.jobs.start(name, lambda: context.using(lambda lake: _work(lake, name)))
 
 
-def is_wanted(scene: PageContext, known: BackgroundJob | None) -> bool:
-    return known is None or (not known.runs and scene.now - known.began - scene.source.jobs.took(known) >= AGAIN)
+def is_wanted(context: PageContext, known: BackgroundJob | None) -> bool:
+    return known is None or (not known.runs and context.now - known.began - context.source.jobs.took(known) >= AGAIN)
 
 
 async def _bounds(lake: Lake, name: str) -> CheckBounds:
@@ -161,10 +161,10 @@ PAGE = PageDefinition(
     about="Checks everything that a topic has stored, and log against table, as a job that an operator begins. The page has its outcome.",
     shows=CheckPage,
     gather=gather,
-    command=lambda asked: ["verify", asked["topic"]],
-    crumbs=lambda asked: [
+    command=lambda request: ["verify", request["topic"]],
+    crumbs=lambda request: [
         Breadcrumb("Topics", "topics"),
-        Breadcrumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]}),
+        Breadcrumb(f"Topic {request['topic']}", "topic", {"topic": request["topic"]}),
     ],
     live=live,
     begin=begin,

@@ -52,21 +52,21 @@ class DeadLettersPage:
     rows: tuple[DeadLetterQueueRow, ...]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> DeadLettersPage:
-    looked = await scene.source.look()
-    wanted = (asked.text("filter") or "").lower()
+async def gather(context: PageContext, request: PageRequest) -> DeadLettersPage:
+    looked = await context.source.look()
+    wanted = (request.text("filter") or "").lower()
     written = written_by_group(looked)
     names = [name.removeprefix(DLQ_PREFIX) for name in looked.topics if name.startswith(DLQ_PREFIX)]
     names = sorted((name for name in names if wanted in name.lower()), key=lambda name: (-written.get(name, 0), name))
-    span = Pagination.of(len(names), asked.number("page"), rows=ROWS)
+    span = Pagination.of(len(names), request.number("page"), rows=ROWS)
 
     async def row(name: str) -> DeadLetterQueueRow:
         async def read() -> NewestLetters:
-            return await scene.using(lambda lake: _newest(lake, name))
+            return await context.using(lambda lake: _newest(lake, name))
 
         count = written.get(name, 0)
         key = ("newest letters", name, count)
-        newest = await scene.part(lambda _: scene.source.memo.get(key, read, fresh_s=KEPT_S))
+        newest = await context.part(lambda _: context.source.memo.get(key, read, fresh_s=KEPT_S))
         return DeadLetterQueueRow(group=name, written=count, newest=newest)
 
     return DeadLettersPage(at=looked.at, span=span, rows=tuple(await asyncio.gather(*map(row, names[span.slice]))))
@@ -100,7 +100,7 @@ PAGE = PageDefinition(
     about="The consumer groups that have dead letters, with the reasons and origins of the newest; 8 a page.",
     shows=DeadLettersPage,
     gather=gather,
-    command=lambda asked: ["dlq", "list"],
+    command=lambda request: ["dlq", "list"],
     parameters=(FILTER, NUMBER),
     menu="Dead letters",
     live=lambda shown: {f"written:{row.group}": row.written for row in shown.rows},

@@ -49,10 +49,10 @@ class GroupPage:
     held: PagePart[HeldMessageList]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> GroupPage:
-    name = asked["group"]
-    whole = await scene.part(lambda lake: lake.describe_group(name, table_age=scene.source.refresh), fatal=(GroupNotFound,))
-    found = whole.value or (await scene.part(lambda lake: _readable(scene, lake, name))).value
+async def gather(context: PageContext, request: PageRequest) -> GroupPage:
+    name = request["group"]
+    whole = await context.part(lambda lake: lake.describe_group(name, table_age=context.source.refresh), fatal=(GroupNotFound,))
+    found = whole.value or (await context.part(lambda lake: _readable(context, lake, name))).value
     if found is None:
         return GroupPage(
             group=name,
@@ -75,14 +75,14 @@ async def gather(scene: PageContext, asked: PageRequest) -> GroupPage:
         group=name,
         left_out=whole.fault,
         standing=PagePart(value=progress_of(found, queues=QUEUES_SHOWN, members=MEMBERS_SHOWN)),
-        parked=await scene.part(parked),  # which reads no cell where nothing is parked
-        held=await scene.part(lambda lake: held_of(lake, name, queues)),
+        parked=await context.part(parked),  # which reads no cell where nothing is parked
+        held=await context.part(lambda lake: held_of(lake, name, queues)),
     )
 
 
-async def _readable(scene: PageContext, lake: Lake, group: str) -> GroupDescription | None:
+async def _readable(context: PageContext, lake: Lake, group: str) -> GroupDescription | None:
     """The group on its readable topics, if any."""
-    record, looked = await lake.coordination.groups.get(group), await scene.source.look()
+    record, looked = await lake.coordination.groups.get(group), await context.source.look()
     queues = tuple(queue.standing for one in looked.group(group) for queue in one.queues)
     return GroupDescription(group, record.settings, record.all_members, queues) if queues else None
 
@@ -121,7 +121,7 @@ PAGE = PageDefinition(
     about="Settings, members, the progress of every queue, the parked message groups, and the messages that wait for another try.",
     shows=GroupPage,
     gather=gather,
-    command=lambda asked: ["group", "describe", asked["group"]],
-    crumbs=lambda asked: [Breadcrumb("Groups", "groups")],
+    command=lambda request: ["group", "describe", request["group"]],
+    crumbs=lambda request: [Breadcrumb("Groups", "groups")],
     live=live,
 )

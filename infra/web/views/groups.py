@@ -18,11 +18,11 @@ class GroupsPage:
     rows: tuple[GroupRow, ...]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> GroupsPage:
-    looked = await scene.source.look()
-    wanted = (asked.text("filter") or "").lower()
+async def gather(context: PageContext, request: PageRequest) -> GroupsPage:
+    looked = await context.source.look()
+    wanted = (request.text("filter") or "").lower()
     rows = [one for one in group_rows(looked) if wanted in one.group.lower() or wanted in one.topic.lower()]
-    span = Pagination.of(len(rows), asked.number("page"))
+    span = Pagination.of(len(rows), request.number("page"))
     return GroupsPage(at=looked.at, span=span, rows=tuple(rows[span.slice]))
 
 
@@ -33,7 +33,7 @@ PAGE = PageDefinition(
     about="The consumer groups on each of their topics: lag, age, owners, and what is blocked or parked; 50 a page.",
     shows=GroupsPage,
     gather=gather,
-    command=lambda asked: ["group", "lag"],
+    command=lambda request: ["group", "lag"],
     parameters=(FILTER, NUMBER),
     menu="Groups",
     live=lambda shown: live_groups(shown.rows),

@@ -67,27 +67,27 @@ class LakeProblems:
     faults: Mapping[str, ErrorReport] | None = None
 
 
-async def watched(scene: PageContext) -> LakeProblems:
+async def watched(context: PageContext) -> LakeProblems:
     """The problems. Failed reads are faults in it."""
-    fresh_s = EVERY_LOOKS * scene.source.refresh.total_seconds()
+    fresh_s = EVERY_LOOKS * context.source.refresh.total_seconds()
 
     async def look() -> LakeProblems:
-        return await _watched(scene)
+        return await _watched(context)
 
-    return await scene.source.memo.get(("watched",), look, fresh_s=fresh_s, stale_s=fresh_s)
+    return await context.source.memo.get(("watched",), look, fresh_s=fresh_s, stale_s=fresh_s)
 
 
-async def _watched(scene: PageContext) -> LakeProblems:
-    looked, now = await scene.source.look(), scene.now
+async def _watched(context: PageContext) -> LakeProblems:
+    looked, now = await context.source.look(), context.now
 
     async def of(work: Callable[[Lake], Awaitable[tuple[T, ...]]]) -> PagePart[tuple[T, ...]]:
-        return await scene.part(work)
+        return await context.part(work)
 
     counts = looked.seen.timers
     names = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
-    watched = names[: TOPICS if scene.source.is_thrifty else TOPICS_NEAR]
+    watched = names[: TOPICS if context.source.is_thrifty else TOPICS_NEAR]
     late, old, stopped = await asyncio.gather(
-        of(lambda lake: _late(lake, watched, now)), of(lambda lake: _old(lake, now)), of(lambda lake: _stopped(scene, lake))
+        of(lambda lake: _late(lake, watched, now)), of(lambda lake: _old(lake, now)), of(lambda lake: _stopped(context, lake))
     )
     parts: dict[str, PagePart[tuple[object, ...]]] = {"delayed messages": late, "transactions": old, "syncs": stopped}  # type: ignore[dict-item]
     return LakeProblems(
@@ -118,8 +118,8 @@ async def _old(lake: Lake, now: datetime) -> tuple[OldTransactions, ...]:
     return tuple(OldTransactions(producer_group=name, transactions=len(some), oldest=max(some)) for name, some in ages.items())
 
 
-async def _stopped(scene: PageContext, lake: Lake) -> tuple[StalledSync, ...]:
-    records = await known_records(scene, lake)
+async def _stopped(context: PageContext, lake: Lake) -> tuple[StalledSync, ...]:
+    records = await known_records(context, lake)
     return tuple(
         StalledSync(topic=topic, name=name, tables=0 if isinstance(one, Exception) else len(one.stopped))
         for (topic, name), one in records.items()

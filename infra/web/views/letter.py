@@ -60,8 +60,8 @@ class LetterPage:
     original: PagePart[OriginalMessage]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
-    group, offset = asked["group"], asked.number("offset")
+async def gather(context: PageContext, request: PageRequest) -> LetterPage:
+    group, offset = request["group"], request.number("offset")
     held: list[MessageView] = []
 
     async def letter(lake: Lake) -> LetterDetails:
@@ -77,10 +77,10 @@ async def gather(scene: PageContext, asked: PageRequest) -> LetterPage:
         held.append(found)
         return opened(found, letter_of(found, reader.redrives, body_bytes=BODY_SHOWN_BYTES))
 
-    part = await scene.part(letter)
+    part = await context.part(letter)
     original: PagePart[OriginalMessage] = PagePart(value=OriginalMessage(state="unknown"))
     if held:
-        original = await scene.part(lambda lake: _original(lake, held[0]))
+        original = await context.part(lambda lake: _original(lake, held[0]))
     return LetterPage(group=group, offset=offset, letter=part, original=original)
 
 
@@ -159,9 +159,9 @@ def _start(body: bytes) -> str:
     return body[:DIFFERENCE_BYTES].decode(errors="replace") + more
 
 
-def _words(asked: PageRequest) -> list[str]:
-    place = ["--start", str(asked.number("offset")), "--queue", str(QUEUE), "--limit", "1", "--json"]
-    return ["read", dead_letter_topic(asked["group"]), *place]
+def _words(request: PageRequest) -> list[str]:
+    place = ["--start", str(request.number("offset")), "--queue", str(QUEUE), "--limit", "1", "--json"]
+    return ["read", dead_letter_topic(request["group"]), *place]
 
 
 PAGE = PageDefinition(
@@ -174,9 +174,9 @@ PAGE = PageDefinition(
     answer=lambda shown: shown.letter,
     command=_words,
     parameters=(QueryParameter(name="offset", help="The offset of the letter.", kind=int, default=0, least=0),),
-    crumbs=lambda asked: [
+    crumbs=lambda request: [
         Breadcrumb("Dead letters", "dead_letters"),
-        Breadcrumb(f"Dead letters of {asked['group']}", "letters", {"group": asked["group"]}),
+        Breadcrumb(f"Dead letters of {request['group']}", "letters", {"group": request["group"]}),
     ],
     is_kept=False,
 )

@@ -76,22 +76,22 @@ FILTERS = tuple(QueryParameter(name=name, help=text) for name, text in LETTER_FI
 BEFORE = QueryParameter(name="before", help="Only letters before this offset; 0: from the newest on.", kind=int, default=0, least=0)
 
 
-def wanted_of(asked: PageRequest) -> Callable[[MessageView], bool] | None:
-    return condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
+def wanted_of(request: PageRequest) -> Callable[[MessageView], bool] | None:
+    return condition(**{one.name: request.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> LettersPage:
-    wanted = wanted_of(asked)
+async def gather(context: PageContext, request: PageRequest) -> LettersPage:
+    wanted = wanted_of(request)
 
     async def found(lake: Lake) -> LetterMatches:
         try:
-            reader = await DeadLetterReader.open(lake, asked["group"])
+            reader = await DeadLetterReader.open(lake, request["group"])
         except TopicNotFound:
-            await lake.coordination.groups.get(asked["group"])
+            await lake.coordination.groups.get(request["group"])
             return NOTHING
-        return await _found(reader, scene.now, wanted, before=asked.number("before"))
+        return await _found(reader, context.now, wanted, before=request.number("before"))
 
-    return LettersPage(group=asked["group"], found=await scene.part(found, fatal=(GroupNotFound,)))
+    return LettersPage(group=request["group"], found=await context.part(found, fatal=(GroupNotFound,)))
 
 
 async def _found(
@@ -128,12 +128,12 @@ def by_age(times: Sequence[datetime], now: datetime) -> tuple[LetterTally, ...]:
     return tuple(LetterTally(name=name, letters=counts[name]) for name in [*(name for name, _ in AGES), OLDER] if counts[name])
 
 
-async def export_letters(scene: PageContext, asked: PageRequest) -> DownloadContent:
+async def export_letters(context: PageContext, request: PageRequest) -> DownloadContent:
     """The matching letters as JSON lines, the oldest first. Raises `TopicNotFound`."""
-    group, wanted = asked["group"], wanted_of(asked)
-    before = asked.number("before")
+    group, wanted = request["group"], wanted_of(request)
+    before = request.number("before")
 
-    reader = await scene.using(lambda lake: DeadLetterReader.open(lake, group))
+    reader = await context.using(lambda lake: DeadLetterReader.open(lake, group))
 
     async def lines() -> AsyncIterator[bytes]:
         left = EXPORTED_MAX
@@ -165,9 +165,9 @@ PAGE = PageDefinition(
     shows=LettersPage,
     gather=gather,
     answer=lambda shown: shown.found,
-    command=lambda asked: words("read", asked["group"], {one.name: asked.text(one.name) for one in FILTERS}),
+    command=lambda request: words("read", request["group"], {one.name: request.text(one.name) for one in FILTERS}),
     parameters=(*FILTERS, BEFORE),
-    crumbs=lambda asked: [Breadcrumb("Dead letters", "dead_letters")],
+    crumbs=lambda request: [Breadcrumb("Dead letters", "dead_letters")],
 )
 
 EXPORT = Download(

@@ -50,12 +50,12 @@ class MessageLines:
     runtime: Runtime
 
     @staticmethod
-    async def of(lake: Lake, topic: str, asked: PageRequest, runtime: Runtime) -> MessageLines:
+    async def of(lake: Lake, topic: str, request: PageRequest, runtime: Runtime) -> MessageLines:
         """The lines of a request, checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
-        reader, conditions, schema = await lake.reader(topic), conditions_of(asked), await lake.topic_schema(topic)
+        reader, conditions, schema = await lake.reader(topic), conditions_of(request), await lake.topic_schema(topic)
         filters = conditions.filters(schema)
         seen = await extent(reader, conditions.queue)
-        start, after = asked.text("start"), asked.text("after")
+        start, after = request.text("start"), request.text("after")
         begin: Offsets = seen.earliest
         if after is not None:
             begin = seen.clipped(cursor_of(after))
@@ -100,9 +100,9 @@ class MessageLines:
         return {queue: (at, self.extent.next[queue]) for queue, at in self.at.items() if at < self.extent.next[queue]}
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> DownloadContent:
-    name, runtime = asked["topic"], scene.source.runtime
-    found = await scene.using(lambda lake: MessageLines.of(lake, name, asked, runtime))
+async def gather(context: PageContext, request: PageRequest) -> DownloadContent:
+    name, runtime = request["topic"], context.source.runtime
+    found = await context.using(lambda lake: MessageLines.of(lake, name, request, runtime))
     return DownloadContent(f"{name}.jsonl", _encoded(found))
 
 

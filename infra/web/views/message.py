@@ -27,32 +27,32 @@ class MessagePage:
     """None: too many topics for a search."""
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> MessagePage:
-    message_id, topic = asked["message_id"], asked.text("topic")
+async def gather(context: PageContext, request: PageRequest) -> MessagePage:
+    message_id, topic = request["message_id"], request.text("topic")
     topics: tuple[str, ...] = ()
     if topic is None:
-        topics = tuple(await scene.using(lambda lake: topic_names(lake.store)))
-        if len(topics) > TOPICS_MAX and asked.text("everywhere") is None:
+        topics = tuple(await context.using(lambda lake: topic_names(lake.store)))
+        if len(topics) > TOPICS_MAX and request.text("everywhere") is None:
             return MessagePage(message_id=message_id, topic=None, topics=topics, life=None)
 
     async def life(lake: Lake) -> MessageLife:
-        return life_of(await lake.trace(message_id, topic=topic), scene.now)
+        return life_of(await lake.trace(message_id, topic=topic), context.now)
 
-    found = await scene.part(life, fatal=(TopicNotFound, InvalidArgument))
+    found = await context.part(life, fatal=(TopicNotFound, InvalidArgument))
     return MessagePage(message_id=message_id, topic=topic, topics=(), life=found)
 
 
-def _crumbs(asked: PageRequest) -> Sequence[Breadcrumb]:
-    topic = asked.text("topic")
+def _crumbs(request: PageRequest) -> Sequence[Breadcrumb]:
+    topic = request.text("topic")
     if topic is None:
         return [Breadcrumb("Topics", "topics")]
     names = {"topic": topic}
     return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {topic}", "topic", names), Breadcrumb("Messages", "messages", names)]
 
 
-def _command(asked: PageRequest) -> Sequence[str]:
-    topic = asked.text("topic")
-    return ["trace", asked["message_id"], *([] if topic is None else ["--topic", topic])]
+def _command(request: PageRequest) -> Sequence[str]:
+    topic = request.text("topic")
+    return ["trace", request["message_id"], *([] if topic is None else ["--topic", topic])]
 
 
 PAGE = PageDefinition(

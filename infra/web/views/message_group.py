@@ -81,10 +81,10 @@ class MessageGroupPage:
     ordered: PagePart[MessageGroupContent]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> MessageGroupPage:
-    name, message_group = asked["topic"], asked["message_group"]
-    await scene.using(lambda lake: lake.topic(name))
-    looked = await scene.part(lambda _: scene.source.look())
+async def gather(context: PageContext, request: PageRequest) -> MessageGroupPage:
+    name, message_group = request["topic"], request["message_group"]
+    await context.using(lambda lake: lake.topic(name))
+    looked = await context.part(lambda _: context.source.look())
     seen = () if looked.value is None else looked.value.topic(name)
     furthest = sorted(seen, key=lambda one: (-sum(queue.standing.lag for queue in one.queues), one.group))[:GROUPS_MAX]
     groups = sorted(one.group for one in furthest)
@@ -94,8 +94,8 @@ async def gather(scene: PageContext, asked: PageRequest) -> MessageGroupPage:
         home = queue_of(message_group, stored.settings.queues)
         topic = await extent(reader, None, also=home)
         cells = await cells_of(lake, lake.coordination, stored, queues=[home], groups=groups)
-        held = {} if asked.text("before") or asked.text("after") else heads_of(cells, message_group)
-        at, onward = begin_of(asked, topic, {home: min(held.values())} if held else {})
+        held = {} if request.text("before") or request.text("after") else heads_of(cells, message_group)
+        at, onward = begin_of(request, topic, {home: min(held.values())} if held else {})
         found = await _found(reader, topic, at, onward, home, message_group)
         elsewhere = sorted(set(found.rows["queue"].to_pylist()) - {home})
         cells += await cells_of(lake, lake.coordination, stored, queues=elsewhere, groups=groups) if elsewhere else []
@@ -116,7 +116,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> MessageGroupPage:
             newer_messages=behind(newer, topic.next),
         )
 
-    return MessageGroupPage(topic=name, message_group=message_group, ordered=await scene.part(ordered))
+    return MessageGroupPage(topic=name, message_group=message_group, ordered=await context.part(ordered))
 
 
 def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
@@ -124,11 +124,11 @@ def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
     return {one.group: head for one in cells if (head := one.head(message_group)) is not None}
 
 
-def begin_of(asked: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[Offsets, bool]:
+def begin_of(request: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[Offsets, bool]:
     """The page's beginning, and whether it goes onward. A block comes first."""
-    if (after := asked.text("after")) is not None:
+    if (after := request.text("after")) is not None:
         return topic.clipped(cursor_of(after)), True
-    if (before := asked.text("before")) is not None:
+    if (before := request.text("before")) is not None:
         return topic.clipped(cursor_of(before)), False
     return (topic.clipped(heads), True) if heads else (topic.next, False)
 
@@ -188,7 +188,7 @@ PAGE = PageDefinition(
     shows=MessageGroupPage,
     gather=gather,
     answer=lambda shown: shown.ordered,
-    command=lambda asked: ["read", asked["topic"], f"--group={asked['message_group']}"],
+    command=lambda request: ["read", request["topic"], f"--group={request['message_group']}"],
     parameters=(QueryParameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
     crumbs=crumbs_below,
 )

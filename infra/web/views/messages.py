@@ -45,29 +45,29 @@ class MessagesPage:
     found: PagePart[MessageList]
 
 
-def conditions_of(asked: PageRequest) -> MessageConditions:
-    queue = asked.query.get("queue")
+def conditions_of(request: PageRequest) -> MessageConditions:
+    queue = request.query.get("queue")
     return MessageConditions(
         queue=queue if isinstance(queue, int) else None,
-        key=asked.text("key"),
-        message_id=asked.text("id"),
-        message_group=asked.text("message_group"),
-        tag=asked.text("tag"),
-        where=asked.text("where"),
+        key=request.text("key"),
+        message_id=request.text("id"),
+        message_group=request.text("message_group"),
+        tag=request.text("tag"),
+        where=request.text("where"),
     )
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> MessagesPage:
-    name, start = asked["topic"], asked.text("start")
-    before, after = (None if text is None else cursor_of(text) for text in (asked.text("before"), asked.text("after")))
-    await scene.using(lambda lake: lake.topic(name))
+async def gather(context: PageContext, request: PageRequest) -> MessagesPage:
+    name, start = request["topic"], request.text("start")
+    before, after = (None if text is None else cursor_of(text) for text in (request.text("before"), request.text("after")))
+    await context.using(lambda lake: lake.topic(name))
 
     async def found(lake: Lake) -> MessageList:
         reader = await lake.reader(name)
-        conditions = conditions_of(asked)
+        conditions = conditions_of(request)
         schema = await lake.topic_schema(name)
         seen = await extent(reader, conditions.queue)
-        scan = TopicScan(reader, schema, conditions, seen, scene.source.runtime, rows_max=asked.number("rows"))
+        scan = TopicScan(reader, schema, conditions, seen, context.source.runtime, rows_max=request.number("rows"))
         if after is not None:
             look = await scan.after(after)
         elif start is not None and start != "latest":
@@ -76,7 +76,7 @@ async def gather(scene: PageContext, asked: PageRequest) -> MessagesPage:
             look = await scan.before(before or {})
         return found_of(look, seen, fields_of(schema), left_out=sum(one.messages for one in reader.left_out))
 
-    return MessagesPage(topic=name, found=await scene.part(found))
+    return MessagesPage(topic=name, found=await context.part(found))
 
 
 def found_of(look: ScanResult, seen: TopicExtent, fields: tuple[str, ...], *, left_out: int) -> MessageList:
@@ -103,30 +103,30 @@ def live(shown: MessagesPage) -> dict[str, object]:
     return {} if shown.found.value is None else {"newer": shown.found.value.newer_messages}
 
 
-def _command(asked: PageRequest) -> Sequence[str]:
+def _command(request: PageRequest) -> Sequence[str]:
     options = {"queue": "--queue", "key": "--key", "id": "--id", "message_group": "--group", "tag": "--tag", "where": "--where"}
-    words = ["read", asked["topic"]]
+    words = ["read", request["topic"]]
     for name, option in options.items():
-        value: Any = asked.query.get(name)
+        value: Any = request.query.get(name)
         words += [] if value is None else [f"{option}={value}"]
-    after, before = (cursor_of(text) if (text := asked.text(name)) else {} for name in ("after", "before"))
-    start = str(next(iter(after.values()))) if len(after) == 1 else asked.text("start")
+    after, before = (cursor_of(text) if (text := request.text(name)) else {} for name in ("after", "before"))
+    start = str(next(iter(after.values()))) if len(after) == 1 else request.text("start")
     queue = (
         [f"--queue={one}" for one in (*after, *before)]
-        if len(after) + len(before) == 1 and asked.query.get("queue") is None
+        if len(after) + len(before) == 1 and request.query.get("queue") is None
         else []
     )
     end = [f"--end={offset}" for offset in before.values()] if len(before) == 1 else []
     return [*words, *queue, *([] if start is None or start == "latest" else [f"--start={start}"]), *end]
 
 
-def crumbs_of(asked: PageRequest) -> Sequence[Breadcrumb]:
-    return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})]
+def crumbs_of(request: PageRequest) -> Sequence[Breadcrumb]:
+    return [Breadcrumb("Topics", "topics"), Breadcrumb(f"Topic {request['topic']}", "topic", {"topic": request["topic"]})]
 
 
-def crumbs_below(asked: PageRequest) -> Sequence[Breadcrumb]:
+def crumbs_below(request: PageRequest) -> Sequence[Breadcrumb]:
     """The way to a page below the topic's messages."""
-    return [*crumbs_of(asked), Breadcrumb("Messages", "messages", {"topic": asked["topic"]})]
+    return [*crumbs_of(request), Breadcrumb("Messages", "messages", {"topic": request["topic"]})]
 
 
 CONDITIONS = (
@@ -182,17 +182,17 @@ class ArrivalsPage:
     end: str
 
 
-async def gather_arrivals(scene: PageContext, asked: PageRequest) -> ArrivalsPage:
-    name, text = asked["topic"], asked.text("after")
+async def gather_arrivals(context: PageContext, request: PageRequest) -> ArrivalsPage:
+    name, text = request["topic"], request.text("after")
 
     async def offsets() -> dict[int, tuple[int, int]]:
         async def of(lake: Lake) -> dict[int, tuple[int, int]]:
             return await (await lake.reader(name)).offsets()
 
-        return await scene.using(of)
+        return await context.using(of)
 
     after = None if text is None else cursor_of(text)
-    found = await scene.source.cached(("offsets", name), offsets)  # one request for all who watch the topic
+    found = await context.source.cached(("offsets", name), offsets)  # one request for all who watch the topic
     kept = {queue: end for queue, (_, end) in found.items() if after is None or queue in after}
     end = dict(sorted(kept.items())[:64])
     return ArrivalsPage(topic=name, messages=behind(end if after is None else after, end), end=cursor_text(end))
@@ -205,7 +205,7 @@ ARRIVALS = PageDefinition(
     about="How many messages came since a place in the topic.",
     shows=ArrivalsPage,
     gather=gather_arrivals,
-    command=lambda asked: ["tail", asked["topic"]],
+    command=lambda request: ["tail", request["topic"]],
     parameters=(AFTER,),
     crumbs=crumbs_below,
     live=lambda shown: {"newer": shown.messages},

@@ -62,10 +62,10 @@ class OverviewPage:
     """USD a day; None: unknown, or no rates."""
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> OverviewPage:
-    looked = await scene.source.look()
-    more, cells = await watched(scene), await scene.using(_cells)
-    return overview_of(looked, more, charts(scene.source.history.points), money(looked, cells))
+async def gather(context: PageContext, request: PageRequest) -> OverviewPage:
+    looked = await context.source.look()
+    more, cells = await watched(context), await context.using(_cells)
+    return overview_of(looked, more, charts(context.source.history.points), money(looked, cells))
 
 
 async def _cells(lake: Lake) -> CellStorage:
@@ -127,7 +127,7 @@ PAGE = PageDefinition(
     about="What needs attention first, the groups that are furthest behind, counts, the last hour as charts, and what requests cost a day.",
     shows=OverviewPage,
     gather=gather,
-    command=lambda asked: ["group", "lag"],
+    command=lambda request: ["group", "lag"],
     menu="Overview",
     live=live,
 )

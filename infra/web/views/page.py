@@ -142,7 +142,7 @@ class LakeResource:
     def names(self) -> tuple[str, ...]:
         return tuple(re.findall(r"\{(\w+)(?::path)?\}", self.path))
 
-    def asked(self, path: Mapping[str, str], query: Mapping[str, str]) -> PageRequest:
+    def parse_request(self, path: Mapping[str, str], query: Mapping[str, str]) -> PageRequest:
         """A request with its parameters checked. Raises `InvalidArgument`."""
         known = {one.name for one in self.parameters}
         if unknown := query.keys() - known:
@@ -186,7 +186,7 @@ class PageDefinition(LakeResource, Generic[T]):
     """The same as words behind ``penstock``."""
     menu: str | None = None
     """None: not in the menu."""
-    crumbs: Callable[[PageRequest], Sequence[Breadcrumb]] = lambda asked: ()
+    crumbs: Callable[[PageRequest], Sequence[Breadcrumb]] = lambda request: ()
     """The pages between the overview and it."""
     live: Callable[[T], Mapping[str, object]] = _nothing_live
     """Live values by key: the template shows them by ``live(key)``."""
@@ -197,21 +197,21 @@ class PageDefinition(LakeResource, Generic[T]):
     is_kept: bool = True
     """Whether equal requests within a moment share a look; False for large ones."""
 
-    async def shown(self, scene: PageContext, asked: PageRequest) -> T:
+    async def shown(self, context: PageContext, request: PageRequest) -> T:
         async def make() -> T:
-            return await self.gather(scene, asked)
+            return await self.gather(context, request)
 
-        return await scene.source.cached((self.name, asked.key), make) if self.is_kept else await make()
+        return await context.source.cached((self.name, request.key), make) if self.is_kept else await make()
 
-    async def answer_for_programs(self, scene: PageContext, asked: PageRequest) -> T:
+    async def answer_for_programs(self, context: PageContext, request: PageRequest) -> T:
         """The content, or the error of its answer."""
-        shown = await self.shown(scene, asked)
+        shown = await self.shown(context, request)
         if (answer := self.answer(shown)) is not None:
-            answer.check_asked()
+            answer.check_answer()
         return shown
 
-    def title_of(self, asked: PageRequest) -> str:
-        return self.title.format_map(asked.path)
+    def title_of(self, request: PageRequest) -> str:
+        return self.title.format_map(request.path)
 
 
 def shell_line(source: LakeSource, words: Sequence[str]) -> str:

@@ -56,16 +56,16 @@ class TimersPage:
     listed: PagePart[DelayedList] | None
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> TimersPage:
-    looked, topic, now = await scene.source.look(), asked.text("topic"), scene.now
+async def gather(context: PageContext, request: PageRequest) -> TimersPage:
+    looked, topic, now = await context.source.look(), request.text("topic"), context.now
     counts = looked.seen.timers
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    span = Pagination.of(len(names), asked.number("page"), rows=TOPICS)
+    span = Pagination.of(len(names), request.number("page"), rows=TOPICS)
 
     async def of(name: str) -> TopicTimersRow:
-        return TopicTimersRow(topic=name, waiting=counts[name], next=await scene.part(lambda lake: next_of(lake, name, now)))
+        return TopicTimersRow(topic=name, waiting=counts[name], next=await context.part(lambda lake: next_of(lake, name, now)))
 
-    listed = None if topic is None else await scene.part(lambda lake: _listed(lake, topic, asked.number("limit"), now))
+    listed = None if topic is None else await context.part(lambda lake: _listed(lake, topic, request.number("limit"), now))
     return TimersPage(
         at=looked.at,
         waiting=sum(counts.values()),
@@ -89,9 +89,9 @@ def live(shown: TimersPage) -> dict[str, object]:
     return {"waiting": shown.waiting, "at": shown.at, **{f"waiting:{one.topic}": one.waiting for one in shown.topics}}
 
 
-def _words(asked: PageRequest) -> list[str]:
-    topic = asked.text("topic")
-    return ["timer", "list"] if topic is None else ["timer", "list", topic, "--limit", str(asked.number("limit"))]
+def _words(request: PageRequest) -> list[str]:
+    topic = request.text("topic")
+    return ["timer", "list"] if topic is None else ["timer", "list", topic, "--limit", str(request.number("limit"))]
 
 
 PAGE = PageDefinition(

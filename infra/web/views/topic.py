@@ -42,21 +42,21 @@ class TopicPage:
     waiting_timers: int
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> TopicPage:
-    name = asked["topic"]
-    stored = await scene.part(lambda lake: topic_of(lake, name, queues=QUEUES_SHOWN), fatal=(TopicNotFound, InvalidArgument))
+async def gather(context: PageContext, request: PageRequest) -> TopicPage:
+    name = request["topic"]
+    stored = await context.part(lambda lake: topic_of(lake, name, queues=QUEUES_SHOWN), fatal=(TopicNotFound, InvalidArgument))
     retention = None if stored.value is None else stored.value.settings.retention
 
     async def positions(lake: Lake) -> tuple[GroupPositionRow, ...]:
-        looked = await scene.source.look()
+        looked = await context.source.look()
         offsets = await (await lake.reader(name)).offsets()
         return positions_of(looked, name, offsets, retention)
 
-    timers = await scene.part(lambda _: scene.source.look())
+    timers = await context.part(lambda _: context.source.look())
     return TopicPage(
         topic=name,
         stored=stored,
-        positions=await scene.part(positions),
+        positions=await context.part(positions),
         waiting_timers=0 if timers.value is None else timers.value.seen.timers.get(name, 0),
     )
 
@@ -100,7 +100,7 @@ PAGE = PageDefinition(
     about="Settings, queues, where the load lies, and each group's position beside what retention keeps.",
     shows=TopicPage,
     gather=gather,
-    command=lambda asked: ["topic", "describe", asked["topic"]],
-    crumbs=lambda asked: [Breadcrumb("Topics", "topics")],
+    command=lambda request: ["topic", "describe", request["topic"]],
+    crumbs=lambda request: [Breadcrumb("Topics", "topics")],
     live=live,
 )

@@ -58,18 +58,18 @@ class TopicsPage:
     rows: tuple[TopicRow, ...]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> TopicsPage:
-    looked = await scene.source.look()
-    wanted = (asked.text("filter") or "").lower()
+async def gather(context: PageContext, request: PageRequest) -> TopicsPage:
+    looked = await context.source.look()
+    wanted = (request.text("filter") or "").lower()
     names = [name for name in looked.topics if not is_timer_log(name) and wanted in name.lower()]
-    span = Pagination.of(len(names), asked.number("page"))
-    facts = await _all_details(scene, looked, names[span.slice])
+    span = Pagination.of(len(names), request.number("page"))
+    facts = await _all_details(context, looked, names[span.slice])
     rates = stored_per_second(looked)
     rows = (_row(looked, name, one, rates.get(name)) for name, one in facts.items())
     return TopicsPage(at=looked.at, span=span, rows=tuple(rows))
 
 
-async def _all_details(scene: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicDetails]]:
+async def _all_details(context: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicDetails]]:
     """The facts of topics, without deleted ones, whose folders stay until they are collected. The look's values spare requests: fifty topics are
     hundreds.
     """
@@ -79,7 +79,7 @@ async def _all_details(scene: PageContext, looked: LakeSnapshot, names: Sequence
         if (seen := looked.seen.topics.get(name)) is not None:
             return PagePart(value=_details_of(seen))
         async with limit:
-            return await scene.part(lambda lake: _details(lake, name))
+            return await context.part(lambda lake: _details(lake, name))
 
     found = await asyncio.gather(*map(read, names))
     return {name: one for name, one in zip(names, found, strict=True) if one.fault is None or one.fault.kind not in _GONE}
@@ -130,7 +130,7 @@ PAGE = PageDefinition(
     about="The topics with their type, size, retention and readers, 50 a page.",
     shows=TopicsPage,
     gather=gather,
-    command=lambda asked: ["topic", "list"],
+    command=lambda request: ["topic", "list"],
     parameters=(FILTER, NUMBER),
     menu="Topics",
     live=live,

@@ -50,11 +50,11 @@ class TransactionsPage:
     opened: PagePart[TransactionWithMessages] | None
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> TransactionsPage:
-    transaction, group = asked.text("transaction"), asked.text("producer_group")
-    listed = await scene.part(lambda lake: _listed(lake, scene.now, group, asked.number("page")))
-    opened = None if transaction is None else await scene.part(lambda lake: opened_of(lake, transaction))
-    return TransactionsPage(at=scene.now, listed=listed, opened=opened)
+async def gather(context: PageContext, request: PageRequest) -> TransactionsPage:
+    transaction, group = request.text("transaction"), request.text("producer_group")
+    listed = await context.part(lambda lake: _listed(lake, context.now, group, request.number("page")))
+    opened = None if transaction is None else await context.part(lambda lake: opened_of(lake, transaction))
+    return TransactionsPage(at=context.now, listed=listed, opened=opened)
 
 
 async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> TransactionList:
@@ -92,10 +92,10 @@ def live(shown: TransactionsPage) -> dict[str, object]:
     return {} if listed is None else {"open": listed.open, "oldest": listed.oldest}
 
 
-def _words(asked: PageRequest) -> list[str]:
-    if (transaction := asked.text("transaction")) is not None:
+def _words(request: PageRequest) -> list[str]:
+    if (transaction := request.text("transaction")) is not None:
         return ["tx", "describe", transaction, "--messages"]
-    group = asked.text("producer_group")
+    group = request.text("producer_group")
     return ["tx", "list", *([] if group is None else [group])]
 
 

@@ -78,16 +78,16 @@ class MaintenancePage:
     topics: tuple[MaintenanceRow, ...]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> MaintenancePage:
-    looked, now = await scene.source.look(), scene.now
-    wanted = (asked.text("filter") or "").lower()
+async def gather(context: PageContext, request: PageRequest) -> MaintenancePage:
+    looked, now = await context.source.look(), context.now
+    wanted = (request.text("filter") or "").lower()
     names = [name for name in looked.topics if wanted in name.lower()]
-    span = Pagination.of(len(names), asked.number("page"), rows=TOPICS)
+    span = Pagination.of(len(names), request.number("page"), rows=TOPICS)
 
     async def of(name: str) -> MaintenanceRow:
-        return MaintenanceRow(topic=name, kept=await scene.part(lambda lake: _kept(lake, looked, name, now)))
+        return MaintenanceRow(topic=name, kept=await context.part(lambda lake: _kept(lake, looked, name, now)))
 
-    roles = await scene.part(lambda lake: _roles(lake, looked))
+    roles = await context.part(lambda lake: _roles(lake, looked))
     return MaintenancePage(at=looked.at, roles=roles, span=span, topics=tuple(await asyncio.gather(*map(of, names[span.slice]))))
 
 
@@ -147,7 +147,7 @@ PAGE = PageDefinition(
     about="Who offers maintenance, and for each topic what is not published, when its table was written last, and who holds the role.",
     shows=MaintenancePage,
     gather=gather,
-    command=lambda asked: ["workers"],
+    command=lambda request: ["workers"],
     parameters=(FILTER, NUMBER),
     menu="Maintenance",
     live=live,

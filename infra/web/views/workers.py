@@ -72,8 +72,8 @@ class WorkersPage:
     rows: tuple[WorkerRow, ...]
 
 
-async def gather(scene: PageContext, asked: PageRequest) -> WorkersPage:
-    return workers_of(await scene.source.look(), (asked.text("filter") or "").lower(), asked.number("page"))
+async def gather(context: PageContext, request: PageRequest) -> WorkersPage:
+    return workers_of(await context.source.look(), (request.text("filter") or "").lower(), request.number("page"))
 
 
 def workers_of(looked: LakeSnapshot, wanted: str, page: int) -> WorkersPage:
@@ -158,7 +158,7 @@ PAGE = PageDefinition(
     about="The processes that consume: whether each lives, what it holds, and what changed hands since the look before.",
     shows=WorkersPage,
     gather=gather,
-    command=lambda asked: ["workers"],
+    command=lambda request: ["workers"],
     parameters=(FILTER, NUMBER),
     menu="Workers",
     live=live,

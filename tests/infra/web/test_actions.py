@@ -62,7 +62,7 @@ def test_who_did_what_when_and_how_it_ended_is_in_the_lake(console: Open, stuck:
 def test_a_preview_that_takes_too_long_ends_and_says_what_to_do(
     console: Open, stuck: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    async def for_ever(scene: PageContext, chosen: object) -> ActionPreview:
+    async def for_ever(context: PageContext, chosen: object) -> ActionPreview:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -176,35 +176,35 @@ def test_a_stamp_is_good_for_one_action_with_its_arguments(console: Open, stuck:
 @pytest.mark.parametrize("order", ["skip", "release"])
 def test_what_is_parked_after_the_preview_stays_parked(console: Open, stuck: Path, order: str) -> None:
     """An action touches what was confirmed, however much comes in between the last look and the doing."""
-    scene = PageContext(console().site.lakes["lake"])
-    shown = asyncio.run(_previewed(scene, order))
+    context = PageContext(console().site.lakes["lake"])
+    shown = asyncio.run(_previewed(context, order))
     assert shown is not None
     assert still_parked(stuck) == ["cid"]
 
 
-async def _previewed(scene: PageContext, order: str) -> ActionResult:
+async def _previewed(context: PageContext, order: str) -> ActionResult:
     action = ACTIONS[order]
     arguments = action.parse_arguments({"group": "billing"})
-    preview = await action.preview(scene, arguments)
+    preview = await action.preview(context, arguments)
     meant = frozenset(place for place in cast("frozenset[tuple[str, int, int]]", preview.meant) if place[1] == 0)
     try:
-        return await action.do(scene, arguments, replace(preview, meant=meant))
+        return await action.do(context, arguments, replace(preview, meant=meant))
     finally:
-        await scene.source.close()
+        await context.source.close()
 
 
 def test_who_has_a_name_that_is_no_text_is_audited_too(console: Open, stuck: Path) -> None:
     """A program of the Model Context Protocol names itself, by any JSON string."""
 
-    async def run(scene: PageContext) -> None:
+    async def run(context: PageContext) -> None:
         action, runner = ACTIONS["release"], ActionRunner(read_only=False)
         arguments = action.parse_arguments({"group": "billing"})
-        stamp = (await runner.preview(action, scene, arguments)).stamp
+        stamp = (await runner.preview(action, context, arguments)).stamp
         actor = Actor(name="mcp: \ud800\n", role="operator", address="")
         try:
-            await runner.run(action, scene, arguments, actor, stamp=stamp, typed=None)
+            await runner.run(action, context, arguments, actor, stamp=stamp, typed=None)
         finally:
-            await scene.source.close()
+            await context.source.close()
 
     asyncio.run(run(PageContext(console().site.lakes["lake"])))
     assert [(one["state"], one["who"]) for one in audited(stuck)] == [("began", "mcp: \ud800\n"), ("done", "mcp: \ud800\n")]
@@ -215,17 +215,17 @@ def test_an_action_that_is_broken_off_says_so(console: Open, stuck: Path) -> Non
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def run(scene: PageContext) -> None:
+    async def run(context: PageContext) -> None:
         action = replace(ACTIONS["release"], do=stuck_for_ever)
         arguments, runner = action.parse_arguments({"group": "billing"}), ActionRunner(read_only=False)
-        stamp = (await runner.preview(action, scene, arguments)).stamp
+        stamp = (await runner.preview(action, context, arguments)).stamp
         actor = Actor(name="ann", role="operator", address="")
         try:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await runner.run(action, scene, arguments, actor, stamp=stamp, typed=None)
+                    await runner.run(action, context, arguments, actor, stamp=stamp, typed=None)
         finally:
-            await scene.source.close()
+            await context.source.close()
 
     asyncio.run(run(PageContext(console().site.lakes["lake"])))
     assert [(one["state"], one["outcome"]) for one in audited(stuck)][1:] == [("failed", BROKEN_OFF)]
