@@ -115,7 +115,7 @@ def test_a_reset_of_a_group_leaves_what_waits_for_its_time(penstock_memory_lake:
     wait_until(lambda: len(list(reader.messages())) == 2, "the second is delivered", timeout_s=TIMEOUT_S)
     assert [one.body for one in reader.messages()] == [b"60", b"180"]
     (queue,) = lake.describe_group("billing").queues
-    assert queue.floor == 1, "and the group that was reset to the end has it before it"
+    assert queue.committed_offset == 1, "and the group that was reset to the end has it before it"
 
 
 async def test_the_same_on_a_running_loop() -> None:

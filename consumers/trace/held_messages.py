@@ -26,7 +26,7 @@ class HeldMessage:
     blocks: bool
     """Whether the messages of its message group wait behind it."""
     attempts: int
-    strikes: int
+    failed_attempts: int
     """The failed deliveries that count."""
     due: datetime | None
     """The earliest time of its next try."""
@@ -57,7 +57,7 @@ def _held_up(topic: str, queue: int, offset: int, tries: Tries, blocks: bool, ro
         fate=_HELD[tries.state],
         blocks=blocks,
         attempts=tries.attempts,
-        strikes=tries.strikes,
+        failed_attempts=tries.strikes,
         due=from_ms(tries.due_ms) if tries.state is MessageState.WAITING and tries.due_ms else None,
         message_id=message_id if isinstance(message_id, str) else None,
         message_group=message_group if isinstance(message_group, str) else None,

@@ -105,9 +105,9 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
             fate=head.fate,
             owner=cell.owner,
             epoch=cell.epoch,
-            floor=cell.settled.floor,
+            committed_offset=cell.settled.floor,
             attempts=head.attempts,
-            strikes=head.strikes,
+            failed_attempts=head.failed_attempts,
             due=None if head.due_ms is None else from_ms(head.due_ms),
             behind=head.behind,
         )

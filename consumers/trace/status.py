@@ -44,7 +44,7 @@ class StoredStatus:
     fate: DeliveryState
     attempts: int | None = None
     """Deliveries so far, the one under way included; None: not kept."""
-    strikes: int | None = None
+    failed_attempts: int | None = None
     """The deliveries that failed and count; None: not kept."""
     due_ms: int | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back."""
@@ -67,7 +67,7 @@ def status_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes:
     if (tries := cell.tries.get(offset)) is not None:
         return _tried(tries)
     if offset in cell.granted:
-        return StoredStatus(fate=DeliveryState.IN_FLIGHT, attempts=1, strikes=0)
+        return StoredStatus(fate=DeliveryState.IN_FLIGHT, attempts=1, failed_attempts=0)
     if not passes:
         return StoredStatus(fate=DeliveryState.LEFT_OUT)
     marker = cell.markers.get(lane)
@@ -80,10 +80,10 @@ def status_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes:
             fate=DeliveryState.BEHIND, attempts=marker.tries.attempts if offset < marker.limit else 0, behind=marker.head
         )
     if offset not in cell.settled:
-        return StoredStatus(fate=DeliveryState.FRESH, attempts=0, strikes=0)
+        return StoredStatus(fate=DeliveryState.FRESH, attempts=0, failed_attempts=0)
     return StoredStatus(fate=DeliveryState.PASSED_OVER if offset < begun_at else DeliveryState.SETTLED)
 
 
 def _tried(tries: Tries) -> StoredStatus:
     due_ms = tries.due_ms if tries.state in (MessageState.WAITING, MessageState.OUT) else None
-    return StoredStatus(fate=_OF_STATES[tries.state], attempts=tries.attempts, strikes=tries.strikes, due_ms=due_ms)
+    return StoredStatus(fate=_OF_STATES[tries.state], attempts=tries.attempts, failed_attempts=tries.strikes, due_ms=due_ms)

@@ -57,11 +57,11 @@ class GroupTrace:
     owner: str
     """The member that holds the queue, perhaps dead; empty: none."""
     epoch: int
-    floor: int
+    committed_offset: int
     """All messages below this offset are settled or listed."""
     attempts: int | None = None
     """Deliveries so far, the present one included; None: not kept, as for settled messages."""
-    strikes: int | None = None
+    failed_attempts: int | None = None
     """The failed deliveries that count; None: not kept."""
     due: datetime | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back."""
@@ -291,9 +291,9 @@ class _Tracing:
             fate=DeliveryState.DEAD_LETTER if letter is not None and found.fate is DeliveryState.SETTLED else found.fate,
             owner=cell.owner,
             epoch=cell.epoch,
-            floor=cell.settled.floor,
+            committed_offset=cell.settled.floor,
             attempts=found.attempts,
-            strikes=found.strikes,
+            failed_attempts=found.failed_attempts,
             due=None if found.due_ms is None else from_ms(found.due_ms),
             behind=found.behind,
             dead_letter=letter,

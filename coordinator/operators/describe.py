@@ -23,7 +23,7 @@ class QueueProgress:
     """Rises with every take."""
     generation: int
     """Rises with every reset."""
-    floor: int
+    committed_offset: int
     """The offset below which all messages are settled or listed."""
     next_offset: int | None
     """None: the topic is gone."""
@@ -38,7 +38,7 @@ class QueueProgress:
     blocked: int
     """Message groups whose failed message will run again."""
     parked: int
-    suspects: int
+    interrupted: int
     """Messages and groups that were in flight in a worker that died."""
     dead_letters: int
     """Messages given up whose dead letter is not known to be durable."""
@@ -103,7 +103,7 @@ def queue_progress(
         owner=cell.owner,
         epoch=cell.epoch,
         generation=cell.generation,
-        floor=cell.settled.floor,
+        committed_offset=cell.settled.floor,
         next_offset=following,
         lag=lag,
         lag_time=lag_time,
@@ -111,7 +111,7 @@ def queue_progress(
         waiting=sum(tries.state is MessageState.WAITING for tries in cell.tries.values()) + cell.count_spilled,
         blocked=sum(tries.state is MessageState.WAITING for tries in markers),
         parked=sum(tries.state is MessageState.PARKED for tries in markers),
-        suspects=count(lambda tries: tries.state is MessageState.SUSPECT),
+        interrupted=count(lambda tries: tries.state is MessageState.SUSPECT),
         dead_letters=len(cell.dead_letters.assigned),
         lost_letters=cell.dead_letters.lost,
     )

@@ -25,7 +25,7 @@ class ParkedGroup:
     """The offset of the message."""
     attempts: int
     """The number of deliveries."""
-    strikes: int
+    failed_attempts: int
     """The failed deliveries that count."""
     message_id: str | None
     """None, like the fields below, when the message is unreadable."""
@@ -56,7 +56,7 @@ def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> P
         queue=queue,
         offset=marker.head,
         attempts=marker.tries.attempts,
-        strikes=marker.tries.strikes,
+        failed_attempts=marker.tries.strikes,
         message_id=_text(row.get("message_id")),
         message_group=_text(row.get("message_group")),
         tag=_text(row.get("tag")),

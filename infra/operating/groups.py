@@ -59,7 +59,7 @@ class GroupLag:
     topic: str
     lag: int
     """Unsettled messages."""
-    age: timedelta
+    lag_time: timedelta
     """The age of the oldest unsettled message."""
     parked: int
 
@@ -75,7 +75,7 @@ class GroupProgress:
     members_total: int
     topics: tuple[str, ...]
     lag: int
-    age: timedelta
+    lag_time: timedelta
     lost_letters: int
     queues_total: int
     queues: tuple[QueueProgress, ...]
@@ -96,7 +96,7 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
         members_total=len(found.members),
         topics=tuple(dict.fromkeys(one.topic for one in found.queues)),
         lag=found.lag,
-        age=found.lag_time,
+        lag_time=found.lag_time,
         lost_letters=found.lost_letters,
         queues_total=len(found.queues),
         queues=listed,
@@ -112,7 +112,7 @@ def lags_of(found: GroupDescription) -> list[GroupLag]:
             group=found.name,
             topic=topic,
             lag=sum(one.lag for one in queues),
-            age=max(one.lag_time for one in queues),
+            lag_time=max(one.lag_time for one in queues),
             parked=sum(one.parked for one in queues),
         )
         for topic, queues in by_topic.items()

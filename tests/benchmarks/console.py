@@ -117,7 +117,7 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
             await asyncio.sleep(10 * refresh.total_seconds())  # nothing that was kept is shown any more
             await asked("the look that all pages share", source.look)
             for page, names in shown():
-                await asked(page.name, lambda page=page, names=names: page.shown(scene, page.asked(names, {})))  # type: ignore[misc]
+                await asked(page.name, lambda page=page, names=names: page.shown(scene, page.parse_request(names, {})))  # type: ignore[misc]
         overview = next(page for page in PAGES if page.name == "overview")
         before = client.store.statistics()
         until_s = world.now_s + hours * 3600

@@ -102,7 +102,8 @@ def settled(lake: penstock.Lake, group: str = "billing") -> bool:
     """Whether the group has done with everything, dead letters included, as its cells say."""
     queues = lake.describe_group(group).queues
     return all(
-        (one.lag, one.in_flight, one.waiting, one.blocked, one.suspects, one.dead_letters) == (0, 0, 0, 0, 0, 0) for one in queues
+        (one.lag, one.in_flight, one.waiting, one.blocked, one.interrupted, one.dead_letters) == (0, 0, 0, 0, 0, 0)
+        for one in queues
     )
 
 

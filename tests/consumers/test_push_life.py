@@ -68,7 +68,7 @@ def test_a_parked_message_group_stands_still_until_it_is_released_or_skipped_whi
     heard = Heard(lambda message: FAILURE if message.body == b"a1" and not mended.is_set() else SUCCESS)
     with consuming(lake, heard, max_attempts=2, dead_letter_policy="park"):
         (parked,) = wait_until(lambda: lake.parked("billing"), "the group parked")
-        assert (parked.message_group, parked.offset, parked.strikes) == ("a", 1, 2)
+        assert (parked.message_group, parked.offset, parked.failed_attempts) == ("a", 1, 2)
         send(lake, "ac")
         heard.until(lambda one: "c0" in one.bodies(), "everything else runs on")
         assert heard.offsets("a") == [0, 1, 1]

@@ -21,8 +21,8 @@ def test_what_goes_straight_through() -> None:
     cell = QueueCell(settled=SettledOffsets(4)).with_granted(OffsetSet(5, 0b11))
     assert at(cell, 3) == StoredStatus(fate=DeliveryState.SETTLED)
     assert at(cell, 3, begun_at=4) == StoredStatus(fate=DeliveryState.PASSED_OVER)
-    assert at(cell, 4) == at(cell, 7) == StoredStatus(fate=DeliveryState.FRESH, attempts=0, strikes=0)
-    assert at(cell, 5) == at(cell, 6) == StoredStatus(fate=DeliveryState.IN_FLIGHT, attempts=1, strikes=0)
+    assert at(cell, 4) == at(cell, 7) == StoredStatus(fate=DeliveryState.FRESH, attempts=0, failed_attempts=0)
+    assert at(cell, 5) == at(cell, 6) == StoredStatus(fate=DeliveryState.IN_FLIGHT, attempts=1, failed_attempts=0)
     assert at(cell.with_settled(OffsetSet(6, 1)), 6).fate is DeliveryState.SETTLED
 
 
@@ -37,12 +37,12 @@ def test_what_goes_straight_through() -> None:
 )
 def test_what_is_tracked_by_itself(state: MessageState, fate: DeliveryState, due: int | None) -> None:
     cell = QueueCell(settled=SettledOffsets(4)).with_tries(2, Tries(state, 3, 2, 99, 1))
-    assert at(cell, 2) == StoredStatus(fate=fate, attempts=3, strikes=2, due_ms=due)
+    assert at(cell, 2) == StoredStatus(fate=fate, attempts=3, failed_attempts=2, due_ms=due)
 
 
 def test_a_worker_that_died_leaves_suspects() -> None:
     cell = QueueCell(owner="a").with_granted(OffsetSet(0, 0b11)).taken_by("b")
-    assert at(cell, 1) == StoredStatus(fate=DeliveryState.SUSPECT, attempts=1, strikes=0)
+    assert at(cell, 1) == StoredStatus(fate=DeliveryState.SUSPECT, attempts=1, failed_attempts=0)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,9 @@ def test_a_blocked_message_group(state: MessageState, fate: DeliveryState) -> No
     tries = Tries(state, 3, 2, 99)
     cell = QueueCell(settled=SettledOffsets(9)).with_markers({LANE: Marker(4, 6, tries)}, OffsetSet())
     assert at(cell, 3) == StoredStatus(fate=DeliveryState.SETTLED)
-    assert at(cell, 4) == StoredStatus(fate=fate, attempts=3, strikes=2, due_ms=99 if state is MessageState.WAITING else None)
+    assert at(cell, 4) == StoredStatus(
+        fate=fate, attempts=3, failed_attempts=2, due_ms=99 if state is MessageState.WAITING else None
+    )
     assert at(cell, 5) == StoredStatus(fate=DeliveryState.BEHIND, attempts=3, behind=4)
     assert at(cell, 8) == at(cell, 12) == StoredStatus(fate=DeliveryState.BEHIND, attempts=0, behind=4)
     assert at(cell, 5, lane=OTHER) == StoredStatus(fate=DeliveryState.SETTLED)
@@ -70,7 +72,7 @@ def test_a_blocked_message_group(state: MessageState, fate: DeliveryState) -> No
 )
 def test_a_blocked_message_group_of_which_some_are_out(state: MessageState, fate: DeliveryState, due: int | None) -> None:
     cell = QueueCell(settled=SettledOffsets(9)).with_markers({LANE: Marker(4, 6, Tries(state, 3, 2, 99))}, OffsetSet())
-    assert at(cell, 4) == StoredStatus(fate=fate, attempts=3, strikes=2, due_ms=due)
+    assert at(cell, 4) == StoredStatus(fate=fate, attempts=3, failed_attempts=2, due_ms=due)
     assert at(cell, 5) == StoredStatus(fate=fate, attempts=3, due_ms=due)
     assert at(cell, 6) == StoredStatus(fate=DeliveryState.BEHIND, attempts=0, behind=4)
 

@@ -91,12 +91,12 @@ def test_in_flight_then_settled(lake: penstock.Lake) -> None:
     with consuming(lake, heard):
         heard.until(lambda heard: len(heard.begun) == 2, "both handlers run")
         found = in_group(lake.trace(known["a0"]))
-        assert (found.fate, found.attempts, found.strikes, found.epoch) == (DeliveryState.IN_FLIGHT, 1, 0, 1)
+        assert (found.fate, found.attempts, found.failed_attempts, found.epoch) == (DeliveryState.IN_FLIGHT, 1, 0, 1)
         assert found.owner
         go.set()
         until_settled(lake)
         found = in_group(lake.trace(known["a0"]))
-        assert (found.fate, found.attempts, found.strikes) == (DeliveryState.SETTLED, None, None), (
+        assert (found.fate, found.attempts, found.failed_attempts) == (DeliveryState.SETTLED, None, None), (
             "how often it was delivered is not kept"
         )
 
@@ -107,7 +107,7 @@ def test_a_failed_message_waits_and_those_behind_it_are_held_up(lake: penstock.L
     with consuming(lake, Heard(failing(b"a0", lambda: FAILURE)), retry=HOUR):
         wait_until(lambda: fate(lake, known["a0"]) is DeliveryState.WAITING, "a0 waits")
         found = in_group(lake.trace(known["a0"]))
-        assert (found.attempts, found.strikes) == (1, 1)
+        assert (found.attempts, found.failed_attempts) == (1, 1)
         assert found.due is not None
         assert timedelta(minutes=59) < found.due - before < timedelta(minutes=61)
         behind = in_group(lake.trace(known["a1"]))
@@ -121,7 +121,7 @@ def test_parked(lake: penstock.Lake) -> None:
     with consuming(lake, Heard(lambda _: FAILURE), max_attempts=2, dead_letter_policy="park"):
         wait_until(lambda: fate(lake, known["a0"]) is DeliveryState.PARKED, "a0 is parked")
     found = in_group(lake.trace(known["a0"]))
-    assert (found.attempts, found.strikes) == (2, 2)
+    assert (found.attempts, found.failed_attempts) == (2, 2)
 
 
 def test_received_by_a_simple_consumer(lake: penstock.Lake) -> None:
@@ -145,7 +145,7 @@ def test_left_out_fresh_and_passed_over(lake: penstock.Lake) -> None:
     assert fate(lake, known["a0"]) is DeliveryState.PASSED_OVER
     assert fate(lake, known["b0"]) is DeliveryState.LEFT_OUT
     assert in_group(lake.trace(known["c0"])) == GroupTrace(
-        group="billing", fate=DeliveryState.FRESH, owner="", epoch=0, floor=1, attempts=0, strikes=0
+        group="billing", fate=DeliveryState.FRESH, owner="", epoch=0, committed_offset=1, attempts=0, failed_attempts=0
     )
 
 

@@ -64,4 +64,4 @@ async def test_a_topic_that_was_made_again_is_described_as_it_is_now() -> None:
         assert (one.next_offset, one.lag) == (None, 0)
         await fill(lake, 1)
         (one,) = (await seeing.describe_group("billing", table_age=age)).queues
-        assert (one.next_offset, one.lag, one.floor) == (1, 1, 0)
+        assert (one.next_offset, one.lag, one.committed_offset) == (1, 1, 0)

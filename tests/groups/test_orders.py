@@ -33,11 +33,11 @@ def test_a_group_is_reset_by_time_offset_and_to_either_end(shop: Shop) -> None:
     for generation, (place, offsets) in enumerate(places):
         assert shop.lake.reset_offsets("billing", "orders", place) == offsets
         found = shop.lake.describe_group("billing").queues
-        assert {one.queue: one.floor for one in found} == offsets
+        assert {one.queue: one.committed_offset for one in found} == offsets
         assert {one.generation for one in found} == {generation}
     assert shop.lake.reset_offsets("billing", "orders", "latest", queues=[1]) == {1: 6}
     found = shop.lake.describe_group("billing").queues
-    assert [(one.floor, one.generation) for one in found] == [(6, 4), (6, 5)]
+    assert [(one.committed_offset, one.generation) for one in found] == [(6, 4), (6, 5)]
 
 
 def test_a_reset_of_one_queue_leaves_what_others_have_done(shop: Shop) -> None:
@@ -101,7 +101,7 @@ def test_parked_groups_are_listed_with_the_message_that_each_stands_at(stuck: Sh
         ("orders", 1, 0, "cid"),
     ]
     assert [one.message_id for one in found] == [stuck.sent[0][1], stuck.sent[0][4], stuck.sent[1][0]]
-    assert [(one.attempts, one.strikes, one.tag) for one in found] == [(17, 17, "t"), (20, 20, "t"), (17, 17, "t")]
+    assert [(one.attempts, one.failed_attempts, one.tag) for one in found] == [(17, 17, "t"), (20, 20, "t"), (17, 17, "t")]
     assert found[0].stored is not None
     assert [one.message_group for one in stuck.lake.parked("billing", queue=0)] == ["bob", "dan"]
     assert [one.message_group for one in stuck.lake.parked("billing", message_group="cid")] == ["cid"]

@@ -29,14 +29,21 @@ def test_a_description_counts_what_is_in_the_cells(shop: Shop) -> None:
     found = shop.lake.describe_group("billing")
     queue = found.queues[0]
     assert (queue.topic, queue.queue, queue.owner, queue.epoch, queue.generation) == ("orders", 0, "w/1", 1, 0)
-    assert (queue.floor, queue.next_offset) == (9, 12)
+    assert (queue.committed_offset, queue.next_offset) == (9, 12)
     # 9 granted, 10 and 11 fresh, 2 waiting, 6 out, 7 suspect, 3 blocked, 5 parked
     assert queue.lag == 8
     assert (queue.in_flight, queue.waiting, queue.blocked, queue.parked) == (2, 1, 1, 1)
-    assert (queue.suspects, queue.dead_letters) == (1, 1)
+    assert (queue.interrupted, queue.dead_letters) == (1, 1)
     assert queue.lag_time == 3 * MINUTE, "of message 2"
     other = found.queues[1]
-    assert (other.owner, other.epoch, other.floor, other.next_offset, other.lag, other.lag_time) == ("", 0, 0, 1, 1, MINUTE)
+    assert (other.owner, other.epoch, other.committed_offset, other.next_offset, other.lag, other.lag_time) == (
+        "",
+        0,
+        0,
+        1,
+        1,
+        MINUTE,
+    )
     assert (found.lag, found.lag_time) == (9, 3 * MINUTE)
 
 
@@ -76,7 +83,7 @@ def test_what_retention_took_is_no_lag(shop: Shop) -> None:
     shop.send(0, "cid")
     shop.maintain()
     found = shop.lake.describe_group("billing").queues[0]
-    assert (found.floor, found.next_offset, found.lag) == (0, 3, 1)
+    assert (found.committed_offset, found.next_offset, found.lag) == (0, 3, 1)
 
 
 def test_a_topic_that_is_gone_stays_in_the_description(shop: Shop) -> None:
@@ -88,4 +95,8 @@ def test_a_topic_that_is_gone_stays_in_the_description(shop: Shop) -> None:
     shop.lake.create_topic("orders", message_type="FIFO", queues=3)
     shop.send(2, "ann")
     found = shop.lake.describe_group("billing").queues
-    assert [(one.floor, one.next_offset, one.lag, one.generation) for one in found] == [(0, 0, 0, 2), (0, 0, 0, 2), (0, 1, 1, 2)]
+    assert [(one.committed_offset, one.next_offset, one.lag, one.generation) for one in found] == [
+        (0, 0, 0, 2),
+        (0, 0, 0, 2),
+        (0, 1, 1, 2),
+    ]

@@ -101,7 +101,7 @@ def test_what_a_listener_raises_is_logged_escaped_also_for_logs_of_an_applicatio
 
         retry = penstock.RetryPolicy(interval=timedelta(0))
         with lake.push_consumer("orders", group="g", listener=listen, threads=1, retry=retry):
-            wait_until(lambda: lake.describe_group("g").queues[0].floor == 2, "both succeed")
+            wait_until(lambda: lake.describe_group("g").queues[0].committed_offset == 2, "both succeed")
     said = [record.getMessage() for record in caplog.records if "failed at attempt" in record.getMessage()]
     assert [ValueError.__name__ in said[0], "Mute, which cannot be shown" in said[1]] == [True, True]
     assert all(one.isprintable() for one in said)

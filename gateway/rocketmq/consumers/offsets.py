@@ -104,7 +104,7 @@ class OffsetService:
         standing = next((one for one in described.queues if (one.topic, one.queue) == (topic, queue)), None)
         if standing is None:
             raise StatusError(pb.OFFSET_NOT_FOUND, f"consumer group {group} has no offset in queue {queue} of topic {topic}")
-        return pb.GetOffsetResponse(status=ok(), offset=standing.floor)
+        return pb.GetOffsetResponse(status=ok(), offset=standing.committed_offset)
 
     async def update_offset(self, request: pb.UpdateOffsetRequest, call: RpcCall) -> pb.UpdateOffsetResponse:
         """Set a group's offset, whichever process consumes the queue."""

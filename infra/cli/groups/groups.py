@@ -214,24 +214,24 @@ def reset(
             raise
         with lake.reader(topic) as reader:
             offsets = reader.resolve(to, queues=queues or None)
-    floors = {one.queue: one.floor for one in found.queues if one.topic == topic}
-    rows = [(queue, floors.get(queue), offset) for queue, offset in offsets.items()]
+    committed = {one.queue: one.committed_offset for one in found.queues if one.topic == topic}
+    rows = [(queue, committed.get(queue), offset) for queue, offset in offsets.items()]
     if not dry_run:
         again, skipped = (_distance(rows, sign) for sign in (1, -1))
         confirmed(f"Reset group {group} on {topic}: {again:,} messages again, {skipped:,} skipped. Go on?", yes=yes)
         with session.connect() as lake:
             offsets = lake.reset_offsets(group, topic, to, queues=queues or None)
-            rows = [(queue, floors.get(queue), offset) for queue, offset in offsets.items()]
+            rows = [(queue, committed.get(queue), offset) for queue, offset in offsets.items()]
     if session.as_json:
         document: dict[str, object] = {"group": group, "topic": topic, "offsets": offsets}
         output.emit({**document, "dry_run": True} if dry_run else document)
         return
-    output.table(("queue", "floor", "would be" if dry_run else "now"), rows)
+    output.table(("queue", "committed", "would be" if dry_run else "now"), rows)
 
 
 def _distance(rows: Sequence[tuple[int, int | None, int]], sign: int) -> int:
     """The number of messages between the former and the new places of queues: behind them (1), or ahead (-1)."""
-    return sum(max(0, sign * (floor - offset)) for _, floor, offset in rows if floor is not None)
+    return sum(max(0, sign * (committed_offset - offset)) for _, committed_offset, offset in rows if committed_offset is not None)
 
 
 def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,27 +33,33 @@ SETTINGS: output.Columns = {
 _PROGRESS: output.Columns = {
     "members": "members_total",
     "lag": "lag",
-    "age": lambda found: _age(found.age),
+    "lag time": lambda found: _in_seconds(found.lag_time),
 }
 _FACTS: output.Columns = {
     **{name: f"settings.{field}" for name, field in SETTINGS.items()},
     **_PROGRESS,
     "lost letters": lambda found: found.lost_letters or None,
 }
-_LAGS: output.Columns = {"group": "group", "topic": "topic", "lag": "lag", "age": lambda one: _age(one.age), "parked": "parked"}
+_LAGS: output.Columns = {
+    "group": "group",
+    "topic": "topic",
+    "lag": "lag",
+    "lag time": lambda one: _in_seconds(one.lag_time),
+    "parked": "parked",
+}
 _QUEUES: output.Columns = {
     "queue": "queue",
     "owner": lambda one: owner_text(one.owner) or "-",
     "epoch": "epoch",
-    "floor": "floor",
+    "committed": "committed_offset",
     "next": "next_offset",
     "lag": "lag",
-    "age": lambda one: _age(one.lag_time),
+    "lag time": lambda one: _in_seconds(one.lag_time),
     "in flight": "in_flight",
     "waiting": "waiting",
     "blocked": "blocked",
     "parked": "parked",
-    "suspects": "suspects",
+    "interrupted": "interrupted",
     "dead letters": "dead_letters",
 }
 
@@ -74,7 +80,7 @@ _watch_options = options(
 def describe(session: CommandSession, group: str, watch: bool, interval: timedelta) -> None:
     """Show settings, and for every queue its owner, its progress, and the messages in flight, waiting, blocked or parked.
 
-    The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest. Where
+    The lag counts messages that are not settled; of a blocked or parked message group only the first. The lag time is the age of the oldest. Where
     that is 5s or more, the owners are watched until it is known whether they live: a queue keeps a dead owner until another worker takes it.
     """
     from ...operating.groups import progress_of
@@ -90,7 +96,7 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
         output.facts((group, ""), found, _FACTS)
         for part in _queues(found):
             output.draw(part)
-        if found.age >= SUSPICIOUS and any(one.owner for one in found.queues):
+        if found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
             output.note(f"\nIs {group} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
             for line in verdicts(described, lake.workers(watch=WATCHED, group=group)):
                 output.say(line)
@@ -164,5 +170,5 @@ def _queues(found: GroupProgress) -> list[Table | str]:
     return parts or ["\nIt has not begun on any topic."]
 
 
-def _age(age: timedelta) -> timedelta:
-    return timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
+def _in_seconds(lag_time: timedelta) -> timedelta:
+    return timedelta(seconds=lag_time // timedelta(seconds=1)) if lag_time >= timedelta(seconds=1) else lag_time

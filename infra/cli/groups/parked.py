@@ -96,7 +96,7 @@ def _tell(session: CommandSession, group: str, found: Sequence[ParkedGroup], ord
 
 def _table(found: Sequence[ParkedGroup]) -> None:
     rows = [
-        (one.topic, one.queue, one.offset, one.message_group, one.attempts, one.strikes, one.stored, one.message_id)
+        (one.topic, one.queue, one.offset, one.message_group, one.attempts, one.failed_attempts, one.stored, one.message_id)
         for one in found
     ]
-    output.table(("topic", "queue", "offset", "message group", "attempts", "failures", "stored", "message id"), rows)
+    output.table(("topic", "queue", "offset", "message group", "attempts", "failed attempts", "stored", "message id"), rows)

@@ -30,7 +30,7 @@ _GROUPS: output.Columns = {
     "stands": "what",
     "when": _until,
     "deliveries": "attempts",
-    "failures": "strikes",
+    "failed attempts": "failed_attempts",
     "owner": lambda one: one.owner or None,
     "epoch": "epoch",
 }

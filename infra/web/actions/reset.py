@@ -35,17 +35,17 @@ class _Move:
     """One queue's way."""
 
     queue: int
-    floor: int | None
+    committed_offset: int | None
     """None: the group has not begun on the topic."""
     to: int
 
     @property
     def again(self) -> int:
-        return 0 if self.floor is None else max(0, self.floor - self.to)
+        return 0 if self.committed_offset is None else max(0, self.committed_offset - self.to)
 
     @property
     def left_out(self) -> int:
-        return 0 if self.floor is None else max(0, self.to - self.floor)
+        return 0 if self.committed_offset is None else max(0, self.to - self.committed_offset)
 
 
 async def preview(context: PageContext, reset: OffsetReset) -> ActionPreview:
@@ -56,8 +56,8 @@ async def preview(context: PageContext, reset: OffsetReset) -> ActionPreview:
         reader = await lake.reader(reset.topic)
         queues = None if reset.queue is None else [reset.queue]
         offsets = await reader.resolve(to, queues=queues)
-        floors = {one.queue: one.floor for one in found.queues if one.topic == reset.topic}
-        moves = [_Move(queue, floors.get(queue), offset) for queue, offset in sorted(offsets.items())]
+        committed = {one.queue: one.committed_offset for one in found.queues if one.topic == reset.topic}
+        moves = [_Move(queue, committed.get(queue), offset) for queue, offset in sorted(offsets.items())]
         return _preview_of(reset, to, moves, await _samples(reader, moves))
 
     return await context.using(look)
@@ -65,7 +65,7 @@ async def preview(context: PageContext, reset: OffsetReset) -> ActionPreview:
 
 def _preview_of(reset: OffsetReset, to: Position, moves: list[_Move], samples: tuple[AffectedRows, ...]) -> ActionPreview:
     again, left_out = sum(one.again for one in moves), sum(one.left_out for one in moves)
-    rows = tuple((one.queue, one.floor, one.to, one.again, one.left_out) for one in moves[:_QUEUES_SHOWN])
+    rows = tuple((one.queue, one.committed_offset, one.to, one.again, one.left_out) for one in moves[:_QUEUES_SHOWN])
     # "latest" moves on by itself; what was shown is then still what was meant.
     meant = reset.to if reset.to in ("latest", "earliest") else repr([(one.queue, one.to) for one in moves])
     return ActionPreview(
@@ -81,7 +81,7 @@ def _preview_of(reset: OffsetReset, to: Position, moves: list[_Move], samples: t
 async def _samples(reader: Reader, moves: list[_Move]) -> tuple[AffectedRows, ...]:
     """The first messages to run again, and to be left out."""
     again: Mapping[int, tuple[int, int]] = {one.queue: (one.to, one.to + one.again) for one in moves if one.again}
-    left_out = {one.queue: (one.floor, one.to) for one in moves if one.left_out and one.floor is not None}
+    left_out = {one.queue: (one.committed_offset, one.to) for one in moves if one.left_out and one.committed_offset is not None}
     found = (
         ("The first messages that run again", await _read(reader, again)),
         ("The first messages that are left out", await _read(reader, left_out)),

@@ -70,7 +70,7 @@ def _unread(thing: UnreadableItem) -> AttentionItem:
 
 def _of_group(row: GroupRow) -> Iterator[AttentionItem]:
     for urgency, kind, count, text in troubles(row):
-        yield AttentionItem(urgency=urgency, kind=kind, text=text, count=count, group=row.group, topic=row.topic, age=row.age)
+        yield AttentionItem(urgency=urgency, kind=kind, text=text, count=count, group=row.group, topic=row.topic, age=row.lag_time)
 
 
 def troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
@@ -100,7 +100,7 @@ def troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
 def _is_behind(row: GroupRow) -> bool:
     """Whether messages wait for long, for neither a retry nor an operator."""
     held = row.waiting + row.blocked + row.parked
-    if row.age is None or row.age < LATE:
+    if row.lag_time is None or row.lag_time < LATE:
         return False
     if not held:
         return True

@@ -69,7 +69,7 @@ class SyncDetails:
     """runs, silent, does not run; its topic is gone, or was made anew."""
     lag: int | None
     """Unapplied events, without stalled tables; None: unknown, as of a deleted topic."""
-    age: timedelta | None
+    lag_time: timedelta | None
     """The age of the oldest unapplied event."""
     chosen: tuple[str, ...] | None
     """None: all."""
@@ -192,7 +192,7 @@ def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | Pensto
 async def _sync(context: PageContext, lake: Lake, looked: LakeSnapshot, topic: str, name: str, record: SyncRecord) -> SyncDetails:
     stopped = list(stops_of(record))
     state = await _state(lake, looked, topic, name)
-    lag, age = progress_of(looked, topic, name)
+    lag, lag_time = progress_of(looked, topic, name)
     try:
         opened = await lake.topic(topic)
     except (TopicNotFound, TopicDeleted):
@@ -208,7 +208,7 @@ async def _sync(context: PageContext, lake: Lake, looked: LakeSnapshot, topic: s
         into=record.into,
         state=state,
         lag=lag,
-        age=age,
+        lag_time=lag_time,
         chosen=None if record.chosen is None else tuple(sorted(record.chosen)),
         tables_total=len(record.tables),
         tables=tables_of(record),
@@ -338,7 +338,11 @@ def live(shown: ChangesPage) -> dict[str, object]:
         for row in shown.syncs.value.rows:
             if row.sync.value is not None:
                 at = f"{row.topic}:{row.name}"
-                found |= {f"lag:{at}": row.sync.value.lag, f"age:{at}": row.sync.value.age, f"state:{at}": row.sync.value.state}
+                found |= {
+                    f"lag:{at}": row.sync.value.lag,
+                    f"lag_time:{at}": row.sync.value.lag_time,
+                    f"state:{at}": row.sync.value.state,
+                }
     return found
 
 

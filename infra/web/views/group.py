@@ -88,7 +88,7 @@ async def _readable(context: PageContext, lake: Lake, group: str) -> GroupDescri
 
 
 async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> HeldMessageList:
-    counts = {(one.topic, one.queue): one.waiting + one.blocked + one.suspects for one in queues if one.next_offset is not None}
+    counts = {(one.topic, one.queue): one.waiting + one.blocked + one.interrupted for one in queues if one.next_offset is not None}
     most = sorted((place for place, count in counts.items() if count), key=lambda place: (-counts[place], place))[:HELD_QUEUES]
     rows: list[HeldMessage] = []
     record = await lake.coordination.groups.get(group) if most else None
@@ -102,12 +102,17 @@ async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> He
 def live(shown: GroupPage) -> dict[str, object]:
     found: dict[str, object] = {}
     if (standing := shown.standing.value) is not None:
-        found |= {"lag": standing.lag, "age": standing.age, "members": standing.members_total}
+        found |= {"lag": standing.lag, "lag_time": standing.lag_time, "members": standing.members_total}
         for one in standing.queues:
             at = f"{one.topic}:{one.queue}"
-            found |= {f"floor:{at}": one.floor, f"next:{at}": one.next_offset, f"lag:{at}": one.lag, f"age:{at}": one.lag_time}
             found |= {
-                f"{name}:{at}": getattr(one, name) for name in ("epoch", "in_flight", "waiting", "blocked", "parked", "suspects")
+                f"committed_offset:{at}": one.committed_offset,
+                f"next:{at}": one.next_offset,
+                f"lag:{at}": one.lag,
+                f"lag_time:{at}": one.lag_time,
+            }
+            found |= {
+                f"{name}:{at}": getattr(one, name) for name in ("epoch", "in_flight", "waiting", "blocked", "parked", "interrupted")
             }
     if shown.parked.value is not None:
         found["parked"] = shown.parked.value.total

@@ -41,7 +41,7 @@ class MessageGroupProgress:
     why: str
     due: datetime | None
     attempts: int | None
-    strikes: int | None
+    failed_attempts: int | None
     is_parked: bool
 
 
@@ -175,7 +175,7 @@ def stand_of(one: MessageGroupTrace) -> MessageGroupProgress:
         else "not known: no message of it is shown below",
         due=None if head is None else head.due,
         attempts=None if head is None else head.attempts,
-        strikes=None if head is None else head.strikes,
+        failed_attempts=None if head is None else head.failed_attempts,
         is_parked=head is not None and head.fate.value == "parked",
     )
 

@@ -17,7 +17,7 @@ class GroupRow:
     group: str
     topic: str
     lag: int
-    age: timedelta | None
+    lag_time: timedelta | None
     """The age of the oldest unsettled message; None: unknown."""
     settled_per_second: float | None
     """The rate since the look before; None: there was none, or a reset came between."""
@@ -51,7 +51,7 @@ def _row(seen: GroupOverview, before: GroupOverview | None, took_s: float) -> Gr
         group=seen.group,
         topic=seen.topic,
         lag=sum(one.lag for one in standings),
-        age=timedelta(milliseconds=max(ages)) if ages else None,
+        lag_time=timedelta(milliseconds=max(ages)) if ages else None,
         settled_per_second=None if before is None else _rate(settled(seen) - settled(before), took_s),
         in_flight=sum(one.in_flight for one in standings),
         waiting=sum(one.waiting for one in standings),
@@ -93,7 +93,7 @@ def live_group(row: GroupRow) -> dict[str, object]:
     at = f"{row.group}:{row.topic}"
     return {
         f"lag:{at}": row.lag,
-        f"age:{at}": row.age,
+        f"lag_time:{at}": row.lag_time,
         f"rate:{at}": row.settled_per_second,
         f"blocked:{at}": row.blocked,
         f"parked:{at}": row.parked,

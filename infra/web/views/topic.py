@@ -25,7 +25,7 @@ class GroupPositionRow:
     done: int
     """Done messages, which retention drops without loss."""
     lag: int
-    age: timedelta | None
+    lag_time: timedelta | None
     lost: int
     """Messages that retention dropped ahead of the group."""
     left: timedelta | None
@@ -73,12 +73,12 @@ def positions_of(
             kept += following - earliest
             # Lag counts what waits for a retry or is parked, too, though it lies before the floor.
             done += max(min(one.standing.next_offset or 0, following) - earliest - one.standing.lag, 0)
-            lost += max(earliest - one.standing.floor, 0)
+            lost += max(earliest - one.standing.committed_offset, 0)
             lag += one.standing.lag
         ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
-        age = timedelta(milliseconds=max(ages)) if ages else None
-        left = None if retention is None or not lag or age is None else max(retention - age, timedelta())
-        found.append(GroupPositionRow(group=seen.group, kept=kept, done=done, lag=lag, age=age, lost=lost, left=left))
+        lag_time = timedelta(milliseconds=max(ages)) if ages else None
+        left = None if retention is None or not lag or lag_time is None else max(retention - lag_time, timedelta())
+        found.append(GroupPositionRow(group=seen.group, kept=kept, done=done, lag=lag, lag_time=lag_time, lost=lost, left=left))
     return tuple(sorted(found, key=lambda one: (one.left is None, one.left or timedelta(), -one.lag, one.group)))
 
 
@@ -89,7 +89,7 @@ def live(shown: TopicPage) -> dict[str, object]:
         found["last_stored"] = shown.stored.value.last_stored
         found |= {f"next:{one.queue}": one.next for one in shown.stored.value.queues}
     for one in shown.positions.value or ():
-        found |= {f"lag:{one.group}": one.lag, f"age:{one.group}": one.age}
+        found |= {f"lag:{one.group}": one.lag, f"lag_time:{one.group}": one.lag_time}
     return found
 
 

@@ -40,7 +40,7 @@ def numbers(outcome: Outcome) -> list[int]:
 def floors(lake: Path, group: str = "g") -> int:
     """How many messages are settled, of all queues."""
     with connect(lake, read_only=True) as opened:
-        return sum(one.floor or 0 for one in opened.describe_group(group).queues)
+        return sum(one.committed_offset or 0 for one in opened.describe_group(group).queues)
 
 
 def retrying_at_once(lake: Path, **settings: object) -> None:

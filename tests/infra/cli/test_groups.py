@@ -219,18 +219,20 @@ def test_describe_and_lag_show_how_far_each_queue_is(penstock: Penstock, stuck: 
     (found,) = penstock("group", "describe", "billing", "--json").rows
     assert (found["group"], found["lag"], found["members"]) == ("billing", 4, [])
     first, second = found["queues"]
-    assert {name: first[name] for name in ("topic", "queue", "owner", "epoch", "floor", "next_offset", "lag", "parked")} == {
+    assert {
+        name: first[name] for name in ("topic", "queue", "owner", "epoch", "committed_offset", "next_offset", "lag", "parked")
+    } == {
         "topic": "orders",
         "queue": 0,
         "owner": "w/1",
         "epoch": 1,
-        "floor": 2,
+        "committed_offset": 2,
         "next_offset": 4,
         "lag": 3,
         "parked": 1,
     }
     assert 0 < first["lag_time_s"] < 3600
-    assert (second["lag"], second["in_flight"], second["waiting"], second["blocked"], second["suspects"]) == (1, 0, 0, 0, 0)
+    assert (second["lag"], second["in_flight"], second["waiting"], second["blocked"], second["interrupted"]) == (1, 0, 0, 0, 0)
     lines = [line.split() for line in penstock("group", "describe", "billing").out.splitlines()]
     row = next(line for line in lines if line[:2] == ["0", "w/1"])
     assert row[2:6] == ["1", "2", "4", "3"]
@@ -263,7 +265,7 @@ def test_a_reset_says_how_far_and_asks(penstock: Penstock, shop: Path) -> None:
 def test_parked_groups_are_listed_released_and_skipped(penstock: Penstock, stuck: Path) -> None:
     bob, cid = penstock("group", "parked", "billing", "--json").rows
     assert (bob["group"], bob["topic"], bob["queue"], bob["offset"], bob["message_group"]) == ("billing", "orders", 0, 1, "bob")
-    assert (bob["attempts"], bob["strikes"], cid["message_group"]) == (17, 17, "cid")
+    assert (bob["attempts"], bob["failed_attempts"], cid["message_group"]) == (17, 17, "cid")
     assert penstock("group", "parked", "billing", "--message-group", "cid", "--json").rows == [cid]
     assert "bob" in penstock("group", "parked", "billing").out
     would = penstock("group", "release", "billing", "--all", "--dry-run")
@@ -296,7 +298,7 @@ def test_watching_tells_what_changes_until_it_is_stopped(command: list[str], sho
         assert out is not None
         assert err is not None
         first = json.loads(out.readline())
-        assert [queue["floor"] for queue in first["queues"]] == [0, 0]
+        assert [queue["committed_offset"] for queue in first["queues"]] == [0, 0]
         with connect(shop) as lake:
             lake.reset_offsets("billing", "orders", "latest")
         wait_until(lambda: _floors(out.readline()) == [4, 1], "the reset shown")
@@ -359,7 +361,7 @@ def test_watching_outlives_a_fault_that_passes(
         assert [json.loads(line)["group"] for line in shown.out.splitlines()] == ["billing"] * 2, "documents alone"
         assert shown.err.count("the store did not answer; trying again\n") == 1
     else:
-        assert shown.out.count("billing   ORDERLY   members 0   lag 5   age ") == 3, "the last that is known stays"
+        assert shown.out.count("billing   ORDERLY   members 0   lag 5   lag time ") == 3, "the last that is known stays"
         assert shown.out.count("the store did not answer; trying again") == 1
 
 
@@ -381,4 +383,4 @@ def test_the_lag_of_all_groups_is_watched(penstock: Penstock, shop: Path, monkey
 
 
 def _floors(line: bytes) -> list[int]:
-    return [queue["floor"] for queue in json.loads(line)["queues"]]
+    return [queue["committed_offset"] for queue in json.loads(line)["queues"]]

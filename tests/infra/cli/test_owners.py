@@ -34,7 +34,7 @@ def owned(*owners: str) -> GroupDescription:
         owner="",
         epoch=1,
         generation=0,
-        floor=0,
+        committed_offset=0,
         next_offset=1,
         lag=1,
         lag_time=timedelta(minutes=1),
@@ -42,7 +42,7 @@ def owned(*owners: str) -> GroupDescription:
         waiting=0,
         blocked=0,
         parked=0,
-        suspects=0,
+        interrupted=0,
         dead_letters=0,
         lost_letters=0,
     )

@@ -261,7 +261,7 @@ def test_a_worker_that_is_stopped_lets_its_command_end_acknowledges_and_starts_n
         assert worker.wait(TIMEOUT_S) == code
         (queue,) = opened.describe_group("g").queues
     begun = len((tmp_path / "begun").read_text().split())
-    assert (queue.floor, queue.in_flight, queue.owner) == (begun, 0, "")
+    assert (queue.committed_offset, queue.in_flight, queue.owner) == (begun, 0, "")
 
 
 def runs(process: int) -> bool:

@@ -66,9 +66,11 @@ def test_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("fate", DeliveryState)
 def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: DeliveryState) -> None:
-    group = GroupTrace(group="g", fate=fate, owner="w/1", epoch=4, floor=1, attempts=3, strikes=2, behind=40, dead_letter=9)
+    group = GroupTrace(
+        group="g", fate=fate, owner="w/1", epoch=4, committed_offset=1, attempts=3, failed_attempts=2, behind=40, dead_letter=9
+    )
     heading, _, row = picture(capsys, groups=(group,))[-3:]
-    assert heading.split() == ["group", "stands", "when", "deliveries", "failures", "owner", "epoch"]
+    assert heading.split() == ["group", "stands", "when", "deliveries", "failed", "attempts", "owner", "epoch"]
     words, *rest = [cell.strip() for cell in row.split("   ") if cell.strip()][1:]
     assert rest == ["-", "3", "2", "w/1", "4"]
     expected = {
@@ -89,9 +91,9 @@ def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: Deli
 
 
 def test_times_say_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    due = GroupTrace(group="g", fate=DeliveryState.WAITING, owner="", epoch=0, floor=1, due=NOON)
+    due = GroupTrace(group="g", fate=DeliveryState.WAITING, owner="", epoch=0, committed_offset=1, due=NOON)
     assert "due 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(due,))[-1]
-    hidden = GroupTrace(group="g", fate=DeliveryState.RECEIVED, owner="", epoch=0, floor=1, due=NOON)
+    hidden = GroupTrace(group="g", fate=DeliveryState.RECEIVED, owner="", epoch=0, committed_offset=1, due=NOON)
     assert "invisible until 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(hidden,))[-1]
 
 
@@ -212,9 +214,9 @@ def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
             "fate": "dead letter",
             "owner": "",
             "epoch": 1,
-            "floor": 2,
+            "committed_offset": 2,
             "attempts": None,
-            "strikes": None,
+            "failed_attempts": None,
             "due": None,
             "behind": None,
             "dead_letter": 0,
@@ -267,7 +269,9 @@ def test_times_are_those_of_the_message(penstock: Penstock, lake: Path) -> None:
 
 
 def test_the_life_of_a_message_is_drawn_in_time() -> None:
-    retried = GroupTrace(group="billing", fate=DeliveryState.WAITING, owner="", epoch=0, floor=1, due=NOON + timedelta(hours=2))
+    retried = GroupTrace(
+        group="billing", fate=DeliveryState.WAITING, owner="", epoch=0, committed_offset=1, due=NOON + timedelta(hours=2)
+    )
     wait = VIEW._replace(topic="%TIMER%orders", queue=0, offset=7, store_timestamp=NOON + timedelta(milliseconds=250))
     there = VIEW._replace(store_timestamp=NOON + timedelta(minutes=30, milliseconds=3))
     due = DelayTrace(topic="orders", due=NOON + timedelta(minutes=30), delay=DelayState.DELIVERED)

@@ -65,7 +65,7 @@ async def test_no_page_asks_for_more_than_twenty_objects() -> None:
     store = CountingStore(memory)
     refresh = timedelta(minutes=1)
     source = LakeSource("lake", lambda: aio.Lake(store, runtime=runtime), runtime, refresh)
-    scene = PageContext(source)
+    context = PageContext(source)
     orders = {"topic": "orders"}
     asked: list[tuple[str, dict[str, str], dict[str, str]]] = [
         *((page.name, {}, {}) for page in PAGES if not page.names),
@@ -88,7 +88,7 @@ async def test_no_page_asks_for_more_than_twenty_objects() -> None:
             source.memo.clear()
             await source.look()  # the look that all pages share is no page's
             before = store.statistics()
-            shown = await page.gather(scene, page.asked(path, query))  # type: ignore[attr-defined]
+            shown = await page.gather(context, page.parse_request(path, query))  # type: ignore[attr-defined]
             costs[name, str(query), look] = (store.statistics() - before).get.requests
             assert not faults(shown), (name, faults(shown))
     await source.close()

@@ -74,7 +74,7 @@ def test_the_age_of_what_is_parked_makes_nobody_late(settled_per_second: float |
         group="g",
         topic="t",
         lag=lag,
-        age=timedelta(hours=1),
+        lag_time=timedelta(hours=1),
         settled_per_second=settled_per_second,
         in_flight=0,
         waiting=0,

@@ -39,7 +39,7 @@ def seen(*queues: tuple[str, int]) -> LakeOverview:
         owner="",
         epoch=0,
         generation=0,
-        floor=0,
+        committed_offset=0,
         next_offset=1,
         lag=1,
         lag_time=timedelta(),
@@ -47,7 +47,7 @@ def seen(*queues: tuple[str, int]) -> LakeOverview:
         waiting=0,
         blocked=0,
         parked=0,
-        suspects=0,
+        interrupted=0,
         dead_letters=0,
         lost_letters=0,
     )

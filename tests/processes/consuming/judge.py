@@ -225,8 +225,10 @@ def standings(lake: penstock.Lake, ends: Mapping[int, int], *, quiet: bool) -> I
             if quiet or worker_of(name) in living:
                 yield f"{group} is still {name}'s"
         for one in described.queues:
-            is_idle = not (one.lag or one.in_flight or one.waiting or one.blocked or one.parked or one.suspects or one.dead_letters)
-            if not is_idle or not one.floor == one.next_offset == ends.get(one.queue, 0):
+            is_idle = not (
+                one.lag or one.in_flight or one.waiting or one.blocked or one.parked or one.interrupted or one.dead_letters
+            )
+            if not is_idle or not one.committed_offset == one.next_offset == ends.get(one.queue, 0):
                 yield f"in the end {group} stands so, with {ends.get(one.queue, 0)} messages in the queue: {one}"
 
 

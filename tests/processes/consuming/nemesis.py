@@ -367,7 +367,7 @@ class Chaos:
         """Back by a few messages of one queue."""
         group = self.chance.choice(BOTH)
         standing = self.chance.choice(lake.describe_group(group).queues)
-        offset = max(0, standing.floor - self.chance.randrange(1, 100))
+        offset = max(0, standing.committed_offset - self.chance.randrange(1, 100))
         self.orders.write(Order.RESET, group, standing.queue, offset, time.monotonic())
         lake.reset_offsets(group, TOPIC, offset, queues=[standing.queue])
 
