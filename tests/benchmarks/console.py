@@ -122,7 +122,7 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
         before = client.store.statistics()
         until_s = world.now_s + hours * 3600
         while world.now_s < until_s:
-            await source.polled("overview", lambda: overview.shown(scene, overview.asked({}, {})))
+            await source.polled("overview", lambda: overview.shown(scene, overview.parse_request({}, {})))
             await asyncio.sleep(source.poll_interval("overview").total_seconds())
         cost = client.store.statistics() - before
         await source.close()
