@@ -126,27 +126,23 @@ def test_a_queue_that_is_named_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("days", "expected"), [(29, 7), (31, 40)])
-def test_only_a_name_that_left_the_state_goes_on_where_its_opener_says(days: int, expected: int) -> None:
+async def test_only_a_name_that_left_the_state_goes_on_where_its_opener_says(days: int, expected: int) -> None:
     """Also the name's next opener, who may know of less, finds what the first one said."""
-
-    async def main() -> None:
-        clock = HandClock()
-        runtime = Runtime(clock=clock, random=random.Random(1), threads=False)
-        async with LogLake(MemoryStore(clock=clock), runtime=runtime) as lake:
-            await lake.create_topic("t", TopicSettings(queues=1))
-            producer = await lake.producer("t", name="copier", options=AT_ONCE)
-            await producer.send_copies(copies(8))
-            other = await lake.producer("t", options=AT_ONCE)
-            for _ in range(days):  # the store time moves by a day at most with every entry
-                clock.advance(hours=24)
-                await other.send_batch(pa.table({"body": [b"a day"]}))
-            opened = await lake.producer("t", name="copier", options=AT_ONCE, known_sequence=40)
-            assert opened.last_sequence == expected
-            assert (await lake.producer("t", name="copier", options=AT_ONCE, known_sequence=5)).last_sequence == expected
-            assert clock.now_ms - START_MS >= days * 86_400_000
-            assert (days * 86_400_000 > NAMED_ROW_MS) == (expected == 40)
-
-    asyncio.run(main())
+    clock = HandClock()
+    runtime = Runtime(clock=clock, random=random.Random(1), threads=False)
+    async with LogLake(MemoryStore(clock=clock), runtime=runtime) as lake:
+        await lake.create_topic("t", TopicSettings(queues=1))
+        producer = await lake.producer("t", name="copier", options=AT_ONCE)
+        await producer.send_copies(copies(8))
+        other = await lake.producer("t", options=AT_ONCE)
+        for _ in range(days):  # the store time moves by a day at most with every entry
+            clock.advance(hours=24)
+            await other.send_batch(pa.table({"body": [b"a day"]}))
+        opened = await lake.producer("t", name="copier", options=AT_ONCE, known_sequence=40)
+        assert opened.last_sequence == expected
+        assert (await lake.producer("t", name="copier", options=AT_ONCE, known_sequence=5)).last_sequence == expected
+        assert clock.now_ms - START_MS >= days * 86_400_000
+        assert (days * 86_400_000 > NAMED_ROW_MS) == (expected == 40)
 
 
 def test_an_opening_that_knows_nothing_begins_at_nothing() -> None:

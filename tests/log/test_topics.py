@@ -100,22 +100,19 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
             lake.alter_topic("none", retention=None)
 
 
-def test_a_topic_that_is_open_does_not_become_the_later_one_of_its_name_when_that_is_altered() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with aio.connect(store=store, maintenance=False) as lake, aio.connect(store=store, maintenance=False) as other:
-            await lake.create_topic("orders", TopicSettings(queues=1))
-            reader, opened = await lake.reader("orders"), await lake.topic("orders")
-            await other.delete_topic("orders")
-            await other.create_topic("orders", TopicSettings(queues=1))
-            assert (await lake.alter_topic("orders", retention=None)).incarnation != opened.record.incarnation
-            with pytest.raises(penstock.TopicDeleted):
-                await reader.offsets()
-            assert not opened.is_current
-            again = await lake.topic("orders")
-            assert (again.is_current, again.settings.retention) == (True, None)
-
-    asyncio.run(work())
+async def test_a_topic_that_is_open_does_not_become_the_later_one_of_its_name_when_that_is_altered() -> None:
+    store = MemoryStore()
+    async with aio.connect(store=store, maintenance=False) as lake, aio.connect(store=store, maintenance=False) as other:
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        reader, opened = await lake.reader("orders"), await lake.topic("orders")
+        await other.delete_topic("orders")
+        await other.create_topic("orders", TopicSettings(queues=1))
+        assert (await lake.alter_topic("orders", retention=None)).incarnation != opened.record.incarnation
+        with pytest.raises(penstock.TopicDeleted):
+            await reader.offsets()
+        assert not opened.is_current
+        again = await lake.topic("orders")
+        assert (again.is_current, again.settings.retention) == (True, None)
 
 
 def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_at_zero() -> None:
