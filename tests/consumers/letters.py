@@ -35,10 +35,10 @@ class Scene:
         runtime = Runtime(clock=self.clock, random=random.Random(self._processes), threads=False)
         return LogLake(self.store, runtime=runtime)
 
-    def play(self, script: Callable[[Scene], Awaitable[None]]) -> None:
+    def play(self, script: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
             await self.lake.create_topic("orders", self._settings)
-            await script(self)
+            await script()
 
         asyncio.run(main())
 
