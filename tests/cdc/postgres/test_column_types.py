@@ -12,18 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from penstock import SyncOptions, SyncRun, TableOptions, sync
 from penstock.cdc.events.table_types import TableTypes, types_key
 from penstock.cdc.postgres import PostgresCapture
 from penstock.cdc.sync.targets import source_types
-from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import ObjectStore
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.sync.streams import rows
+from tests.runner import printed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -81,12 +80,6 @@ def named(capture: Capturing) -> list[str]:
     return [value["source"]["types"] for value in capture.values()]
 
 
-def penstock(*args: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, [*args])
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def test_targets_have_the_source_s_types_from_the_first_batch(database: Database, capture: Capturing, tmp_path: Path) -> None:
     database.run(f"{THINGS}; INSERT INTO things VALUES (1, {ROW})")
     capture()
@@ -100,7 +93,7 @@ def test_targets_have_the_source_s_types_from_the_first_batch(database: Database
     assert VALUES.items() <= first.items()
     assert {**first, "id": 2} == second
     assert {name for name, value in third.items() if value is not None} == {"id"}
-    assert "things: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "things")
+    assert "things: equal (3 rows" in printed("verify-sync", database.dsn, str(into), "--table", "things")
 
 
 def test_types_are_kept_once_for_each_form_of_a_table(database: Database, capture: Capturing) -> None:
@@ -256,10 +249,10 @@ def test_a_source_that_becomes_wider_goes_on_after_the_line_that_its_table_says(
     (stops,) = applied(capture, into).stopped.values()
     (stop,) = (stop for stop in stops if "does not fit int" in stop.reason)
     assert "does not fit int. The source's column calls for bigint, the target's has int: penstock sync" in stop.reason
-    penstock(*stop.reason.rpartition(": penstock ")[2].split(), "--lake", capture.lake, "--yes")
+    printed(*stop.reason.rpartition(": penstock ")[2].split(), "--lake", capture.lake, "--yes")
     assert not applied(capture, into).stopped
     assert types(into / "a") == {"id": "int64", "n": "int64", "v": "string", "m": "decimal128(7, 3)", "at": "timestamp[us]"}
-    assert "a: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "a")
+    assert "a: equal (3 rows" in printed("verify-sync", database.dsn, str(into), "--table", "a")
 
 
 def test_a_target_of_an_older_release_keeps_its_text_until_it_is_asked_for(
@@ -279,13 +272,13 @@ def test_a_target_of_an_older_release_keeps_its_text_until_it_is_asked_for(
     assert not applied(capture, into).stopped
     before = types(into / "things")
     assert (before["amount"], before["at"], before["more"]) == ("string", "string", "decimal128(4, 2)"), "only what is new"
-    penstock("sync", TOPIC, "--lake", capture.lake, "--into", str(into), "--retype", "--yes")
+    printed("sync", TOPIC, "--lake", capture.lake, "--into", str(into), "--retype", "--yes")
     found = types(into / "things")
     assert found == {**TYPES, "small": "int64", "n": "int64", "r": "double", "more": "decimal128(4, 2)"}, "what holds all stays"
     database.run(f"INSERT INTO things VALUES (3, {ROW})")
     capture()
     assert not applied(capture, into).stopped
-    assert "things: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "things")
+    assert "things: equal (3 rows" in printed("verify-sync", database.dsn, str(into), "--table", "things")
 
 
 def test_an_array_of_more_dimensions_than_its_column_says_stops_its_table_and_is_told(
@@ -298,7 +291,7 @@ def test_an_array_of_more_dimensions_than_its_column_says_stops_its_table_and_is
     ((stop,),) = applied(capture, into).stopped.values()
     assert "column cells: [[1,2],[3,4]] does not fit array<int>: element 1: [1,2] does not fit int" in stop.reason
     line = stop.reason.partition("has not: penstock ")[2].partition(";")[0]
-    penstock(*line.split(), "--lake", capture.lake, "--yes")
+    printed(*line.split(), "--lake", capture.lake, "--yes")
     assert not applied(capture, into).stopped
     assert rows(into / "grids") == [{"id": 1, "cells": "[1]"}, {"id": 2, "cells": "[[1,2],[3,4]]"}]
 
@@ -314,9 +307,9 @@ def test_an_array_of_a_key_is_text(database: Database, capture: Capturing, tmp_p
     assert not applied(capture, into).stopped
     assert rows(into / "paths") == [{"steps": "[1,2]", "lengths": [4, None]}]
     retype = ("sync", TOPIC, "--lake", capture.lake, "--into", str(into), "--retype", "--yes")
-    penstock(*retype)
+    printed(*retype)
     assert rows(into / "paths") == [{"steps": "[1,2]", "lengths": [4, None]}]
-    assert "a key's column cannot be an array" in penstock(*retype, "--column", "paths.steps=array<int>", code=1)
+    assert "a key's column cannot be an array" in printed(*retype, "--column", "paths.steps=array<int>", code=1)
 
 
 def test_a_time_that_no_column_holds_stops_its_table_and_is_told(database: Database, capture: Capturing, tmp_path: Path) -> None:
@@ -327,7 +320,7 @@ def test_a_time_that_no_column_holds_stops_its_table_and_is_told(database: Datab
     assert "column ends: 'infinity' does not fit timestamp" in stop.reason
     assert "or start the sync with --unfit-times null, which makes such times NULL" in stop.reason
     line = stop.reason.partition("has not: penstock ")[2].partition(";")[0]
-    penstock(*line.split(), "--lake", capture.lake, "--yes")
+    printed(*line.split(), "--lake", capture.lake, "--yes")
     assert not applied(capture, into).stopped
     assert rows(into / "contracts") == [{"id": 1, "ends": "infinity"}]
     other = tmp_path / "other"

@@ -113,17 +113,9 @@ def following(
     producer: Producer, said: list[XLogData | Keepalive | None], clock: Clock, out: Outbox | None = None
 ) -> tuple[list[int], Outbox]:
     """What was confirmed, and the outbox. It is stopped when there is nothing more to say."""
-    envelopes = EnvelopeEncoder(
-        EventOrigin("db", "slot"),
-        TypeConversions(lambda oid: None),
-        keys=lambda relation: ("id",),
-        reread=lambda *asked: None,
-        now_ms=clock.wall_ms,
-    )
     out = out or Outbox(producer)  # type: ignore[arg-type]
     stream = Stream(clock, said)
-    follower = SlotFollower(envelopes, out, clock, reached=lambda point: None, on_progress=lambda: None)
-    follower.run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
+    follower(out, clock).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
     return stream.confirmed, out
 
 
@@ -138,21 +130,10 @@ def test_only_what_is_durable_is_confirmed() -> None:
             if len(confirmed) == 3:
                 producer.batches[0].future.set_result(None)
 
-    envelopes = EnvelopeEncoder(
-        EventOrigin("db", "slot"),
-        TypeConversions(lambda oid: None),
-        keys=lambda relation: ("id",),
-        reread=lambda *asked: None,
-        now_ms=clock.wall_ms,
-    )
     said = [*transaction(800, 880, [1, 2]), None, None, None, None, None]
     stream = Slow(clock, said)
     out = Outbox(producer)  # type: ignore[arg-type]
-    SlotFollower(envelopes, out, clock, reached=lambda point: None, on_progress=lambda: None).run(
-        stream,  # type: ignore[arg-type]
-        lambda: not stream.said,
-        None,
-    )
+    follower(out, clock).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
     assert confirmed == [0, 0, 0, 880, 880]
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from psycopg.sql import SQL, Composable, Identifier
 
 from penstock import SyncOptions, sync
-from penstock.infra.cli import main
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
 from tests.cdc.postgres.shapes import TYPES_OF_OUR_OWN, Typed, columns, server_rows, value
+from tests.runner import printed
 from tests.thorough import THOROUGH
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -141,12 +140,6 @@ def captured(capture: Capturing, *options: str) -> str:
     return capture(*named, *options)
 
 
-def penstock(*args: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, [*args])
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def test_every_type_in_every_shape_is_what_the_server_says_of_it(database: Database, capture: Capturing, tmp_path: Path) -> None:
     typed = columns(database.connection.info.server_version)
     made(database, typed)
@@ -180,10 +173,10 @@ def assert_verified(database: Database, capture: Capturing, typed: list[Typed], 
     declared = {"*": {column.name: "string" for column in typed if not fits(column)}}
     assert sync(capture.lake, TOPIC, SyncOptions(into=into, columns=declared)).await_termination()
     named = [word for shape in SHAPES for word in ("--table", shape.name)]
-    said = penstock("verify-sync", database.dsn, into, *named)
+    said = printed("verify-sync", database.dsn, into, *named)
     assert said.count(": equal (") == len(SHAPES), said
     database.run(f"UPDATE ordinary SET {changed(typed)} WHERE id = 90")
-    said = penstock("verify-sync", database.dsn, into, "--table", "ordinary", "--json", code=1)
+    said = printed("verify-sync", database.dsn, into, "--table", "ordinary", "--json", code=1)
     ((different,),) = [json.loads(said)["differences"]]
     assert different["columns"].keys() == {column.name for column in typed}
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from penstock import SyncOptions, sync
 from penstock.cdc.postgres.values import UNAVAILABLE
-from penstock.infra.cli import main
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
+from tests.runner import printed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
@@ -22,12 +21,6 @@ TYPES = {
     "day": "date",
     "raw": "binary",
 }
-
-
-def penstock(*args: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, [*args])
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 def applied(capture: Capturing, into: str, columns: dict[str, dict[str, str]] | None = None) -> None:
@@ -42,7 +35,7 @@ def test_times_that_no_timestamp_holds_are_equal_as_text(database: Database, cap
     capture()
     into = str(tmp_path / "targets")
     applied(capture, into, {"times": {"at": "string", "local": "string"}})
-    assert "times: equal (5 rows in the source, 5 in the target)" in penstock("verify-sync", database.dsn, into, "--table", "times")
+    assert "times: equal (5 rows in the source, 5 in the target)" in printed("verify-sync", database.dsn, into, "--table", "times")
 
 
 @pytest.mark.parametrize("declared", [True, pytest.param(False, marks=pytest.mark.thorough)])
@@ -66,17 +59,17 @@ def test_a_captured_and_synced_table_is_equal_until_it_changes(
     columns = {"things": TYPES} if declared else None
     applied(capture, into, columns)
     compare = ["verify-sync", database.dsn, into, "--table", "things"]
-    assert "things: equal (3 rows in the source, 3 in the target)" in penstock(*compare)
+    assert "things: equal (3 rows in the source, 3 in the target)" in printed(*compare)
     database.run("UPDATE things SET words = 'other' WHERE id = 3")
-    assert "1 different" in penstock(*compare, code=1)
+    assert "1 different" in printed(*compare, code=1)
     capture()
     applied(capture, into, columns)
-    penstock(*compare)
+    printed(*compare)
 
 
 def test_a_table_that_is_not_there_and_a_server_that_does_not_answer(database: Database, tmp_path: Path) -> None:
-    assert "there is no such table" in penstock("verify-sync", database.dsn, str(tmp_path), "--table", "none", code=2)
-    assert "does not answer" in penstock("verify-sync", "postgresql://u@127.0.0.1:1/d", str(tmp_path), code=3)
+    assert "there is no such table" in printed("verify-sync", database.dsn, str(tmp_path), "--table", "none", code=2)
+    assert "does not answer" in printed("verify-sync", "postgresql://u@127.0.0.1:1/d", str(tmp_path), code=3)
 
 
 def test_texts_that_look_like_values_that_were_not_sent_are_texts(database: Database, capture: Capturing, tmp_path: Path) -> None:
@@ -92,14 +85,14 @@ def test_texts_that_look_like_values_that_were_not_sent_are_texts(database: Data
     into = str(tmp_path / "targets")
     compare = ["verify-sync", database.dsn, into, "--table", "t"]
     applied(capture, into)
-    assert "t: equal (5 rows" in penstock(*compare)
+    assert "t: equal (5 rows" in printed(*compare)
     database.run(
         f"UPDATE t SET (v, raw, tags, doc) = ({row}); UPDATE t SET k = '{UNAVAILABLE}' WHERE k = 'a'; DELETE FROM t WHERE k = 'b'"
     )
     capture()
     applied(capture, into)
-    assert "t: equal (4 rows" in penstock(*compare)
+    assert "t: equal (4 rows" in printed(*compare)
     database.run(f"UPDATE t SET v = 'w'; UPDATE t SET k = 'a' WHERE k = '{UNAVAILABLE}'")
     capture()
     applied(capture, into)
-    assert "t: equal (4 rows" in penstock(*compare)
+    assert "t: equal (4 rows" in printed(*compare)

@@ -17,18 +17,10 @@ from penstock.coordinator.transactions.members.member_cells import NOTE_S, Membe
 from penstock.coordinator.transactions.members.state import Decider, Decision, HalfPart, MemberCell
 from penstock.log import Runtime
 from penstock.log.errors import LimitExceeded, NotWritten, StoreUnavailable
-from tests.log.stores.virtual_time import now_s, run_virtual
+from tests.log.stores.virtual_time import LoopClock, now_s, run_virtual
 
 MEMBER = "ab" * 8
 PART = HalfPart(1000, "12" * 16, 1)
-
-
-class LoopClock:
-    def wall_ms(self) -> int:
-        return round(now_s() * 1000)
-
-    def monotonic_s(self) -> float:
-        return now_s()
 
 
 class Slow(MemoryTable):

@@ -9,21 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 from penstock.cdc.cuts.cut import Cut
 from penstock.cdc.cuts.log import FOLDER, CutLog
-from penstock.infra.cli import main
 from penstock.log.stores import open_store
 from tests.cdc.cuts.topics import TOPIC, shop, synced
 from tests.cdc.mapped import map_columns
-
-
-def run(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, list(words))
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result.output
+from tests.runner import printed
 
 
 @pytest.fixture
@@ -40,19 +32,19 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def test_list_and_show(into: str) -> None:
-    said = run("cuts", "list", into, "--limit", "2")
+    said = printed("cuts", "list", into, "--limit", "2")
     assert "0/360" not in said
     assert "0/3E0" in said
     assert "3 cuts are kept, from 1 on" in said
-    assert [one["number"] for one in documents(run("cuts", "list", into, "--json"))] == [1, 2, 3]
-    assert "Cut 3 of sync shop" in run("cuts", "show", into)
-    (one,) = documents(run("cuts", "show", into, "1", "--json"))
+    assert [one["number"] for one in documents(printed("cuts", "list", into, "--json"))] == [1, 2, 3]
+    assert "Cut 3 of sync shop" in printed("cuts", "show", into)
+    (one,) = documents(printed("cuts", "show", into, "1", "--json"))
     assert one["places"] == {"postgres/penstock": "0/360"}
     assert one["committed"] == "1970-01-01T00:00:00.800Z"
     assert one["tables"] == {"a": 1, "b": 1}
-    assert "Cut 2 of" in run("cuts", "show", into, "1970-01-01T00:00:00.900Z", "--name", TOPIC)
-    assert "no cut: a number, latest, or a time" in run("cuts", "show", into, "yesterday-ish", code=2)
-    assert "expected:  1 to 3" in run("cuts", "show", into, "7", code=2)
+    assert "Cut 2 of" in printed("cuts", "show", into, "1970-01-01T00:00:00.900Z", "--name", TOPIC)
+    assert "no cut: a number, latest, or a time" in printed("cuts", "show", into, "yesterday-ish", code=2)
+    assert "expected:  1 to 3" in printed("cuts", "show", into, "7", code=2)
 
 
 def test_the_time_that_is_shown_of_a_cut_names_it(tmp_path: Path) -> None:
@@ -67,34 +59,34 @@ def test_the_time_that_is_shown_of_a_cut_names_it(tmp_path: Path) -> None:
             )
 
     asyncio.run(recorded())
-    for one in documents(run("cuts", "list", str(tmp_path), "--json")):
-        assert f"Cut {one['number']} of" in run("cuts", "show", str(tmp_path), one["committed"])
+    for one in documents(printed("cuts", "list", str(tmp_path), "--json")):
+        assert f"Cut {one['number']} of" in printed("cuts", "show", str(tmp_path), one["committed"])
 
 
 def test_an_export_that_would_replace_a_file_writes_none(into: str, tmp_path: Path) -> None:
     folder = tmp_path / "day"
     folder.mkdir()
     (folder / "b.parquet").write_text("mine")
-    assert "there is such a file" in run("cuts", "export", into, str(folder), code=2)
+    assert "there is such a file" in printed("cuts", "export", into, str(folder), code=2)
     assert [(file.name, file.read_text()) for file in folder.iterdir()] == [("b.parquet", "mine")]
 
 
 def test_export(into: str, tmp_path: Path) -> None:
     folder = tmp_path / "day"
-    said = run("cuts", "export", into, str(folder), "--cut", "2")
+    said = printed("cuts", "export", into, str(folder), "--cut", "2")
     assert "b: 2 rows" in said
     assert "Cut 2, 0/3A0 (postgres/penstock), is in" in said
     assert sorted(pq.read_table(folder / "b.parquet")["id"].to_pylist()) == [0, 1]
-    assert "there is such a file" in run("cuts", "export", into, str(folder), code=2)
-    assert "the table is not in this cut" in run("cuts", "export", into, str(tmp_path / "other"), "--table", "c", code=2)
+    assert "there is such a file" in printed("cuts", "export", into, str(folder), code=2)
+    assert "the table is not in this cut" in printed("cuts", "export", into, str(tmp_path / "other"), "--table", "c", code=2)
     assert not (tmp_path / "other").exists()
-    run("cuts", "export", into, str(tmp_path / "one"), "--table", "a", "--json")
+    printed("cuts", "export", into, str(tmp_path / "one"), "--table", "a", "--json")
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["a.parquet"]
 
 
 def test_export_of_a_table_with_column_mapping(into: str, tmp_path: Path) -> None:
     map_columns(Path(into, "b"))
-    run("cuts", "export", into, str(tmp_path / "day"), "--table", "b")
+    printed("cuts", "export", into, str(tmp_path / "day"), "--table", "b")
     found = pq.read_table(tmp_path / "day" / "b.parquet").select(["id", "v"])
     assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [(0, 0), (1, 1), (2, 2)]
 
@@ -106,8 +98,8 @@ def test_sync_says_the_newest_cut_or_why_there_is_none(tmp_path: Path) -> None:
     options = ("--into", into, "--engine", "deltalake", "--once", "--cuts", "--keep-cuts", "1d", "--lake", lake)
     with shop(tmp_path) as source:
         source.send(("a", 1, 1), more=True)
-        assert "No cut yet" in run("sync", TOPIC, *options)
+        assert "No cut yet" in printed("sync", TOPIC, *options)
         source.send(("a", 2, 1))
-        said = run("sync", TOPIC, *options)
+        said = printed("sync", TOPIC, *options)
     assert "0 to come; cut 1" in said
     assert "The newest cut is 1: postgres/penstock at 0/360." in said

@@ -28,19 +28,11 @@ from penstock.log.stores import (
     random_faults,
     scripted_faults,
 )
-from tests.log.stores.virtual_time import now_s, run_virtual
+from tests.log.stores.virtual_time import LoopClock, now_s, run_virtual
 
 
 def seeded(seed: int = 1) -> Runtime:
     return Runtime(random=random.Random(seed), threads=False)
-
-
-class LoopClock:
-    def wall_ms(self) -> int:
-        return round(now_s() * 1000)
-
-    def monotonic_s(self) -> float:
-        return now_s()
 
 
 # ------------------------------------------------------------------------------------------------------------------- latency

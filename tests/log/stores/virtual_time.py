@@ -34,3 +34,13 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
 
 def now_s() -> float:
     return asyncio.get_running_loop().time()
+
+
+class LoopClock:
+    """The clock of such a loop."""
+
+    def wall_ms(self) -> int:
+        return round(now_s() * 1000)
+
+    def monotonic_s(self) -> float:
+        return now_s()
