@@ -183,36 +183,28 @@ class FileImport:
             return False
         try:
             parquet = pq.ParquetFile(file)
-            if self._schema is not None:
-                if labels != MessageLabels():
+            plan = None
+            if self._schema is None:
+                plan = columns_of(parquet.schema_arrow, labels)
+                if plan is None:
                     return False
-                if VALUE in parquet.schema_arrow.names:
-                    raise InvalidArgument(
-                        "the file has columns of messages, and its rows are one of them",
-                        operation="read the file",
-                        object=name,
-                        expected=self._schema.ddl,
-                        observed=", ".join(parquet.schema_arrow.names),
-                        hint="give --body value; others by --group message_group, --tag tag and --key keys where they are meant",
-                    )
-                row = 0
-                for batch in parquet.iter_batches(_BATCH_ROWS):
-                    if self._signals.received is not None:
-                        break
-                    self._send_table(batch, row, name)
-                    row += batch.num_rows
-                    self._taken += batch.num_rows
-                    self._tell(self._taken)
-                return True
-            plan = columns_of(parquet.schema_arrow, labels)
-            if plan is None:
+            elif labels != MessageLabels():
                 return False
+            elif VALUE in parquet.schema_arrow.names:
+                raise InvalidArgument(
+                    "the file has columns of messages, and its rows are one of them",
+                    operation="read the file",
+                    object=name,
+                    expected=self._schema.ddl,
+                    observed=", ".join(parquet.schema_arrow.names),
+                    hint="give --body value; others by --group message_group, --tag tag and --key keys where they are meant",
+                )
             row = 0
-            for batch in parquet.iter_batches(_BATCH_ROWS, columns=plan.read):
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=None if plan is None else plan.read):
                 if self._signals.received is not None:
                     break
-                table = plan.table(batch, first_row=row, name=name)
-                duplicates = plan.duplicates(table, self._last)
+                table = batch if plan is None else plan.table(batch, first_row=row, name=name)
+                duplicates = 0 if plan is None else plan.duplicates(table, self._last)
                 self._send_table(table, row, name)
                 self._duplicates += duplicates
                 self._taken += table.num_rows - duplicates
