@@ -6,7 +6,7 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
@@ -122,12 +122,8 @@ def add(
     """Make a principal. It may do nothing until it is granted something."""
     keys, secret = _keys(key_file), _secret(secret_file)
     _change(session, by, lambda access: access.add(name, secret, keys, roles=roles))
-    shown = {} if secret_file else {"secret": secret}
-    if session.as_json:
-        output.emit({"principal": name, **shown, "roles": sorted(roles)})
-        return
-    output.say(f"access key  {name}" + (f"\nsecret      {secret}" if shown else ""))
-    output.note("The secret is not shown again." if shown else "The secret is the one of the file.")
+    note = "The secret is the one of the file." if secret_file else "The secret is not shown again."
+    _tell_secret(session, name, None if secret_file else secret, note, roles=sorted(roles))
 
 
 @user.command()
@@ -143,13 +139,9 @@ def rotate(session: CommandSession, name: str, keep: timedelta, secret_file: Tex
     keys, secret = _keys(key_file), _secret(secret_file)
     record = _change(session, by, lambda access: access.rotate(name, secret, keys, keep=keep))
     until = [time_of(one.until_ms) for one in record.principal(name).secrets if one.until_ms is not None]
-    shown = {} if secret_file else {"secret": secret}
-    if session.as_json:
-        output.emit({"principal": name, **shown, "former_until": max(until, default=None)})
-        return
-    output.say(f"access key  {name}" + (f"\nsecret      {secret}" if shown else ""))
     ends = f"The former one is valid until {output.time_text(max(until))}." if until else "The former one is not valid any more."
-    output.note(f"{'The secret is not shown again. ' if shown else ''}{ends}")
+    note = ends if secret_file else f"The secret is not shown again. {ends}"
+    _tell_secret(session, name, None if secret_file else secret, note, former_until=max(until, default=None))
 
 
 @user.command()
@@ -205,20 +197,12 @@ def list_users(session: CommandSession) -> bool:
 @_by_option
 @group_options
 @click.pass_obj
-def grant(
-    session: CommandSession,
-    who: str,
-    send: tuple[str, ...],
-    receive: tuple[str, ...],
-    join: tuple[str, ...],
-    roles: tuple[str, ...],
-    by: str | None,
-) -> None:
+def grant(session: CommandSession, /, who: str, roles: tuple[str, ...], by: str | None, **patterns: tuple[str, ...]) -> None:
     """Allow a principal or a role something. A TOPIC or GROUP is a name, the beginning of names ('orders*'), or '*'.
 
     A role is made by its first grant. Gateways heed it within seconds.
     """
-    grants = _grants(send, receive, join, roles)
+    grants = _grants(patterns, roles)
     _show(session, who, _change(session, by, lambda access: access.grant(who, grants, roles)))
 
 
@@ -228,17 +212,9 @@ def grant(
 @_by_option
 @group_options
 @click.pass_obj
-def revoke(
-    session: CommandSession,
-    who: str,
-    send: tuple[str, ...],
-    receive: tuple[str, ...],
-    join: tuple[str, ...],
-    roles: tuple[str, ...],
-    by: str | None,
-) -> None:
+def revoke(session: CommandSession, /, who: str, roles: tuple[str, ...], by: str | None, **patterns: tuple[str, ...]) -> None:
     """Take away what was granted, pattern by pattern. A role without grants is gone."""
-    grants = _grants(send, receive, join, roles)
+    grants = _grants(patterns, roles)
     _show(session, who, _change(session, by, lambda access: access.revoke(who, grants, roles)))
 
 
@@ -314,11 +290,20 @@ def _show(session: CommandSession, who: str, record: AccessRecord) -> None:
     output.say(f"{who}: {', '.join(has) or 'nothing'}.")
 
 
-def _grants(send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]) -> list[Grant]:
+def _tell_secret(session: CommandSession, name: str, secret: str | None, note: str, **facts: object) -> None:
+    """``secret``: a made one, which is shown once."""
+    if session.as_json:
+        output.emit({"principal": name, **({} if secret is None else {"secret": secret}), **facts})
+        return
+    output.say(f"access key  {name}" + ("" if secret is None else f"\nsecret      {secret}"))
+    output.note(note)
+
+
+def _grants(patterns: Mapping[str, tuple[str, ...]], roles: tuple[str, ...]) -> list[Grant]:
+    """``patterns``: what is granted, by the verb's name."""
     from ....coordinator.access.grants import Grant, Verb
 
-    named = ((Verb.SEND, send), (Verb.RECEIVE, receive), (Verb.JOIN, join))
-    grants = [Grant(verb, pattern) for verb, patterns in named for pattern in patterns]
+    grants = [Grant(verb, pattern) for verb in Verb for pattern in patterns[verb]]
     if not grants and not roles:
         raise click.UsageError("What? Give --send TOPIC, --receive TOPIC, --join GROUP or --role ROLE.")
     return grants
