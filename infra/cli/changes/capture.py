@@ -74,18 +74,7 @@ for _one in (
     help="One table's changes as typed rows: the topic's schema is made from its columns, and follows them.",
 )
 @capture_options
-def postgres(
-    session: CommandSession,
-    /,
-    *,
-    dsn: str,
-    topic: str,
-    tables: tuple[str, ...],
-    slot: str,
-    publication: str,
-    typed: bool,
-    **chosen: Any,  # noqa: ANN401 - of options
-) -> None:
+def postgres(session: CommandSession, /, *, dsn: str, topic: str, **chosen: Any) -> None:  # noqa: ANN401 - of options
     """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
 
     DSN is postgresql://user@host:5432/database, or 'host=… dbname=… user=…'. The rows that are there come first, then every change, in
@@ -94,7 +83,7 @@ def postgres(
     from ....cdc.postgres import PostgresOptions
 
     refuse_password("dsn", _has_password(dsn), f"set PGPASSWORD, or give the whole DSN as {_DSN_VARIABLE}")
-    options = PostgresOptions(tables=tables, slot=slot, publication=publication, typed=typed, **chosen)
+    options = PostgresOptions(**chosen)
     shown = CaptureOutput(session, topic, _lag_text)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
         shown.during(capture.run)

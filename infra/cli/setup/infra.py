@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -33,16 +33,7 @@ def command() -> None:
 @click.option("--principal", metavar="ARN", help="Make it a policy of the bucket, for this role or user.")
 @group_options
 @click.pass_obj
-def policy(
-    session: CommandSession,
-    /,
-    roles: tuple[str, ...],
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    account: str,
-    kms_key: str | None,
-    principal: str | None,
-) -> None:
+def policy(session: CommandSession, /, roles: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401 - as the library takes them
     """Print what IAM must allow a process that is ROLE, or several, on a lake on S3. The roles are reader, producer, transactions,
     consumer, gateway, capture, sync and maintenance.
 
@@ -54,16 +45,7 @@ def policy(
     from ...deploy.access import ProcessRole
     from ...deploy.policies import policy as made
 
-    document = made(
-        [ProcessRole(role) for role in roles],
-        session.lake_url,
-        coordination=session.coordination,
-        topics=topics,
-        groups=groups,
-        account=account,
-        kms_key=kms_key,
-        principal=principal,
-    )
+    document = made([ProcessRole(role) for role in roles], session.lake_url, coordination=session.coordination, **given)
     output.say(json.dumps(document, indent=None if session.as_json else 2))
 
 
